@@ -2,8 +2,9 @@
 
 `python -m bench [--set DIR ...] [--only NAME ...] [--pictures DIR]`, or `make bench`
 
-A recall set is a folder as `bench.recall` reads it; of each, the first group is asked. The figures of `README.md` come from the
-long forms: what is small here says whether something is out of order, not how fast it is at full size.
+A recall set is a folder as `bench.recall` reads it; of each, the first group is asked. The figures
+of `README.md` come from the long forms: what is small here says whether something is out of order,
+not how fast it is at full size.
 """
 
 import argparse
@@ -21,7 +22,9 @@ from bench.pictures import Line, bars, lines
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """A benchmark with the arguments of its short form. Its module has `main`, which takes them and returns figures."""
+    """A benchmark with the arguments of its short form. Its module has `main`, which takes them and
+    returns figures.
+    """
 
     module: str
     arguments: str
@@ -35,7 +38,10 @@ BENCHMARKS = (
     Short("beside", "--rounds 1 --messages 2000 --searches 10 --calls 200 --words"),
     Short("meaning", "--rounds 1 --calls 500"),
     Short("context", "--messages 10000 --calls 100"),
-    Short("receive", "--rounds 1 --calls 800 --callers 8 --contacts 10000 --threads 10000 --mails 100000"),
+    Short(
+        "receive",
+        "--rounds 1 --calls 800 --callers 8 --contacts 10000 --threads 10000 --mails 100000",
+    ),
     Short("stream", "--rounds 1 --calls 1000 --few 50 --many 300 --events 40 --missed 2000"),
     Short("start", "--rounds 1 --conversations 2000"),
     Short("background", "--rounds 1 --conversations 100 --calls 200"),
@@ -58,7 +64,10 @@ def runs(chosen: Sequence[str], sets: Sequence[Path]) -> list[tuple[str, list[st
             continue
         arguments = short.arguments.split()
         if short.wants_set:
-            made += [(short.module, [*arguments, "--set", str(it), "--groups", first_group(it)]) for it in sets]
+            made += [
+                (short.module, [*arguments, "--set", str(it), "--groups", first_group(it)])
+                for it in sets
+            ]
         else:
             made.append((short.module, arguments))
     return made
@@ -76,7 +85,14 @@ def drawn(rows: Sequence[Row], note: str) -> dict[str, str]:
     rates, rates_of_echo = points(rows, "append", "appends")
     if len(rates) > 1:
         both = [Line("AppendTurn, durable", rates), Line("bare echo", rates_of_echo, base=True)]
-        made["append"] = lines("Append rate against callers", "callers", "calls a second", both, note, logarithmic=False)
+        made["append"] = lines(
+            "Append rate against callers",
+            "callers",
+            "calls a second",
+            both,
+            note,
+            logarithmic=False,
+        )
     load, load_echo = points(rows, "load", "Load p50", 2)
     search, plain = points(rows, "search", "Search p50")
     if len(load) > 1 and len(search) > 1:
@@ -86,12 +102,26 @@ def drawn(rows: Sequence[Row], note: str) -> dict[str, str]:
             Line("Load of the tail", load, 1),
             Line("bare echo of its size", load_echo, 1, base=True),
         ]
-        made["latency"] = lines("Latency against size", "messages in the history", "ms, p50", four, note, logarithmic=True)
-    found = [row.figure for row in rows if row.benchmark == "recall" and row.figure.name.startswith("messages")]
+        made["latency"] = lines(
+            "Latency against size",
+            "messages in the history",
+            "ms, p50",
+            four,
+            note,
+            logarithmic=True,
+        )
+    found = [
+        row.figure
+        for row in rows
+        if row.benchmark == "recall" and row.figure.name.startswith("messages")
+    ]
     for name in dict.fromkeys(figure.name for figure in found):
         of_set = [figure for figure in found if figure.name == name]
-        parts = [(figure.part, figure.value) for figure in of_set if figure.value]  # a leg may have had nothing to search
-        parts[1:1] = [("plain FTS5", figure.baseline) for figure in of_set[:1] if figure.baseline is not None]
+        # a leg may have had nothing to search
+        parts = [(figure.part, figure.value) for figure in of_set if figure.value]
+        parts[1:1] = [
+            ("plain FTS5", figure.baseline) for figure in of_set[:1] if figure.baseline is not None
+        ]
         made[f"recall-{name.rsplit()[-1]}"] = bars(f"Recall by leg: {name}", parts, "%", note)
     return made
 
@@ -100,23 +130,45 @@ def points(
     rows: Sequence[Row], benchmark: str, name: str, by: float = 1
 ) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
     """What was seen of a figure at each size, and its baseline; `by` multiplies the sizes."""
-    found = [row.figure for row in rows if row.benchmark == benchmark and row.figure.name == name and row.figure.at is not None]
+    found = [
+        row.figure
+        for row in rows
+        if row.benchmark == benchmark and row.figure.name == name and row.figure.at is not None
+    ]
     seen = [((figure.at or 0) * by, figure.value) for figure in found]
-    base = [((figure.at or 0) * by, figure.baseline) for figure in found if figure.baseline is not None]
+    base = [
+        ((figure.at or 0) * by, figure.baseline) for figure in found if figure.baseline is not None
+    ]
     return seen, base
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Run them, print the table and write the pictures."""
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--set", type=Path, nargs="+", default=[], metavar="DIR", help="folders with conversations.jsonl and queries.jsonl"
+    parser = argparse.ArgumentParser(
+        prog="bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--only", nargs="+", default=[], metavar="NAME", choices={it.module for it in BENCHMARKS}, help="only these"
+        "--set",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="DIR",
+        help="folders with conversations.jsonl and queries.jsonl",
     )
     parser.add_argument(
-        "--pictures", type=Path, default=Path(__file__).parent, metavar="DIR", help="where the pictures are written"
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        choices={it.module for it in BENCHMARKS},
+        help="only these",
+    )
+    parser.add_argument(
+        "--pictures",
+        type=Path,
+        default=Path(__file__).parent,
+        metavar="DIR",
+        help="where the pictures are written",
     )
     chosen = parser.parse_args(arguments)
     began, load = time.monotonic(), os.getloadavg()[0]
@@ -126,7 +178,9 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         rows += [Row(module, figure) for figure in measured(module, own)]
     loads = f"load average {load:.1f} at the start, {os.getloadavg()[0]:.1f} at the end"
     note = f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {loads}; the short form of each benchmark"
-    print(f"\n{note}, {time.monotonic() - began:.0f} s in all. Goals are those of the size that was measured, where it has one.\n")
+    print(
+        f"\n{note}, {time.monotonic() - began:.0f} s in all. Goals are those of the size that was measured, where it has one.\n"
+    )
     print(table(rows))
     for name, picture in drawn(rows, note).items():
         path = chosen.pictures / f"{name}.svg"
@@ -138,4 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
 if __name__ == "__main__":
     missed = [row for row in main() if row.figure.goal and not row.figure.goal.met(row.figure)]
     if missed:
-        print(f"\n{len(missed)} goals missed: " + "; ".join(f"{row.benchmark}: {row.figure.name}" for row in missed))
+        print(
+            f"\n{len(missed)} goals missed: "
+            + "; ".join(f"{row.benchmark}: {row.figure.name}" for row in missed)
+        )

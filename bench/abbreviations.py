@@ -1,9 +1,10 @@
-"""What can be found by abbreviations alone: those of the extractive writer against those that a model wrote for a recall set.
+"""What can be found by abbreviations alone: those of the extractive writer against those that a
+model wrote for a recall set.
 
 `python -m bench.abbreviations --set DIR [--groups NAME ...]`
 
-Only conversations that have a model's abbreviation count, on both sides. They are ranked by plain FTS5 over the abbreviations, and
-by the cosine of one vector for each. No server runs.
+Only conversations that have a model's abbreviation count, on both sides. They are ranked by plain
+FTS5 over the abbreviations, and by the cosine of one vector for each. No server runs.
 """
 
 import argparse
@@ -24,7 +25,17 @@ from recollect_server.inference.weights import look, shipped
 
 from bench.figures import Figure, Goal
 from bench.plain import PlainFts5
-from bench.recall import FIGURES, QUERIES, figures, means, messages_of, milliseconds, read_conversations, read_questions, started
+from bench.recall import (
+    FIGURES,
+    QUERIES,
+    figures,
+    means,
+    messages_of,
+    milliseconds,
+    read_conversations,
+    read_questions,
+    started,
+)
 
 LIMIT = 10
 
@@ -62,9 +73,13 @@ def by_vectors(embedder: Embedder) -> Callable[[Texts], Ask]:
 
 
 def written(plan: Plan) -> tuple[str, str, float]:
-    """A conversation's abbreviation by the set's model, by the extractive writer, and the seconds that the latter took."""
+    """A conversation's abbreviation by the set's model, by the extractive writer, and the seconds
+    that the latter took.
+    """
     said = [
-        Message(Role(it.role.value), it.content, time_, sequence=at, turn_number=at, sender=it.sender)
+        Message(
+            Role(it.role.value), it.content, time_, sequence=at, turn_number=at, sender=it.sender
+        )
         for at, (_, time_, it) in enumerate(messages_of(plan), start=2)
     ]
     theirs = next((str(step.fields["text"]) for step in plan.steps if isinstance(step, Event)), "")
@@ -75,9 +90,15 @@ def written(plan: Plan) -> tuple[str, str, float]:
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--set", type=Path, required=True, metavar="DIR", help="a folder with conversations.jsonl and queries.jsonl"
+        "--set",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="a folder with conversations.jsonl and queries.jsonl",
     )
     parser.add_argument("--groups", nargs="+", metavar="NAME", help="only these groups")
     chosen = parser.parse_args(arguments)
@@ -86,7 +107,10 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     rows: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
     sizes: dict[str, list[int]] = defaultdict(list)
     seconds = 0.0
-    rankings: dict[str, Callable[[Texts], Ask]] = {"words": by_words, "vectors": by_vectors(Embedder(look(shipped())))}
+    rankings: dict[str, Callable[[Texts], Ask]] = {
+        "words": by_words,
+        "vectors": by_vectors(Embedder(look(shipped()))),
+    }
     for group in chosen.groups or sorted(questions):
         sides: dict[str, Texts] = {"model": {}, "extractive": {}}
         for plan in plans[group]:
@@ -102,7 +126,11 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                 ask = rank(texts)
                 for question in questions[group]:
                     if gold := [name for name in question.gold_conversations if name in texts]:
-                        end = milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
+                        end = (
+                            milliseconds(datetime.fromisoformat(question.asked_at))
+                            if question.asked_at
+                            else None
+                        )
                         rows[way, side].append(figures(ask(question.query, end), gold))
     count = len(sizes["model"])
     print(f"{chosen.set.name}: {count} conversations with a model's abbreviation")
@@ -117,7 +145,11 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
         share = f"{own / model:.3f}" if model else f"{own}, not a share,"
         print(f"{way}: recall@10 of the extractive writer is {share} of the model's (goal 0.9)")
         goal, ratio = (Goal(0.9, least=True, of_ratio=True), own / model) if model else (None, None)
-        seen.append(Figure(f"recall@10 by {way}, {chosen.set.name}", own, "%", model, "a model's", ratio, goal))
+        seen.append(
+            Figure(
+                f"recall@10 by {way}, {chosen.set.name}", own, "%", model, "a model's", ratio, goal
+            )
+        )
     return seen
 
 

@@ -1,7 +1,8 @@
-"""AppendTurn, durable and indexed, against a bare unary echo of the same request on the same kind of server.
+"""AppendTurn, durable and indexed, against a bare unary echo of the same request on the same kind
+of server.
 
-Nothing is embedded meanwhile: it would take the processor from the echo, which comes after appends. `bench.meaning` has what that
-costs appends.
+Nothing is embedded meanwhile: it would take the processor from the echo, which comes after appends.
+`bench.meaning` has what that costs appends.
 
 `python -m bench.append [--rounds 3] [--calls 4000]`
 """
@@ -24,7 +25,9 @@ from bench.figures import Figure, Goal
 from bench.servers import ECHO, echo, recollect
 
 APPEND = "/recollect.v1.ConversationService/AppendTurn"
-_WORDS = [w for w in (Path(__file__).read_text() + Path(grpc.__file__).read_text()).split() if w.isalpha()]
+_WORDS = [
+    w for w in (Path(__file__).read_text() + Path(grpc.__file__).read_text()).split() if w.isalpha()
+]
 
 
 def text(randomness: random.Random, size: int = 500) -> str:
@@ -46,23 +49,44 @@ def requests(target: str, callers: int, calls: int, batch: int) -> list[list[byt
             own = []
             for _ in range(calls // callers):
                 messages = [
-                    message_pb2.Message(role=message_pb2.ROLE_ASSISTANT if i else message_pb2.ROLE_USER, content=text(randomness))
+                    message_pb2.Message(
+                        role=message_pb2.ROLE_ASSISTANT if i else message_pb2.ROLE_USER,
+                        content=text(randomness),
+                    )
                     for i in range(batch)
                 ]
-                request = api.AppendTurnRequest(conversation_id=conversation, messages=messages, request_id=uuid.uuid4().hex)
+                request = api.AppendTurnRequest(
+                    conversation_id=conversation, messages=messages, request_id=uuid.uuid4().hex
+                )
                 own.append(request.SerializeToString())
             made.append(own)
     return made
 
 
-def figures(callers: int, batch: int, appends: list[Measured], echoes: list[Measured]) -> list[Figure]:
+def figures(
+    callers: int, batch: int, appends: list[Measured], echoes: list[Measured]
+) -> list[Figure]:
     """What some rounds of the same come to."""
     ratio = statistics.median(batch * a.rate / e.rate for a, e in zip(appends, echoes, strict=True))
     rate, base = (batch * statistics.median(it.rate for it in runs) for runs in (appends, echoes))
-    p99, echo99 = (statistics.median(it.milliseconds(0.99) for it in runs) for runs in (appends, echoes))
+    p99, echo99 = (
+        statistics.median(it.milliseconds(0.99) for it in runs) for runs in (appends, echoes)
+    )
     if batch > 1:
         goal = Goal(1.75, least=True, of_ratio=True) if (callers, batch) == (8, 10) else None
-        return [Figure(f"messages, {batch} a call", rate, "/s", base / batch, "echo", ratio, goal, callers, "callers")]
+        return [
+            Figure(
+                f"messages, {batch} a call",
+                rate,
+                "/s",
+                base / batch,
+                "echo",
+                ratio,
+                goal,
+                callers,
+                "callers",
+            )
+        ]
     goal = Goal(0.55, least=True, of_ratio=True) if callers in (8, 32) else None
     return [
         Figure("appends", rate, "/s", base, "echo", ratio, goal, callers, "callers"),
@@ -87,13 +111,17 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
             appends: list[Measured] = []
             echoes: list[Measured] = []
             for _ in range(chosen.rounds):
-                made = requests(target, callers, chosen.calls if batch == 1 else chosen.calls // 4, batch)
+                made = requests(
+                    target, callers, chosen.calls if batch == 1 else chosen.calls // 4, batch
+                )
                 echoes.append(measure(echo_target, ECHO, made))
                 appends.append(measure(target, APPEND, made))
             ratio = statistics.median(a.rate / e.rate for a, e in zip(appends, echoes, strict=True))
             rate = statistics.median(a.rate for a in appends)
             base = statistics.median(e.rate for e in echoes)
-            p50, p99 = (statistics.median(a.milliseconds(share) for a in appends) for share in (0.5, 0.99))
+            p50, p99 = (
+                statistics.median(a.milliseconds(share) for a in appends) for share in (0.5, 0.99)
+            )
             print(
                 f"{callers} callers, batches of {batch}: {rate:.0f} appends/s ({rate * batch:.0f} messages/s), p50 {p50:.2f} ms,"
                 f" p99 {p99:.2f} ms; echo {base:.0f} calls/s; ratio {ratio:.2f}"

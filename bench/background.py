@@ -1,10 +1,13 @@
-"""Notes taken behind the callers: how fast, at what cost, and what AppendTurn's p99 is meanwhile against its p99 at rest.
+"""Notes taken behind the callers: how fast, at what cost, and what AppendTurn's p99 is meanwhile
+against its p99 at rest.
 
-`python -m bench.background [--conversations 1000] [--turns 10] [--callers 8] [--calls 2000] [--rounds 3] [--idle 100000]`
+`python -m bench.background [--conversations 1000] [--turns 10] [--callers 8] [--calls 2000]
+[--rounds 3] [--idle 100000]`
 
-Idle conversations are written as transcripts, and the offline writer takes notes of them as soon as the server starts: once with no
-caller, then, over other folders, while callers append to conversations of their own. At rest is the same server when it is done.
-With `--idle`, first: what so many conversations cost that wait for their time and are not due.
+Idle conversations are written as transcripts, and the offline writer takes notes of them as soon as
+the server starts: once with no caller, then, over other folders, while callers append to
+conversations of their own. At rest is the same server when it is done. With `--idle`, first: what
+so many conversations cost that wait for their time and are not due.
 """
 
 import argparse
@@ -26,7 +29,9 @@ from bench.corpus import Corpus, Made, write_conversation
 from bench.figures import Figure, Goal
 from bench.servers import recollect, resident_bytes
 
-_CALLERS_TURNS = 4  # of each conversation that callers append to: the fifth brings a title, which is work of this kind too
+# of each conversation that callers append to: the fifth brings a title, which is work of this kind
+# too
+_CALLERS_TURNS = 4
 
 
 @dataclass(slots=True)
@@ -57,19 +62,26 @@ def processor_seconds(process: subprocess.Popen[str]) -> float:
 
 
 def waits(data: Path, conversations: int, seconds: float) -> None:
-    """Print what conversations cost that wait and are not due, against a server that takes no notes."""
+    """Print what conversations cost that wait and are not due, against a server that takes no
+    notes.
+    """
     write_idle(data, conversations, 1)
     with recollect(data, "--embedder", "off"):
         pass  # indexed before the clock starts
     print(f"{conversations} conversations that wait: ", end="")
     shown = []
-    for name, flags in (("takes no notes", ["off"]), ("waits", ["extractive", "--idle-timeout", "36500d"])):
+    for name, flags in (
+        ("takes no notes", ["off"]),
+        ("waits", ["extractive", "--idle-timeout", "36500d"]),
+    ):
         with recollect(data, "--embedder", "off", "--abbreviator", *flags) as (_, process):
             time.sleep(seconds / 5)  # its start is over by then
             base = processor_seconds(process)
             time.sleep(seconds)  # in which nothing happens: that is what is measured
             used = processor_seconds(process) - base
-            shown.append(f"a server that {name} has {resident_bytes(process) >> 20} MiB and uses {100 * used / seconds:.2f} %")
+            shown.append(
+                f"a server that {name} has {resident_bytes(process) >> 20} MiB and uses {100 * used / seconds:.2f} %"
+            )
     print(" of a processor; ".join(shown), "of a processor", flush=True)
 
 
@@ -112,19 +124,25 @@ def measured(target: str, callers: int, calls: int) -> Measured:
     """One run: every conversation gets few turns, so that none is named meanwhile."""
     conversations = calls // _CALLERS_TURNS
     made = requests(target, conversations, calls, 1)
-    return measure(target, APPEND, [list(chain.from_iterable(made[at::callers])) for at in range(callers)])
+    return measure(
+        target, APPEND, [list(chain.from_iterable(made[at::callers])) for at in range(callers)]
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--conversations", type=int, default=1000)
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--callers", type=int, default=8)
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--idle", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=20, help="how long the ones that are idle are watched")
+    parser.add_argument(
+        "--seconds", type=float, default=20, help="how long the ones that are idle are watched"
+    )
     chosen = parser.parse_args(arguments)
     print(f"load average {os.getloadavg()[0]:.1f} at the start")
     appends = Appends()
@@ -139,12 +157,30 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
             write_idle(data, chosen.conversations, chosen.turns)
             beside_callers(data, chosen.callers, chosen.calls, appends)
     for name, runs in (("meanwhile", appends.busy), ("at rest", appends.rest)):
-        p50, p99 = (statistics.median(run.milliseconds(share) for run in runs) for share in (0.5, 0.99))
+        p50, p99 = (
+            statistics.median(run.milliseconds(share) for run in runs) for share in (0.5, 0.99)
+        )
         rate = statistics.median(run.rate for run in runs)
-        print(f"AppendTurn {name}: {rate:.0f} a second, p50 {p50:.1f} ms, p99 {p99:.1f} ms ({len(runs)} runs)")
-    busy, rest = (statistics.median(run.milliseconds(0.99) for run in runs) for runs in (appends.busy, appends.rest))
+        print(
+            f"AppendTurn {name}: {rate:.0f} a second, p50 {p50:.1f} ms, p99 {p99:.1f} ms ({len(runs)} runs)"
+        )
+    busy, rest = (
+        statistics.median(run.milliseconds(0.99) for run in runs)
+        for runs in (appends.busy, appends.rest)
+    )
     print(f"p99 meanwhile is {busy / rest:.2f} of that at rest (goal 1.5)")
-    return [*seen, Figure("AppendTurn p99 meanwhile", busy, "ms", rest, "at rest", busy / rest, Goal(1.5, of_ratio=True))]
+    return [
+        *seen,
+        Figure(
+            "AppendTurn p99 meanwhile",
+            busy,
+            "ms",
+            rest,
+            "at rest",
+            busy / rest,
+            Goal(1.5, of_ratio=True),
+        ),
+    ]
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""What appends wait for searches: AppendTurn's p99 alone, and beside many searchers; and how many searches a second there are.
+"""What appends wait for searches: AppendTurn's p99 alone, and beside many searchers; and how many
+searches a second there are.
 
 `python -m bench.beside [--messages 5000] [--searchers 32] [--calls 400] [--rounds 3] [--words]`
 
-Both come from the same server in one run: alone, beside the searchers, and so on in turn. Beside them, searches run from before the
-first append to behind the last one.
+Both come from the same server in one run: alone, beside the searchers, and so on in turn. Beside
+them, searches run from before the first append to behind the last one.
 """
 
 import argparse
@@ -27,7 +28,9 @@ _CALLERS = 2  # that append
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--messages", type=int, default=5000)
     parser.add_argument("--searchers", type=int, default=32)
     parser.add_argument("--searches", type=int, default=20, help="of each searcher in a round")
@@ -56,14 +59,17 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                 searching = pool.submit(measure, target, SEARCH, asked)
                 parts = []
                 while not searching.done():
-                    parts.append(measure(target, APPEND, requests(target, _CALLERS, chosen.calls // 8, 1)))
+                    parts.append(
+                        measure(target, APPEND, requests(target, _CALLERS, chosen.calls // 8, 1))
+                    )
                 searches.append(searching.result())
                 times = sorted(it for part in parts[1:-1] or parts for it in part.times)
                 beside.append(Measured(len(times), sum(part.seconds for part in parts), times))
                 if not chosen.words:
                     embedded(data)
     (alone50, alone99), (beside50, beside99) = (
-        [statistics.median(run.milliseconds(share) for run in runs) for share in (0.5, 0.99)] for runs in (alone, beside)
+        [statistics.median(run.milliseconds(share) for run in runs) for share in (0.5, 0.99)]
+        for runs in (alone, beside)
     )
     rate = statistics.median(run.rate for run in searches)
     print(

@@ -1,16 +1,20 @@
-"""Learns `services/recall/calibration_weights.py`: what makes a score a probability, and says how far it may be trusted.
+"""Learns `services/recall/calibration_weights.py`: what makes a score a probability, and says how
+far it may be trusted.
 
-`python -m bench.calibrate --set DIR [--set DIR ...] [--measure DIR ...] --keep DIR [--questions 100] [--groups 2] [--write]`
+`python -m bench.calibrate --set DIR [--set DIR ...] [--measure DIR ...] --keep DIR [--questions
+100] [--groups 2] [--write]`
 
-A set is a folder as `bench.recall` reads it. `--measure` names sets that are reported on and not learned from. Each group's
-history gets a server in this process, once without the model and once with it, and is asked three kinds of questions: its own;
-questions of other groups and other sets, which nothing in it answers; and small talk (`calibration_talk.txt`). What the legs say
-of each question is kept in `--keep`, so that a second run takes a minute.
+A set is a folder as `bench.recall` reads it. `--measure` names sets that are reported on and not
+learned from. Each group's history gets a server in this process, once without the model and once
+with it, and is asked three kinds of questions: its own; questions of other groups and other sets,
+which nothing in it answers; and small talk (`calibration_talk.txt`). What the legs say of each
+question is kept in `--keep`, so that a second run takes a minute.
 
-The label of a candidate is whether any gold stands at its place in the ranking or further down. By `SHARES`, seven of ten
-questions count as the group's own: the probabilities hold for callers who ask so often about what was said. By words alone it is
-eight of ten (`OWN_BY_WORDS`), by the base of what was learned so. The loss is that of
-a logistic regression with a ridge; no feature of a candidate's standing may count against it, so that the order stays.
+The label of a candidate is whether any gold stands at its place in the ranking or further down. By
+`SHARES`, seven of ten questions count as the group's own: the probabilities hold for callers who
+ask so often about what was said. By words alone it is eight of ten (`OWN_BY_WORDS`), by the base of
+what was learned so. The loss is that of a logistic regression with a ridge; no feature of a
+candidate's standing may count against it, so that the order stays.
 """
 
 import argparse
@@ -31,7 +35,13 @@ from recollect.cli import recall_sets
 from recollect_server import app
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
 from recollect_server.services.recall import calibration, candidates, recall
-from recollect_server.services.recall.calibration import Signals, evidence, probabilities, signals_of, standing
+from recollect_server.services.recall.calibration import (
+    Signals,
+    evidence,
+    probabilities,
+    signals_of,
+    standing,
+)
 from recollect_server.services.recall.candidates import Candidates
 from recollect_server.services.recall.retrievers import Array, ConversationLegs, Fused, MessageLegs
 from recollect_server.settings import Settings
@@ -44,7 +54,8 @@ from bench.servers import embedded
 
 OWN, STRANGER, TALK = "own", "stranger", "talk"
 SHARES = {OWN: 0.7, STRANGER: 0.15, TALK: 0.15}
-OWN_BY_WORDS = 0.8  # the same of searches by words alone: what is left out there cannot be found by its meaning
+# the same of searches by words alone: what is left out there cannot be found by its meaning
+OWN_BY_WORDS = 0.8
 RIDGE = 2.0
 PER_SET = 300  # questions that a set counts as, whatever it has
 BUDGET = 2000  # tokens of recall, for the trade-off
@@ -56,10 +67,14 @@ _SIGNS = {
     "only_stops": (None, 0),
     "everyday": (None, 0),
 }  # of weights; any other feature cannot count against
-_RANKS = np.r_[0:10, 10:30:2, 30:100:7]  # places of the ranking that are learned from, the first ones in full
-_FEW_SAME, _FEW_OTHER, _FEW_TALK = 40, 10, 45  # questions: of the set's other groups, of each other set, of small talk
+# places of the ranking that are learned from, the first ones in full
+_RANKS = np.r_[0:10, 10:30:2, 30:100:7]
+# questions: of the set's other groups, of each other set, of small talk
+_FEW_SAME, _FEW_OTHER, _FEW_TALK = 40, 10, 45
 _TALK_FILE = Path(__file__).with_name("calibration_talk.txt")
-WEIGHTS = Path(__file__).parents[1] / "server/src/recollect_server/services/recall/calibration_weights.py"
+WEIGHTS = (
+    Path(__file__).parents[1] / "server/src/recollect_server/services/recall/calibration_weights.py"
+)
 HEADER = '''"""The weights of `services/recall/calibration.py`, for searches by words alone and with meaning.
 
 `bench.calibrate --write` writes them. `bench/README.md` says what they were learned from and how well they hold elsewhere.
@@ -84,7 +99,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A question that is learned from: its features, and of each place of the ranking whether gold is there or below."""
+    """A question that is learned from: its features, and of each place of the ranking whether gold
+    is there or below.
+    """
 
     asked: Asked
     signals: Signals
@@ -95,7 +112,9 @@ class Row:
     still: NDArray[np.bool_]
 
 
-def collect(folder: Path, group: str, chosen: list[tuple[str, Question]], vectors: RememberedVectors | None) -> list[Asked]:
+def collect(
+    folder: Path, group: str, chosen: list[tuple[str, Question]], vectors: RememberedVectors | None
+) -> list[Asked]:
     """Put questions to a group's history, by words alone where there are no vectors."""
     plans = read_conversations(folder / recall_sets.FILE, abbreviations=False)[group]
     gathered: list[Candidates] = []
@@ -120,7 +139,13 @@ def collect(folder: Path, group: str, chosen: list[tuple[str, Question]], vector
         patch.object(candidates, "calibrated", watched_calibrated),
         patch.object(Embedder, "embed_pieces", remembered),
     ):
-        flags = {"listen": "127.0.0.1:0", "data_dir": Path(data), "durability": "os", "abbreviator": "off", "log_level": "error"}
+        flags = {
+            "listen": "127.0.0.1:0",
+            "data_dir": Path(data),
+            "durability": "os",
+            "abbreviator": "off",
+            "log_level": "error",
+        }
         server = app.start(Settings.load(None, flags if vectors else flags | {"embedder": "off"}))
         try:
             with Client(server.address) as client:
@@ -131,17 +156,27 @@ def collect(folder: Path, group: str, chosen: list[tuple[str, Question]], vector
                 for kind, question in chosen:
                     service.ask(question)
                     if gathered and len(gathered[-1].messages):
-                        found.append(_asked(folder.name, kind, question, gathered[-1], calibrated[-1], service))
+                        found.append(
+                            _asked(
+                                folder.name, kind, question, gathered[-1], calibrated[-1], service
+                            )
+                        )
                     gathered.clear()
         finally:
             server.stop()
     return found
 
 
-def _asked(name: str, kind: str, question: Question, found: Candidates, given: Any, service: Service) -> Asked:
+def _asked(
+    name: str, kind: str, question: Question, found: Candidates, given: Any, service: Service
+) -> Asked:
     order, words, messages, conversations = given
-    lines = [service.messages[found.conversation_of(at).id, it.place[0]] for at, it in enumerate(found.messages)]
-    conversations = replace(conversations, mean_vector=np.zeros((0, 0), np.float32))  # large, and no feature needs it
+    lines = [
+        service.messages[found.conversation_of(at).id, it.place[0]]
+        for at, it in enumerate(found.messages)
+    ]
+    # large, and no feature needs it
+    conversations = replace(conversations, mean_vector=np.zeros((0, 0), np.float32))
     return Asked(
         kind, name, question.group, question.query, words, order, messages, conversations,
         np.isin(lines, question.gold_messages),
@@ -149,15 +184,25 @@ def _asked(name: str, kind: str, question: Question, found: Candidates, given: A
     )  # fmt: skip
 
 
-def questions_for(sets: Sequence[Path], folder: Path, group: str, most: int) -> list[tuple[str, Question]]:
-    """Return the questions that are put to a group's history, each with its kind. All are asked at the times of its own."""
+def questions_for(
+    sets: Sequence[Path], folder: Path, group: str, most: int
+) -> list[tuple[str, Question]]:
+    """Return the questions that are put to a group's history, each with its kind. All are asked at
+    the times of its own.
+    """
     chance = random.Random(group)
     asked = {path.name: read_questions(path / QUERIES) for path in sets}
     own = asked[folder.name][group]
     own = chance.sample(own, min(most, len(own)))
-    # Groups of one family (`design-0`, `design-4`) talk about the same things: nobody could tell whose question it is.
+    # Groups of one family (`design-0`, `design-4`) talk about the same things: nobody could tell
+    # whose question it is.
     family = group.rsplit("-", 1)[0] if folder.name == "qmsum" else group
-    near = [it for name, many in asked[folder.name].items() if not name.startswith(family) for it in many]
+    near = [
+        it
+        for name, many in asked[folder.name].items()
+        if not name.startswith(family)
+        for it in many
+    ]
     strange = chance.sample(near, min(_FEW_SAME, len(near)))
     for name, groups in asked.items():
         if name != folder.name:
@@ -166,14 +211,19 @@ def questions_for(sets: Sequence[Path], folder: Path, group: str, most: int) -> 
     talk = chance.sample(_TALK_FILE.read_text().splitlines(), _FEW_TALK)
     nothing = [(STRANGER, it.query) for it in strange] + [(TALK, it) for it in talk]
     return [(OWN, it) for it in own] + [
-        (kind, Question(group, text, text, kind, [], [], chance.choice(own).asked_at)) for kind, text in nothing
+        (kind, Question(group, text, text, kind, [], [], chance.choice(own).asked_at))
+        for kind, text in nothing
     ]
 
 
 def row_of(it: Asked, of: str) -> Row:
     """Return the rows learned from a question, of its `messages` or its `conversations`."""
     of_messages, of_conversations = signals_of(it.order, it.messages, it.conversations)
-    signals, right = (of_messages, it.right_messages) if of == "messages" else (of_conversations, it.right_conversations)
+    signals, right = (
+        (of_messages, it.right_messages)
+        if of == "messages"
+        else (of_conversations, it.right_conversations)
+    )
     places = np.argsort(-signals.odds, kind="stable")
     still = np.maximum.accumulate(right[places][::-1])[::-1]
     steps = standing(signals.odds)
@@ -189,32 +239,51 @@ def learn(rows: Sequence[Row]) -> dict[str, float]:
     features, labels, weights = [], [], []
     for row in rows:
         at = _RANKS[len(row.places) > _RANKS]
-        features.append(np.concatenate([np.tile(row.evidence, (len(at), 1)), row.standing[at]], axis=1))
+        features.append(
+            np.concatenate([np.tile(row.evidence, (len(at), 1)), row.standing[at]], axis=1)
+        )
         labels.append(row.still[at])
         share = 1 / (1.0 + at)
         whole = PER_SET * SHARES[row.asked.kind] / counts[row.asked.set, row.asked.kind]
         weights.append(whole * share / share.sum())
-    x, y, weight = np.concatenate(features), np.concatenate(labels).astype(float), np.concatenate(weights)
+    x, y, weight = (
+        np.concatenate(features),
+        np.concatenate(labels).astype(float),
+        np.concatenate(weights),
+    )
     mean, deviation = x.mean(axis=0), x.std(axis=0)
     deviation = np.where(deviation < 1e-6, 1, deviation)
     x = np.concatenate([np.ones((len(x), 1)), (x - mean) / deviation], axis=1)
 
     def loss(flat: Array) -> tuple[float, Array]:
         logits = x @ flat
-        value = (weight * (np.logaddexp(0, logits) - y * logits)).sum() + RIDGE * (flat[1:] ** 2).sum() / 2
+        value = (weight * (np.logaddexp(0, logits) - y * logits)).sum() + RIDGE * (
+            flat[1:] ** 2
+        ).sum() / 2
         slope = x.T @ (weight * (1 / (1 + np.exp(-logits)) - y))
         slope[1:] += RIDGE * flat[1:]
         return float(value), slope
 
     names = (*evidence(rows[0].signals, rows[0].asked.words), *_STANDING)
     bounds = [(None, None), *(_SIGNS.get(name, (0, None)) for name in names)]
-    found = minimize(loss, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
+    found = minimize(
+        loss,
+        np.zeros(x.shape[1]),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"maxiter": 500},
+    )
     slopes = found.x[1:] / deviation
-    return {"base": float(found.x[0] - slopes @ mean)} | dict(zip(names, map(float, slopes), strict=True))
+    return {"base": float(found.x[0] - slopes @ mean)} | dict(
+        zip(names, map(float, slopes), strict=True)
+    )
 
 
 def _leaning(weights: dict[str, float], way: str) -> dict[str, float]:
-    """Return the weights with the base for the share of own questions that a way of searching has."""
+    """Return the weights with the base for the share of own questions that a way of searching
+    has.
+    """
     if way != "words":
         return weights
     before, now = SHARES[OWN] / (1 - SHARES[OWN]), OWN_BY_WORDS / (1 - OWN_BY_WORDS)
@@ -227,29 +296,52 @@ def report(title: str, rows: Sequence[Row], weights: dict[str, dict[str, float]]
     print(f"{title}: threshold {' '.join(f'{it:9.1f}' for it in THRESHOLDS)}")
     for name in sorted(weights):
         for kind in SHARES:
-            chosen = [at for at, row in enumerate(rows) if (row.asked.set, row.asked.kind) == (name, kind)]
+            chosen = [
+                at for at, row in enumerate(rows) if (row.asked.set, row.asked.kind) == (name, kind)
+            ]
             if not chosen:
                 continue
             shown = []
             for threshold in THRESHOLDS:
                 packed = [_packed(rows[at], chances[at], threshold) for at in chosen]
-                any_of = f"{100 * np.mean([right for _, right in packed]):4.0f} %" if kind == OWN else " " * 6
+                any_of = (
+                    f"{100 * np.mean([right for _, right in packed]):4.0f} %"
+                    if kind == OWN
+                    else " " * 6
+                )
                 shown.append(f"{any_of}{np.mean([tokens for tokens, _ in packed]):5.0f}")
             print(f"    {name:10} {kind:9} {len(chosen):4} {' '.join(shown)}")
     bins = np.linspace(0, 1, 6)
     for name in sorted(weights):
-        best = np.array([chance.max() for row, chance in zip(rows, chances, strict=True) if row.asked.set == name])
+        best = np.array(
+            [
+                chance.max()
+                for row, chance in zip(rows, chances, strict=True)
+                if row.asked.set == name
+            ]
+        )
         right = np.array([row.still[0] for row in rows if row.asked.set == name])
         inside = [np.clip(best, 0, 0.999) // 0.2 == at for at in range(len(bins) - 1)]
-        shown = [f"{best[it].mean():.2f} {right[it].mean():.2f} ({it.sum()})" for it in inside if it.any()]
-        print(f"    {name:10} best score, and how often anything answers: {'   '.join(shown)}", flush=True)
+        shown = [
+            f"{best[it].mean():.2f} {right[it].mean():.2f} ({it.sum()})"
+            for it in inside
+            if it.any()
+        ]
+        print(
+            f"    {name:10} best score, and how often anything answers: {'   '.join(shown)}",
+            flush=True,
+        )
 
 
 def _packed(row: Row, chances: Array, threshold: float) -> tuple[int, bool]:
-    """Tokens of the messages that reach the threshold, the best first into a budget, and whether any is right."""
+    """Tokens of the messages that reach the threshold, the best first into a budget, and whether
+    any is right.
+    """
     used, right = 0, False
     if len(row.signals.odds) != len(row.asked.right_messages):  # conversations have no length here
-        return int((chances >= threshold).sum()), bool(row.asked.right_conversations[chances >= threshold].any())
+        return int((chances >= threshold).sum()), bool(
+            row.asked.right_conversations[chances >= threshold].any()
+        )
     for at in row.places:
         tokens = int(row.asked.messages.tokens[at])
         if chances[at] < threshold:
@@ -261,7 +353,8 @@ def _packed(row: Row, chances: Array, threshold: float) -> tuple[int, bool]:
 
 
 def first_groups(questions: Mapping[str, Sequence[Question]], groups: int, most: int) -> list[str]:
-    """Return the first groups of a set, and more of them until they have `most` questions for each of `groups`.
+    """Return the first groups of a set, and more of them until they have `most` questions for each
+    of `groups`.
 
     The histories of `small` have ten questions or fewer each: two of them would be no sample of it.
     """
@@ -275,27 +368,55 @@ def first_groups(questions: Mapping[str, Sequence[Question]], groups: int, most:
     return chosen
 
 
-def kept(keep: Path, folder: Path, sets: Sequence[Path], groups: int, most: int, *, meaning: bool) -> list[Asked]:
+def kept(
+    keep: Path, folder: Path, sets: Sequence[Path], groups: int, most: int, *, meaning: bool
+) -> list[Asked]:
     """Return what was asked of a set's first groups, from their files where there are any."""
     found: list[Asked] = []
     for group in first_groups(read_questions(folder / QUERIES), groups, most):
         file = keep / f"{folder.name}.{group}.{'meaning' if meaning else 'words'}"
         if not file.exists():
-            vectors = RememberedVectors(keep / f"{folder.name}.{group}.vectors") if meaning else None
-            file.write_bytes(pickle.dumps(collect(folder, group, questions_for(sets, folder, group, most), vectors)))
+            vectors = (
+                RememberedVectors(keep / f"{folder.name}.{group}.vectors") if meaning else None
+            )
+            file.write_bytes(
+                pickle.dumps(
+                    collect(folder, group, questions_for(sets, folder, group, most), vectors)
+                )
+            )
         found += pickle.loads(file.read_bytes())  # noqa: S301 - our own file
     return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables, and print or write the weights."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--set", type=Path, action="append", required=True, metavar="DIR", help="a recall set to learn from")
-    parser.add_argument("--measure", type=Path, action="append", default=[], metavar="DIR", help="a recall set to report on alone")
-    parser.add_argument("--keep", type=Path, required=True, metavar="DIR", help="where vectors and answers are kept")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--set",
+        type=Path,
+        action="append",
+        required=True,
+        metavar="DIR",
+        help="a recall set to learn from",
+    )
+    parser.add_argument(
+        "--measure",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a recall set to report on alone",
+    )
+    parser.add_argument(
+        "--keep", type=Path, required=True, metavar="DIR", help="where vectors and answers are kept"
+    )
     parser.add_argument("--questions", type=int, default=100, help="of a group's own")
     parser.add_argument("--groups", type=int, default=2, help="of each set, at the least")
-    parser.add_argument("--write", action="store_true", help="writes services/recall/calibration_weights.py")
+    parser.add_argument(
+        "--write", action="store_true", help="writes services/recall/calibration_weights.py"
+    )
     chosen = parser.parse_args(arguments)
     chosen.keep.mkdir(parents=True, exist_ok=True)
     sets = [*chosen.set, *chosen.measure]
@@ -310,10 +431,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
             rows = [row_of(it, of) for it in asked]
             own = [row for row in rows if row.asked.set in names]
             weights[way] = _leaning(learn(own), way)
-            report(f"{of}, {way}, learned on all", rows, dict.fromkeys(sorted({row.asked.set for row in rows}), weights[way]))
-            away = {name: _leaning(learn([row for row in own if row.asked.set != name]), way) for name in sorted(names)}
+            report(
+                f"{of}, {way}, learned on all",
+                rows,
+                dict.fromkeys(sorted({row.asked.set for row in rows}), weights[way]),
+            )
+            away = {
+                name: _leaning(learn([row for row in own if row.asked.set != name]), way)
+                for name in sorted(names)
+            }
             report(f"{of}, {way}, the set left out", own, away)
-    text = "\n\n".join([HEADER, *(_table(of.upper(), f"Of {of}.", weights) for of, weights in learned.items())])
+    text = "\n\n".join(
+        [HEADER, *(_table(of.upper(), f"Of {of}.", weights) for of, weights in learned.items())]
+    )
     if chosen.write:
         WEIGHTS.write_text(text + "\n")
     else:
@@ -322,7 +452,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _table(name: str, says: str, weights: dict[str, dict[str, float]]) -> str:
     lines = [
-        f'    "{way}": {{' + ", ".join(f'"{key}": {value:.3g}' for key, value in of.items()) + "}," for way, of in weights.items()
+        f'    "{way}": {{' + ", ".join(f'"{key}": {value:.3g}' for key, value in of.items()) + "},"
+        for way, of in weights.items()
     ]
     return "\n".join([f"{name}: dict[str, dict[str, float]] = {{", *lines, "}", f'"""{says}"""'])
 

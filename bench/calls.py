@@ -1,6 +1,8 @@
-"""Many callers of one method, in a process of their own: how many calls a second, and how long each took.
+"""Many callers of one method, in a process of their own: how many calls a second, and how long each
+took.
 
-Requests are bytes made before the clock starts, so that both sides of a ratio cost the caller the same.
+Requests are bytes made before the clock starts, so that both sides of a ratio cost the caller the
+same.
 """
 
 import multiprocessing
@@ -32,9 +34,13 @@ class Measured:
 
 
 def measure(target: str, method: str, requests: list[list[bytes]]) -> Measured:
-    """Run one caller for each list of requests, one call after the other, all callers at once. Raises EOFError if a call fails."""
+    """Run one caller for each list of requests, one call after the other, all callers at once.
+    Raises EOFError if a call fails.
+    """
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_run, args=(theirs, target, method, requests))
+    process = multiprocessing.get_context("spawn").Process(
+        target=_run, args=(theirs, target, method, requests)
+    )
     process.start()
     theirs.close()  # it is the process's now: if that fails, nothing waits for its answer
     try:

@@ -1,8 +1,10 @@
-"""BuildContext: how long each tier takes, how long the whole takes through the wire, and how much of what is right it packs.
+"""BuildContext: how long each tier takes, how long the whole takes through the wire, and how much
+of what is right it packs.
 
-`python -m bench.context [--messages 100000] [--million] [--calls 300] [--folder DIR] [--words]` times it in a made-up history.
-`python -m bench.context --set DIR [--groups NAME …] [--tokens 1000 2000 4400]` packs for the questions of a recall set, beside the
-last turns and plain FTS5 packed into the same budget. Each question is put to an empty conversation, at the time it was asked.
+`python -m bench.context [--messages 100000] [--million] [--calls 300] [--folder DIR] [--words]`
+times it in a made-up history. `python -m bench.context --set DIR [--groups NAME …] [--tokens 1000
+2000 4400]` packs for the questions of a recall set, beside the last turns and plain FTS5 packed
+into the same budget. Each question is put to an empty conversation, at the time it was asked.
 """
 
 import argparse
@@ -68,19 +70,28 @@ def run(folder: Path, messages: int, calls: int, *, words: bool) -> list[Figure]
     seen = in_the_service(conversations, long, questions, calls)
     names = sorted({path.stem for path in conversations.glob("conv-*.jsonl")} - {long})
     requests = [
-        api.BuildContextRequest(conversation_id=names[n % len(names)], message=questions[n % len(questions)]) for n in range(calls)
+        api.BuildContextRequest(
+            conversation_id=names[n % len(names)], message=questions[n % len(questions)]
+        )
+        for n in range(calls)
     ]
     with recollect(data, "--embedder", "off" if words else "onnx") as (target, _):
         until_whole(target)
         first = [_first(target, name, questions[0]) for name in names[-20:]]
-        searches = [api.SearchRequest(query=request.message).SerializeToString() for request in requests]
+        searches = [
+            api.SearchRequest(query=request.message).SerializeToString() for request in requests
+        ]
         searched = measure(target, SEARCH, [searches])
         measured = measure(target, BUILD, [[request.SerializeToString() for request in requests]])
     with recollect(data, "--embedder", "off" if words else "onnx") as (target, _):
         until_whole(target)
         resumed = _first(target, long, "")
         answered = _first(target, names[0], questions[1])
-    p50, p99, search50 = measured.milliseconds(0.5), measured.milliseconds(0.99), searched.milliseconds(0.5)
+    p50, p99, search50 = (
+        measured.milliseconds(0.5),
+        measured.milliseconds(0.99),
+        searched.milliseconds(0.5),
+    )
     print(
         f"    whole, through the wire: p50 {p50:.1f} ms, p99 {p99:.1f} ms; Search of the same questions p50 {search50:.1f} ms;"
         f" ratio {p50 / search50:.2f}; of a conversation for the first time p50 {1000 * statistics.median(first):.1f} ms\n"
@@ -93,8 +104,22 @@ def run(folder: Path, messages: int, calls: int, *, words: bool) -> list[Figure]
         *seen,
         Figure("BuildContext p50", p50, "ms", search50, "Search", ratio, whole, messages, of),
         Figure("BuildContext p99", p99, "ms", at=messages, of=of),
-        Figure("first context after a restart", 1000 * resumed, "ms", goal=restarted, at=messages, of=of),
-        Figure("first with a message after a restart", 1000 * answered, "ms", goal=restarted, at=messages, of=of),
+        Figure(
+            "first context after a restart",
+            1000 * resumed,
+            "ms",
+            goal=restarted,
+            at=messages,
+            of=of,
+        ),
+        Figure(
+            "first with a message after a restart",
+            1000 * answered,
+            "ms",
+            goal=restarted,
+            at=messages,
+            of=of,
+        ),
     ]
 
 
@@ -108,14 +133,22 @@ def _first(target: str, name: str, question: str) -> float:
 
 
 def in_the_service(folder: Path, long: str, questions: list[str], calls: int) -> list[Figure]:
-    """Print what the hot and the warm tier take without the wire, in short conversations and in a long one."""
+    """Print what the hot and the warm tier take without the wire, in short conversations and in a
+    long one.
+    """
     logs = FolderStore(folder)
     recovered = recover(logs, system_clock, unheard)
     space = Space(logs, recovered.index, system_clock)
     tiers = Tiers(space, 0)
     external = External(CommunicationStore(space))
     builder = ContextBuilder(
-        space, Meaning(folder, None), Anchors(space), tiers, Choosing(Weights(), Recalling(), 300), external, 8 << 20
+        space,
+        Meaning(folder, None),
+        Anchors(space),
+        tiers,
+        Choosing(Weights(), Recalling(), 300),
+        external,
+        8 << 20,
     )
     budget = Budget().settled()
     seen = []
@@ -123,7 +156,9 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
         hot_times, warm_times = [], []
         for number in range(calls):
             began = time.perf_counter()
-            asked = Asked(words_of(questions[number % len(questions)]), system_clock(), Weights(), {})
+            asked = Asked(
+                words_of(questions[number % len(questions)]), system_clock(), Weights(), {}
+            )
             head, hot, in_memory = builder.hot(conversation, asked, budget, {})
             middle = time.perf_counter()
             builder.warm(head, hot, asked, [], budget, {})
@@ -144,25 +179,46 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--messages", type=int, nargs="+", default=[100_000])
     parser.add_argument("--million", action="store_true", help="measures 1,000,000 messages too")
     parser.add_argument("--calls", type=int, default=300)
-    parser.add_argument("--folder", type=Path, help="keeps the corpora here, and takes those that are there")
+    parser.add_argument(
+        "--folder", type=Path, help="keeps the corpora here, and takes those that are there"
+    )
     parser.add_argument("--words", action="store_true", help="finds by words alone")
-    parser.add_argument("--set", type=Path, metavar="DIR", help="a folder with conversations.jsonl and queries.jsonl")
-    parser.add_argument("--groups", nargs="+", default=[], metavar="NAME", help="only these groups of the set")
+    parser.add_argument(
+        "--set",
+        type=Path,
+        metavar="DIR",
+        help="a folder with conversations.jsonl and queries.jsonl",
+    )
+    parser.add_argument(
+        "--groups", nargs="+", default=[], metavar="NAME", help="only these groups of the set"
+    )
     parser.add_argument("--tokens", type=int, nargs="+", default=list(TOKENS))
-    parser.add_argument("--setting", nargs="+", default=[], metavar="NAME=VALUE", help="settings of the server")
+    parser.add_argument(
+        "--setting", nargs="+", default=[], metavar="NAME=VALUE", help="settings of the server"
+    )
     chosen = parser.parse_args(arguments)
     if chosen.set:
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
         flags = dict(pair.split("=", 1) for pair in chosen.setting)
-        packed = quality(chosen.set, chosen.groups, chosen.tokens, flags | ({"embedder": "off"} if chosen.words else {}))
+        packed = quality(
+            chosen.set,
+            chosen.groups,
+            chosen.tokens,
+            flags | ({"embedder": "off"} if chosen.words else {}),
+        )
         return figures_of(chosen.set.name, packed)
     with tempfile.TemporaryDirectory() as folder:
         sizes = [*chosen.messages, *([1_000_000] if chosen.million else [])]
-        runs = [run(chosen.folder or Path(folder), messages, chosen.calls, words=chosen.words) for messages in sizes]
+        runs = [
+            run(chosen.folder or Path(folder), messages, chosen.calls, words=chosen.words)
+            for messages in sizes
+        ]
     return [figure for seen in runs for figure in seen]
 
 

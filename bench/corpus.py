@@ -1,7 +1,9 @@
-"""A made-up corpus of any size, the same for the same seed: conversations with the word statistics of real ones, and questions.
+"""A made-up corpus of any size, the same for the same seed: conversations with the word statistics
+of real ones, and questions.
 
-Words are drawn by a Zipf-Mandelbrot law: English stop words first, as in any English text, then some verbs of the questions, then
-made-up words. Every conversation has some words of its own that it comes back to, as real ones do.
+Words are drawn by a Zipf-Mandelbrot law: English stop words first, as in any English text, then
+some verbs of the questions, then made-up words. Every conversation has some words of its own that
+it comes back to, as real ones do.
 
 `python -m bench.corpus --messages 100000 --data-dir DIR` writes one.
 """
@@ -28,10 +30,27 @@ VOCABULARY = 200_000
 SHIFT = 2.7  # Mandelbrot's: flattens the head as real text does
 OWN_WORDS = 30  # of a conversation
 OWN_SHARE = 0.15  # of its words are of those
-COMMON, MID, RARE = (200, 1_000), (1_000, 10_000), (10_000, 100_000)  # bands of the vocabulary, by rank
+# bands of the vocabulary, by rank
+COMMON, MID, RARE = (200, 1_000), (1_000, 10_000), (10_000, 100_000)
 _BEGIN = 1_750_000_000_000  # when the first conversation began
 _MINUTE = 60_000
-_VERBS = ["say", "told", "remember", "tell", "ask", "choose", "need", "think", "find", "use", "make", "want", "go", "see", "look"]
+_VERBS = [
+    "say",
+    "told",
+    "remember",
+    "tell",
+    "ask",
+    "choose",
+    "need",
+    "think",
+    "find",
+    "use",
+    "make",
+    "want",
+    "go",
+    "see",
+    "look",
+]
 _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -73,8 +92,15 @@ class Corpus:
     def conversation(self, number: int, most: int = 1 << 30) -> Made:
         """One conversation, whatever the others are. It has `most` messages at the most."""
         randomness = np.random.default_rng((self.seed, number))
-        count = min(most, int(randomness.integers(self.per_conversation // 2, self.per_conversation * 3 // 2 + 1)))
-        lengths = np.clip(randomness.lognormal(np.log(self.words_per_message) - 0.32, 0.8, count), 3, 1000).astype(int)
+        count = min(
+            most,
+            int(
+                randomness.integers(self.per_conversation // 2, self.per_conversation * 3 // 2 + 1)
+            ),
+        )
+        lengths = np.clip(
+            randomness.lognormal(np.log(self.words_per_message) - 0.32, 0.8, count), 3, 1000
+        ).astype(int)
         drawn = self._draw(randomness, int(lengths.sum()))
         own = _within(randomness, MID[0], RARE[1], OWN_WORDS)
         from_own = randomness.random(len(drawn)) < OWN_SHARE
@@ -82,20 +108,32 @@ class Corpus:
         words = self.vocabulary
         ends = np.cumsum(lengths).tolist()
         ranks = drawn.tolist()
-        return Made(number, [" ".join([words[rank] for rank in ranks[a:b]]) for a, b in zip([0, *ends], ends, strict=False)])
+        return Made(
+            number,
+            [
+                " ".join([words[rank] for rank in ranks[a:b]])
+                for a, b in zip([0, *ends], ends, strict=False)
+            ],
+        )
 
     def questions(self, count: int) -> list[str]:
         """Questions with stop words in them, each with words of one conversation of the corpus."""
         randomness = np.random.default_rng((self.seed, 1 << 32))
         made = []
         for index in range(count):
-            about = self.conversation(int(randomness.integers(0, max(1, self.messages // (2 * self.per_conversation)))))
+            about = self.conversation(
+                int(randomness.integers(0, max(1, self.messages // (2 * self.per_conversation))))
+            )
             ranks = np.unique([self._rank[word] for text in about.texts for word in text.split()])
             form, bands = _QUESTIONS[index % len(_QUESTIONS)]
             chosen = []
             for low, high in bands:
                 there = ranks[(ranks >= low) & (ranks < high)]
-                chosen.append(self.vocabulary[int(randomness.choice(there if len(there) else np.arange(low, high)))])
+                chosen.append(
+                    self.vocabulary[
+                        int(randomness.choice(there if len(there) else np.arange(low, high)))
+                    ]
+                )
             made.append(form.format(*chosen))
         return made
 
@@ -106,7 +144,8 @@ class Corpus:
         syllables = [first + second for first in _CONSONANTS for second in _VOWELS]
         number = 0
         while len(words) < VOCABULARY:
-            # Multiplied by a number that has no factor in common with theirs, the syllables come in no order that is seen.
+            # Multiplied by a number that has no factor in common with theirs, the syllables come in
+            # no order that is seen.
             code, word = number * 7_919 % len(syllables) ** 3, ""
             for _ in range(3):
                 code, syllable = divmod(code, len(syllables))
@@ -142,7 +181,10 @@ def write_through_api(target: str, corpus: Corpus) -> list[str]:
         for made in corpus:
             ids.append(stub.Create(api.CreateRequest(channel="web")).conversation.id)
             messages = [
-                message_pb2.Message(role=message_pb2.ROLE_ASSISTANT if index % 2 else message_pb2.ROLE_USER, content=text)
+                message_pb2.Message(
+                    role=message_pb2.ROLE_ASSISTANT if index % 2 else message_pb2.ROLE_USER,
+                    content=text,
+                )
                 for index, text in enumerate(made.texts)
             ]
             stub.AppendTurn(api.AppendTurnRequest(conversation_id=ids[-1], messages=messages))
@@ -150,7 +192,9 @@ def write_through_api(target: str, corpus: Corpus) -> list[str]:
 
 
 def write_transcripts(data_dir: Path, corpus: Corpus) -> list[str]:
-    """Write a corpus as the transcripts of a data folder, for a server to index when it starts. Returns the ids."""
+    """Write a corpus as the transcripts of a data folder, for a server to index when it starts.
+    Returns the ids.
+    """
     return [write_conversation(data_dir, made) for made in corpus]
 
 
@@ -178,22 +222,35 @@ def _entries(name: str, made: Made) -> Iterator[Entry]:
     for index, text in enumerate(made.texts):
         role = Role.ASSISTANT if index % 2 else Role.USER
         message = Message(role, text, began + index * _MINUTE, turn_number=index // 2 + 1)
-        size = min(2, len(made.texts) - index + index % 2)  # a turn is a batch: a question and its answer
+        # a turn is a batch: a question and its answer
+        size = min(2, len(made.texts) - index + index % 2)
         yield Entry(message, Stamp(batch=(index % 2 + 1, size)))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write a corpus and print what it is like."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--messages", type=int, default=100_000)
-    parser.add_argument("--data-dir", type=Path, help="an empty folder; a server that starts over it indexes the corpus")
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        help="an empty folder; a server that starts over it indexes the corpus",
+    )
     parser.add_argument("--target", help="a running server to write it to instead")
     chosen = parser.parse_args(arguments)
     if (chosen.data_dir is None) == (chosen.target is None):
         parser.error("one of --data-dir and --target is needed")
     corpus = Corpus(chosen.messages)
-    ids = write_through_api(chosen.target, corpus) if chosen.target else write_transcripts(chosen.data_dir, corpus)
-    print(f"{chosen.messages} messages in {len(ids)} conversations; questions as: {corpus.questions(1)[0]}")
+    ids = (
+        write_through_api(chosen.target, corpus)
+        if chosen.target
+        else write_transcripts(chosen.data_dir, corpus)
+    )
+    print(
+        f"{chosen.messages} messages in {len(ids)} conversations; questions as: {corpus.questions(1)[0]}"
+    )
 
 
 if __name__ == "__main__":

@@ -22,10 +22,19 @@ _NONE = Goal(0)
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
-    """Print the figures, and as many faults as a page holds: anything lost, stored twice or read in two ways."""
+    """Print the figures, and as many faults as a page holds: anything lost, stored twice or read in
+    two ways.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=100, help="kills of a server that 8 callers keep busy")
-    parser.add_argument("--power-loss", type=int, default=0, help="power failures of a disk that forgets what was not synced")
+    parser.add_argument(
+        "--rounds", type=int, default=100, help="kills of a server that 8 callers keep busy"
+    )
+    parser.add_argument(
+        "--power-loss",
+        type=int,
+        default=0,
+        help="power failures of a disk that forgets what was not synced",
+    )
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args(arguments)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

@@ -1,6 +1,8 @@
-"""Writes the names of months and weekdays, and the forms of "three days ago", of the languages that dates are read in.
+"""Writes the names of months and weekdays, and the forms of "three days ago", of the languages that
+dates are read in.
 
-`python -m bench.date_words [--write]`, with Babel installed: the names are those of Unicode's CLDR, which Babel keeps.
+`python -m bench.date_words [--write]`, with Babel installed: the names are those of Unicode's CLDR,
+which Babel keeps.
 """
 
 import argparse
@@ -15,8 +17,15 @@ from recollect_server.domain.text import folded
 from recollect_server.services.recall import date_words
 
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "sv", "pl", "ru", "tr")
-"""Chinese, Japanese and Korean number their months, and are written by hand in `services/recall/dates.py`."""
-_UNITS: dict[Literal["day", "week", "month", "year"], int] = {"day": 1, "week": 7, "month": 31, "year": 366}
+"""Chinese, Japanese and Korean number their months, and are written by hand in
+`services/recall/dates.py`.
+"""
+_UNITS: dict[Literal["day", "week", "month", "year"], int] = {
+    "day": 1,
+    "week": 7,
+    "month": 31,
+    "year": 366,
+}
 _NUMBERS = (1, 2, 3, 5)  # each plural form that these languages have
 _HEAD = '''"""Names of months and weekdays and forms of "three days ago" by language, from Unicode's CLDR.
 
@@ -37,8 +46,13 @@ def names(of: str, language: str, key: int) -> tuple[str, ...]:
 
 def short_names(language: str, key: int) -> tuple[str, ...]:
     """Return the short forms of a month's name, without the dot."""
-    forms = (get_month_names("abbreviated", context, language)[key] for context in ("format", "stand-alone"))
-    return tuple(dict.fromkeys(folded(it).rstrip(".") for it in forms if not any(map(str.isdigit, it))))
+    forms = (
+        get_month_names("abbreviated", context, language)[key]
+        for context in ("format", "stand-alone")
+    )
+    return tuple(
+        dict.fromkeys(folded(it).rstrip(".") for it in forms if not any(map(str.isdigit, it)))
+    )
 
 
 def ago(language: str) -> tuple[tuple[str, str, str], ...]:
@@ -47,7 +61,9 @@ def ago(language: str) -> tuple[tuple[str, str, str], ...]:
     for unit, days in _UNITS.items():
         for number in _NUMBERS:
             past = timedelta(-days * number)
-            text = folded(format_timedelta(past, unit, threshold=1e9, add_direction=True, locale=language))
+            text = folded(
+                format_timedelta(past, unit, threshold=1e9, add_direction=True, locale=language)
+            )
             if parts := re.fullmatch(r"(\D*)\d+(\D*)", text):
                 forms[parts[1].strip(), parts[2].strip(), unit] = None
     return tuple(forms)
@@ -56,12 +72,25 @@ def ago(language: str) -> tuple[tuple[str, str, str], ...]:
 def written() -> str:
     """Return the text of the module."""
     months = {
-        it: tuple(tuple(dict.fromkeys(names("months", it, n) + short_names(it, n))) for n in range(1, 13)) for it in LANGUAGES
+        it: tuple(
+            tuple(dict.fromkeys(names("months", it, n) + short_names(it, n))) for n in range(1, 13)
+        )
+        for it in LANGUAGES
     }
     days = {it: tuple(names("days", it, n) for n in range(7)) for it in LANGUAGES}
     parts: list[tuple[str, str, Mapping[str, object], str]] = [
-        ("MONTHS", "dict[str, tuple[tuple[str, ...], ...]]", months, "By language the names of each month, short ones too."),
-        ("WEEKDAYS", "dict[str, tuple[tuple[str, ...], ...]]", days, "By language the names of each weekday, from Monday."),
+        (
+            "MONTHS",
+            "dict[str, tuple[tuple[str, ...], ...]]",
+            months,
+            "By language the names of each month, short ones too.",
+        ),
+        (
+            "WEEKDAYS",
+            "dict[str, tuple[tuple[str, ...], ...]]",
+            days,
+            "By language the names of each weekday, from Monday.",
+        ),
         (
             "AGO",
             "dict[str, tuple[tuple[str, str, str], ...]]",
@@ -85,8 +114,12 @@ def _literal(value: object) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print or write the module."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="writes the module instead of printing it")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="writes the module instead of printing it"
+    )
     if parser.parse_args(arguments).write:
         Path(date_words.__file__).write_text(written())
     else:

@@ -1,13 +1,18 @@
-"""What a context of a real history holds: the messages that answer a question, and the noise beside them.
+"""What a context of a real history holds: the messages that answer a question, and the noise beside
+them.
 
-`python -m bench.dialogue --set DIR … [--groups NAME …] [--questions 40] [--tokens 2000] [--by words meaning] [--vectors FILE]`
+`python -m bench.dialogue --set DIR … [--groups NAME …] [--questions 40] [--tokens 2000] [--by words
+meaning] [--vectors FILE]`
 
-Questions of a recall set are asked in three arrangements of the same history: `own`, where all of it is the conversation that goes
-on; `compacted`, the same with all but its last turns compressed; `apart`, where it is split into its conversations and the one that
-goes on is empty. Beside them stand the last turns and plain FTS5, packed into the same budget. Apart, the small talk of
-`bench/small_talk.py` and the questions of another group are asked too: nothing should be recalled for them.
+Questions of a recall set are asked in three arrangements of the same history: `own`, where all of
+it is the conversation that goes on; `compacted`, the same with all but its last turns compressed;
+`apart`, where it is split into its conversations and the one that goes on is empty. Beside them
+stand the last turns and plain FTS5, packed into the same budget. Apart, the small talk of
+`bench/small_talk.py` and the questions of another group are asked too: nothing should be recalled
+for them.
 
-A sample of each group's questions is drawn with a fixed seed. `--vectors` keeps what the model computed, for the next run.
+A sample of each group's questions is drawn with a fixed seed. `--vectors` keeps what the model
+computed, for the next run.
 """
 
 import argparse
@@ -46,7 +51,8 @@ FORMATS = tuple(it for it in ContextFormat if it is not ContextFormat.PARTS)
 _SEED = 17
 _CANDIDATES = 200  # messages that plain FTS5 may pack
 _LEFT = 10  # turns that a compression leaves
-_SUMMARY = "Earlier they spoke about many things, which this stands for. " * 13  # some 200 tokens without an answer
+# some 200 tokens without an answer
+_SUMMARY = "Earlier they spoke about many things, which this stands for. " * 13
 _HALF = 0.5  # of a message that an excerpt must have to count
 _GOALS = {
     ("own", "locomo"): 88, ("own", "realmem"): 60, ("compacted", "locomo"): 88, ("compacted", "realmem"): 60,
@@ -76,14 +82,23 @@ class Seen:
 
     sides: defaultdict[tuple[str, str], Side] = field(default_factory=lambda: defaultdict(Side))
     """By arrangement and packer."""
-    noise: defaultdict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Tokens of recall for each message that nothing should be recalled for, by its kind and the packer."""
-    rendered: defaultdict[ContextFormat, list[float]] = field(default_factory=lambda: defaultdict(list))
+    noise: defaultdict[tuple[str, str], list[int]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    """Tokens of recall for each message that nothing should be recalled for, by its kind and the
+    packer.
+    """
+    rendered: defaultdict[ContextFormat, list[float]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     """The rendered size without the message to be answered, divided by the budget."""
 
 
-def names_in(built: BuiltContext, names: Mapping[tuple[str, int], str], texts: Mapping[str, str]) -> set[str]:
-    """Return the names of the messages in a context; of an excerpt only if it has half of the message.
+def names_in(
+    built: BuiltContext, names: Mapping[tuple[str, int], str], texts: Mapping[str, str]
+) -> set[str]:
+    """Return the names of the messages in a context; of an excerpt only if it has half of the
+    message.
 
     `names` are by the conversation's id and the sequence, `texts` by name.
     """
@@ -101,7 +116,9 @@ def recall_of(built: BuiltContext) -> int:
 
 
 def rendered_tokens(built: BuiltContext, query: str) -> int:
-    """Return the tokens of the rendered context without the message that is to be answered, which ends a list of messages."""
+    """Return the tokens of the rendered context without the message that is to be answered, which
+    ends a list of messages.
+    """
     tokens = estimate_tokens(built.rendered)
     if not built.rendered.startswith("["):
         return tokens
@@ -109,8 +126,14 @@ def rendered_tokens(built: BuiltContext, query: str) -> int:
     last = messages[-1] if messages else {}
     content = last.get("content")
     if isinstance(content, list) and content and content[-1].get("text") == query.rstrip():
-        return tokens - estimate_tokens(orjson.dumps(content[-1] if len(content) > 1 else last).decode())
-    return tokens - estimate_tokens(orjson.dumps(last).decode()) if content == query.rstrip() else tokens
+        return tokens - estimate_tokens(
+            orjson.dumps(content[-1] if len(content) > 1 else last).decode()
+        )
+    return (
+        tokens - estimate_tokens(orjson.dumps(last).decode())
+        if content == query.rstrip()
+        else tokens
+    )
 
 
 class Asker:
@@ -133,12 +156,26 @@ class Asker:
         gold = set(question.gold_messages)
         built = self._build(question.query)
         turns = {self._group.service.turns[name] for name in gold}
-        of_gold = sum(it.tokens for it in built.cold if (it.conversation_id, it.message.turn_number) in turns)
-        self._count("recollect", gold, names_in(built, self._group.service.messages, self._texts), recall_of(built), of_gold)
+        of_gold = sum(
+            it.tokens for it in built.cold if (it.conversation_id, it.message.turn_number) in turns
+        )
+        self._count(
+            "recollect",
+            gold,
+            names_in(built, self._group.service.messages, self._texts),
+            recall_of(built),
+            of_gold,
+        )
         if self._arrangement != "compacted":
             for packer, names in self._baselines(question.query).items():
                 used = self._charged(names)
-                self._count(packer, gold, names, used, self._charged(it for it in names if self._group.service.turns[it] in turns))
+                self._count(
+                    packer,
+                    gold,
+                    names,
+                    used,
+                    self._charged(it for it in names if self._group.service.turns[it] in turns),
+                )
             for form in FORMATS:
                 size = rendered_tokens(self._build(question.query, form), question.query)
                 self._seen.rendered[form].append(size / self._tokens)
@@ -147,24 +184,36 @@ class Asker:
         """Ask what the history does not answer."""
         for query in queries:
             self._seen.noise[kind, "recollect"].append(recall_of(self._build(query)))
-            self._seen.noise[kind, "plain fts5"].append(self._charged(self._baselines(query)["plain fts5"]))
+            self._seen.noise[kind, "plain fts5"].append(
+                self._charged(self._baselines(query)["plain fts5"])
+            )
 
     def _build(self, query: str, form: ContextFormat | None = None) -> BuiltContext:
         recall = self._group.client.recall
-        return whole(lambda: recall.build_context(self._group.here, query, budget=ContextBudget(total=self._tokens), format=form))
+        return whole(
+            lambda: recall.build_context(
+                self._group.here, query, budget=ContextBudget(total=self._tokens), format=form
+            )
+        )
 
     def _baselines(self, query: str) -> dict[str, set[str]]:
         newest = sorted(self._group.said, key=lambda it: it[1], reverse=True)
         best = self._plain.best(query, _CANDIDATES, None)
         return {
-            "last turns": within(self._tokens, ((name, text) for name, _, text in newest), skip=False),
-            "plain fts5": within(self._tokens, ((name, self._texts[name]) for name in best), skip=True),
+            "last turns": within(
+                self._tokens, ((name, text) for name, _, text in newest), skip=False
+            ),
+            "plain fts5": within(
+                self._tokens, ((name, self._texts[name]) for name in best), skip=True
+            ),
         }
 
     def _charged(self, names: Iterable[str]) -> int:
         return sum(max(1, estimate_tokens(self._texts[name])) for name in names)
 
-    def _count(self, packer: str, gold: set[str], names: set[str], recalled: int, recalled_gold: int) -> None:
+    def _count(
+        self, packer: str, gold: set[str], names: set[str], recalled: int, recalled_gold: int
+    ) -> None:
         side = self._seen.sides[self._arrangement, packer]
         side.any_gold.append(float(bool(gold & names)))
         side.gold_share.append(len(gold & names) / len(gold))
@@ -190,16 +239,29 @@ def served(plans: list[Plan], flags: dict[str, str], *, is_one: bool) -> Iterato
     """A server for one history, with a clock of its own."""
     clock = Clock()
     with tempfile.TemporaryDirectory() as data:
-        settings = {"data_dir": data, "listen": "127.0.0.1:0", "abbreviator": "off", "log_level": "error"} | flags
+        settings = {
+            "data_dir": data,
+            "listen": "127.0.0.1:0",
+            "abbreviator": "off",
+            "log_level": "error",
+        } | flags
         running = app.start(Settings.load(None, settings), clock=clock)
         try:
             with Client(running.address) as client:
-                yield Group(client, None if flags["embedder"] == "off" else Path(data), clock, plans, is_one=is_one)
+                yield Group(
+                    client,
+                    None if flags["embedder"] == "off" else Path(data),
+                    clock,
+                    plans,
+                    is_one=is_one,
+                )
         finally:
             running.stop()
 
 
-def measure(folder: Path, groups: Sequence[str], count: int, tokens: int, way: str, flags: dict[str, str]) -> Seen:
+def measure(
+    folder: Path, groups: Sequence[str], count: int, tokens: int, way: str, flags: dict[str, str]
+) -> Seen:
     """Ask the questions of a set in one way: by words alone, or by words and meaning."""
     plans = read_conversations(folder / recall_sets.FILE, abbreviations=False)
     questions = read_questions(folder / QUERIES)
@@ -214,10 +276,15 @@ def measure(folder: Path, groups: Sequence[str], count: int, tokens: int, way: s
                 for question in chosen:
                     asker.ask(question)
                 if arrangement == "apart" and chosen:
-                    asker.ask_nothing("small talk", [it for texts in SMALL_TALK.values() for it in texts])
+                    asker.ask_nothing(
+                        "small talk", [it for texts in SMALL_TALK.values() for it in texts]
+                    )
                     other = names[(names.index(name) + 1) % len(names)]
                     if other != name:
-                        asker.ask_nothing("another's questions", [it.query for it in sample(questions[other], count)])
+                        asker.ask_nothing(
+                            "another's questions",
+                            [it.query for it in sample(questions[other], count)],
+                        )
     return seen
 
 
@@ -226,7 +293,9 @@ def report(title: str, way: str, tokens: int, seen: Seen) -> None:
     count = len(seen.sides["apart", "recollect"].any_gold)
     print(f"{title}, by {way}: {count} questions, {tokens} tokens")
     for (arrangement, packer), side in seen.sides.items():
-        gold_tokens = f"{100 * side.recalled_gold / side.recalled:5.1f}" if side.recalled else "    -"
+        gold_tokens = (
+            f"{100 * side.recalled_gold / side.recalled:5.1f}" if side.recalled else "    -"
+        )
         print(
             f"    {arrangement:<10} {packer:<10} any gold {100 * statistics.fmean(side.any_gold):5.1f} %"
             f"  (share {100 * statistics.fmean(side.gold_share):5.1f} %)"
@@ -234,9 +303,13 @@ def report(title: str, way: str, tokens: int, seen: Seen) -> None:
         )
     for (kind, packer), used in seen.noise.items():
         empty = 100 * sum(it == 0 for it in used) / len(used)
-        print(f"    {kind:<21} {packer:<10} recall {statistics.fmean(used):6.0f} tokens, none for {empty:3.0f} %")
+        print(
+            f"    {kind:<21} {packer:<10} recall {statistics.fmean(used):6.0f} tokens, none for {empty:3.0f} %"
+        )
     for form, shares in seen.rendered.items():
-        print(f"    rendered / budget     {form.value:<19} p50 {_at(shares, 0.5):.2f}, p99 {_at(shares, 0.99):.2f}")
+        print(
+            f"    rendered / budget     {form.value:<19} p50 {_at(shares, 0.5):.2f}, p99 {_at(shares, 0.99):.2f}"
+        )
     print(end="", flush=True)
 
 
@@ -253,12 +326,25 @@ def figures_of(title: str, way: str, tokens: int, seen: Seen) -> list[Figure]:
 
     for arrangement in ARRANGEMENTS:
         side = seen.sides[arrangement, "recollect"]
-        base = 100 * statistics.fmean(seen.sides["own" if arrangement == "compacted" else arrangement, "plain fts5"].any_gold)
+        base = 100 * statistics.fmean(
+            seen.sides["own" if arrangement == "compacted" else arrangement, "plain fts5"].any_gold
+        )
         value = 100 * statistics.fmean(side.any_gold)
         limit = _GOALS.get((arrangement, title), _GOALS.get((arrangement, title, way)))
         ratio = value / base if base else None
         name = f"any gold of {title}, {arrangement}"
-        made.append(Figure(name, value, "%", base, "plain FTS5", ratio, goal(limit, least=True), part=f"by {way}"))
+        made.append(
+            Figure(
+                name,
+                value,
+                "%",
+                base,
+                "plain FTS5",
+                ratio,
+                goal(limit, least=True),
+                part=f"by {way}",
+            )
+        )
         if side.recalled:
             share = 100 * side.recalled_gold / side.recalled
             name = f"recalled tokens in gold turns, {title}, {arrangement}"
@@ -269,9 +355,19 @@ def figures_of(title: str, way: str, tokens: int, seen: Seen) -> list[Figure]:
             value = statistics.fmean(used)
             ratio = value / base if base else None
             name = f"recall for {kind}, {title}"
-            made.append(Figure(name, value, "tokens", base, "plain FTS5", ratio, goal(limit), part=f"by {way}"))
+            made.append(
+                Figure(
+                    name, value, "tokens", base, "plain FTS5", ratio, goal(limit), part=f"by {way}"
+                )
+            )
     made += [
-        Figure(f"rendered / budget p99, {title}, {form.value}", _at(shares, 0.99), "", goal=Goal(1.0), part=f"by {way}")
+        Figure(
+            f"rendered / budget p99, {title}, {form.value}",
+            _at(shares, 0.99),
+            "",
+            goal=Goal(1.0),
+            part=f"by {way}",
+        )
         for form, shares in seen.rendered.items()
     ]
     return made
@@ -279,22 +375,29 @@ def figures_of(title: str, way: str, tokens: int, seen: Seen) -> list[Figure]:
 
 @contextmanager
 def remembered(path: Path | None) -> Iterator[None]:
-    """Compute the vector of a text once, in however many servers it is stored, and in the next run if there is a file.
+    """Compute the vector of a text once, in however many servers it is stored, and in the next run
+    if there is a file.
 
-    The vectors of a text have the same bytes whatever it is embedded with (`recollect_server.inference.embedder`).
+    The vectors of a text have the same bytes whatever it is embedded with
+    (`recollect_server.inference.embedder`).
     """
     kept: dict[Piece, Any] = {}
     if path and path.exists():
         with np.load(path) as file:
             ends = np.cumsum(file["lengths"])[:-1]
-            kept = {tuple(ids.tolist()): row for ids, row in zip(np.split(file["ids"], ends), file["vectors"], strict=True)}
+            kept = {
+                tuple(ids.tolist()): row
+                for ids, row in zip(np.split(file["ids"], ends), file["vectors"], strict=True)
+            }
     known, original = len(kept), Embedder.embed_pieces
 
     def embed_pieces(self: Embedder, pieces: Sequence[Piece]) -> Vectors:
         new = [piece for piece in dict.fromkeys(map(tuple, pieces)) if piece not in kept]
         if new:
             kept.update(zip(new, original(self, new), strict=True))
-        return np.stack([kept[tuple(piece)] for piece in pieces]) if pieces else original(self, pieces)
+        return (
+            np.stack([kept[tuple(piece)] for piece in pieces]) if pieces else original(self, pieces)
+        )
 
     Embedder.embed_pieces = embed_pieces  # type: ignore[method-assign]
     try:
@@ -304,22 +407,48 @@ def remembered(path: Path | None) -> Iterator[None]:
         if path and len(kept) > known:
             pieces = list(kept)
             ids = np.concatenate([np.array(piece, np.int32) for piece in pieces])
-            np.savez(path, ids=ids, lengths=[len(piece) for piece in pieces], vectors=np.stack([kept[it] for it in pieces]))
+            np.savez(
+                path,
+                ids=ids,
+                lengths=[len(piece) for piece in pieces],
+                vectors=np.stack([kept[it] for it in pieces]),
+            )
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--set", type=Path, nargs="+", required=True, metavar="DIR", help="folders with conversations.jsonl and queries.jsonl"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--groups", nargs="+", default=[], metavar="NAME", help="only these groups of the set")
+    parser.add_argument(
+        "--set",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="DIR",
+        help="folders with conversations.jsonl and queries.jsonl",
+    )
+    parser.add_argument(
+        "--groups", nargs="+", default=[], metavar="NAME", help="only these groups of the set"
+    )
     parser.add_argument("--first", type=int, metavar="N", help="only the first groups of each set")
-    parser.add_argument("--questions", type=int, default=40, metavar="N", help="how many of each group")
+    parser.add_argument(
+        "--questions", type=int, default=40, metavar="N", help="how many of each group"
+    )
     parser.add_argument("--tokens", type=int, default=2000, help="the budget")
-    parser.add_argument("--by", nargs="+", choices=WAYS, default=list(WAYS), help="by words alone, by words and meaning")
-    parser.add_argument("--vectors", type=Path, metavar="FILE.npz", help="keeps the vectors of the texts here")
-    parser.add_argument("--setting", nargs="+", default=[], metavar="NAME=VALUE", help="settings of the server")
+    parser.add_argument(
+        "--by",
+        nargs="+",
+        choices=WAYS,
+        default=list(WAYS),
+        help="by words alone, by words and meaning",
+    )
+    parser.add_argument(
+        "--vectors", type=Path, metavar="FILE.npz", help="keeps the vectors of the texts here"
+    )
+    parser.add_argument(
+        "--setting", nargs="+", default=[], metavar="NAME=VALUE", help="settings of the server"
+    )
     chosen = parser.parse_args(arguments)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     flags = dict(pair.split("=", 1) for pair in chosen.setting)

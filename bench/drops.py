@@ -1,4 +1,6 @@
-"""Minutes of appends with subscribers whose connections break at random: nothing lost, nothing repeated, nothing out of order."""
+"""Minutes of appends with subscribers whose connections break at random: nothing lost, nothing
+repeated, nothing out of order.
+"""
 
 import random
 import threading
@@ -23,7 +25,9 @@ class Subscriber:
         self.proxy = Proxy(target)
         self.seen: list[checkers.Seen] = []
         self.resets = 0
-        self._client = Client(self.proxy.address, retry=RetryPolicy(initial_delay=0.02, max_delay=0.5))
+        self._client = Client(
+            self.proxy.address, retry=RetryPolicy(initial_delay=0.02, max_delay=0.5)
+        )
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
@@ -31,10 +35,18 @@ class Subscriber:
         for update in self._client.conversations.watch():
             epoch, position = checkers.place(update.cursor)
             kind = update.kind
-            sequences = tuple(it.sequence or 0 for it in kind.messages) if isinstance(kind, ConversationUpdated) else ()
+            sequences = (
+                tuple(it.sequence or 0 for it in kind.messages)
+                if isinstance(kind, ConversationUpdated)
+                else ()
+            )
             name = "change" if update.cursor else "message_delta"
             if self.seen:
-                self.seen.append(checkers.Seen(name, epoch, position, update.conversation_id, sequences, update.reset))
+                self.seen.append(
+                    checkers.Seen(
+                        name, epoch, position, update.conversation_id, sequences, update.reset
+                    )
+                )
             else:
                 self.seen.append(checkers.Seen("conversation_list"))
             self.resets += update.reset
@@ -60,10 +72,15 @@ def soak(data: Path, seconds: float) -> None:
             with Client(target) as client:
                 conversation = client.conversations.create("web").id
                 while time.monotonic() < end:
-                    messages = [Message.user("x" * randomness.randint(1, 2000)) for _ in range(randomness.randint(1, 3))]
+                    messages = [
+                        Message.user("x" * randomness.randint(1, 2000))
+                        for _ in range(randomness.randint(1, 3))
+                    ]
                     stored = client.conversations.append_turn(conversation, messages)
                     sequences = tuple(it.sequence or 0 for it in stored.messages)
-                    written.append(checkers.Written(conversation, sequences, *checkers.place(stored.cursor)))
+                    written.append(
+                        checkers.Written(conversation, sequences, *checkers.place(stored.cursor))
+                    )
                     time.sleep(1 / _APPENDS_A_SECOND)  # the rate, at the most
 
         writers = [threading.Thread(target=write, args=(number,)) for number in range(_WRITERS)]
@@ -82,13 +99,21 @@ def soak(data: Path, seconds: float) -> None:
             writer.join()
         last = max(it.position for it in written)
         patience = time.monotonic() + 60
-        while time.monotonic() < patience and any(it.seen[-1].position < last for it in subscribers):
+        while time.monotonic() < patience and any(
+            it.seen[-1].position < last for it in subscribers
+        ):
             time.sleep(0.05)  # between two looks
         lost = repeated = 0
         for it in subscribers:
             it.close()
-            told = [(seen.conversation_id, sequence) for seen in it.seen for sequence in seen.sequences]
-            wanted = {(append.conversation_id, sequence) for append in written for sequence in append.sequences}
+            told = [
+                (seen.conversation_id, sequence) for seen in it.seen for sequence in seen.sequences
+            ]
+            wanted = {
+                (append.conversation_id, sequence)
+                for append in written
+                for sequence in append.sequences
+            }
             lost += len(wanted - set(told))
             repeated += len(told) - len(set(told))
         print(

@@ -1,4 +1,6 @@
-"""What a benchmark comes to, as data. Every script prints its own lines and returns these; `python -m bench` makes one table."""
+"""What a benchmark comes to, as data. Every script prints its own lines and returns these; `python
+-m bench` makes one table.
+"""
 
 import importlib
 import multiprocessing
@@ -9,7 +11,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a figure should be. It is given only where the figure was measured at the size that the goal is for."""
+    """What a figure should be. It is given only where the figure was measured at the size that the
+    goal is for.
+    """
 
     limit: float
     least: bool = False
@@ -56,7 +60,9 @@ class Row:
 
 
 def measured(module: str, arguments: list[str]) -> list[Figure]:
-    """What a benchmark returns, run in a process of its own: none finds threads and memory that another left."""
+    """What a benchmark returns, run in a process of its own: none finds threads and memory that
+    another left.
+    """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_run, module, arguments).result()
 
@@ -71,20 +77,44 @@ def table(rows: Sequence[Row]) -> str:
     head = ("benchmark", "figure", "seen", "baseline", "ratio", "goal")
     cells = [head, *(_cells(row) for row in rows)]
     widths = [max(len(line[at]) for line in cells) for at in range(len(head))]
-    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in cells]
-    return "\n".join([lines[0], "| " + " | ".join("-" * width for width in widths) + " |", *lines[1:]])
+    lines = [
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in cells
+    ]
+    return "\n".join(
+        [lines[0], "| " + " | ".join("-" * width for width in widths) + " |", *lines[1:]]
+    )
 
 
 def _cells(row: Row) -> tuple[str, ...]:
     figure = row.figure
-    size = f", {figure.at:,.0f} {figure.of}" if figure.at is not None else f": {figure.part}" if figure.part else ""
-    baseline = f"{number(figure.baseline)} {figure.unit} ({figure.against})" if figure.baseline is not None else ""
+    size = (
+        f", {figure.at:,.0f} {figure.of}"
+        if figure.at is not None
+        else f": {figure.part}"
+        if figure.part
+        else ""
+    )
+    baseline = (
+        f"{number(figure.baseline)} {figure.unit} ({figure.against})"
+        if figure.baseline is not None
+        else ""
+    )
     ratio = f"{figure.ratio:.2f}" if figure.ratio is not None else ""
     goal = ""
     if figure.goal is not None:
         limit = f"{number(figure.goal.limit)}{' of the baseline' if figure.goal.of_ratio else ''}"
         goal = f"{'at least' if figure.goal.least else 'at most'} {limit}: {'met' if figure.goal.met(figure) else 'missed'}"
-    return (row.benchmark, figure.name + size, f"{number(figure.value)} {figure.unit}".strip(), baseline, ratio, goal)
+    return (
+        row.benchmark,
+        figure.name + size,
+        f"{number(figure.value)} {figure.unit}".strip(),
+        baseline,
+        ratio,
+        goal,
+    )
 
 
 def number(value: float) -> str:

@@ -1,14 +1,20 @@
-"""Makes recall sets of other kinds out of two, so that weights are not learned from two kinds alone.
+"""Makes recall sets of other kinds out of two, so that weights are not learned from two kinds
+alone.
 
-`python -m bench.kinds --chat DIR --agent DIR --out DIR`: `--chat` is a set of short chat between two people (LoCoMo), `--agent` one
-of people with an agent that answers at length (RealMem). Each kind breaks a bond between how a text is and how it is asked about:
+`python -m bench.kinds --chat DIR --agent DIR --out DIR`: `--chat` is a set of short chat between
+two people (LoCoMo), `--agent` one of people with an agent that answers at length (RealMem). Each
+kind breaks a bond between how a text is and how it is asked about:
 
-- `answers`: a person's later question is taken out of a conversation that no question of the set is about, and finds its answer
+- `answers`: a person's later question is taken out of a conversation that no question of the set is
+  about, and finds its answer
 - `cloze`: a sentence of a long answer is taken out, and finds the rest
 - `chat`: a question that one says to the other is taken out, and finds the reply
-- `merged`: the chat with five messages in one; `anon`: the chat without names; `mixed`: one history of both sets' messages
-- `small`: histories of 1 to 20 conversations, as one who begins has them, with the questions that they answer
-- `docs`: the first sentence of a function's docstring finds the rest, of some modules of Python and numpy
+- `merged`: the chat with five messages in one; `anon`: the chat without names; `mixed`: one history
+  of both sets' messages
+- `small`: histories of 1 to 20 conversations, as one who begins has them, with the questions that
+  they answer
+- `docs`: the first sentence of a function's docstring finds the rest, of some modules of Python and
+  numpy
 """
 
 import argparse
@@ -54,7 +60,9 @@ def ask(group: str, conversation: str, query: str, message: str) -> Line:
 
 def bare(conversation: Line, messages: list[Line]) -> Line:
     """Return the conversation with other messages, and without its abbreviation."""
-    return {name: value for name, value in conversation.items() if name != "abbreviation"} | {"messages": messages}
+    return {name: value for name, value in conversation.items() if name != "abbreviation"} | {
+        "messages": messages
+    }
 
 
 def answers(agent: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
@@ -80,7 +88,11 @@ def cloze(agent: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
     for it in agent:
         said = [dict(message) for message in it["messages"]]
         questions: list[Line] = []
-        long = [message for message in said if message["role"] == "assistant" and len(message["content"]) > 600]
+        long = [
+            message
+            for message in said
+            if message["role"] == "assistant" and len(message["content"]) > 600
+        ]
         if long and _CHANCE.random() < 0.35:
             message = _CHANCE.choice(long)
             sentences = _SENTENCE.split(message["content"])
@@ -97,7 +109,9 @@ def chat(people: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
     for it in people:
         said, out, questions = it["messages"], set[int](), list[Line]()
         for at in range(2, len(said) - 1):
-            query = " ".join(part for part in _SENTENCE.split(said[at]["content"]) if part.endswith("?"))
+            query = " ".join(
+                part for part in _SENTENCE.split(said[at]["content"]) if part.endswith("?")
+            )
             if (
                 said[at]["content"].rstrip().endswith("?")
                 and at - 1 not in out
@@ -120,21 +134,36 @@ def merged(people: list[Line], queries: list[Line]) -> tuple[list[Line], list[Li
             {
                 "id": part[0]["id"] + "+",
                 "role": ("user", "assistant")[at % 2],
-                "content": "\n".join(f"{message['sender']}: {message['content']}" for message in part),
+                "content": "\n".join(
+                    f"{message['sender']}: {message['content']}" for message in part
+                ),
                 "timestamp": part[0]["timestamp"],
             }
             for at, part in enumerate(parts)
         ]
         made.append(bare(it, said))
-    return made, [query | {"gold_messages": sorted({place[name] for name in query["gold_messages"]})} for query in queries]
+    return made, [
+        query | {"gold_messages": sorted({place[name] for name in query["gold_messages"]})}
+        for query in queries
+    ]
 
 
 def mixed(sets: Sequence[tuple[list[Line], list[Line]]]) -> tuple[list[Line], list[Line]]:
     """As `merged`."""
     names = zip(*(sorted({it["group"] for it in lines}) for lines, _ in sets), strict=False)
     of = {name: "+".join(pair) for pair in names for name in pair}
-    lines = [bare(it, it["messages"]) | {"group": of[it["group"]]} for lines, _ in sets for it in lines if it["group"] in of]
-    asked = [query | {"group": of[query["group"]]} for _, queries in sets for query in queries[::2] if query["group"] in of]
+    lines = [
+        bare(it, it["messages"]) | {"group": of[it["group"]]}
+        for lines, _ in sets
+        for it in lines
+        if it["group"] in of
+    ]
+    asked = [
+        query | {"group": of[query["group"]]}
+        for _, queries in sets
+        for query in queries[::2]
+        if query["group"] in of
+    ]
     return lines, asked
 
 
@@ -153,7 +182,11 @@ def small(sets: Sequence[tuple[list[Line], list[Line]]]) -> tuple[list[Line], li
                     chosen.update(query["gold_conversations"])
             group = {"group": f"small{number}x{size}"}
             lines += [bare(there[name], there[name]["messages"]) | group for name in sorted(chosen)]
-            asked += [it | group | {"asked_at": None} for it in answered if chosen.issuperset(it["gold_conversations"])][:10]
+            asked += [
+                it | group | {"asked_at": None}
+                for it in answered
+                if chosen.issuperset(it["gold_conversations"])
+            ][:10]
     return lines, asked
 
 
@@ -164,9 +197,18 @@ def docs() -> Iterator[tuple[Line, list[Line]]]:
         found = importlib.import_module(module)
         parts: list[tuple[str, str, str]] = []
         for name in sorted(vars(found)):
-            text = (inspect.getdoc(getattr(found, name)) or "") if callable(getattr(found, name)) else ""
+            text = (
+                (inspect.getdoc(getattr(found, name)) or "")
+                if callable(getattr(found, name))
+                else ""
+            )
             first, _, rest = text.partition("\n\n")
-            if not name.startswith("_") and 20 < len(first) < 160 and 120 < len(rest) < 1800 and first not in seen:
+            if (
+                not name.startswith("_")
+                and 20 < len(first) < 160
+                and 120 < len(rest) < 1800
+                and first not in seen
+            ):
                 seen.add(first)
                 parts.append((name, " ".join(first.split()), rest))
         for at in range(0, min(len(parts), 45), 6):
@@ -176,36 +218,77 @@ def docs() -> Iterator[tuple[Line, list[Line]]]:
             for name, first, rest in parts[at : at + 6]:
                 when = f"2026-01-{1 + len(seen) % 28:02d}T{at % 24:02d}:00:00Z"
                 here = f"{module}.{name}"
-                said.append({"id": f"{here}?", "role": "user", "content": f"What about {name}?", "timestamp": when})
+                said.append(
+                    {
+                        "id": f"{here}?",
+                        "role": "user",
+                        "content": f"What about {name}?",
+                        "timestamp": when,
+                    }
+                )
                 said.append({"id": here, "role": "assistant", "content": rest, "timestamp": when})
                 if _CHANCE.random() < 0.55:
-                    query = f"How do I {first[0].lower()}{first[1:].rstrip('.')}?" if _CHANCE.random() < 0.7 else first
+                    query = (
+                        f"How do I {first[0].lower()}{first[1:].rstrip('.')}?"
+                        if _CHANCE.random() < 0.7
+                        else first
+                    )
                     questions.append(ask(group, conversation, query, here))
-            yield {"group": group, "id": conversation, "started": said[0]["timestamp"], "messages": said}, questions
+            yield (
+                {
+                    "group": group,
+                    "id": conversation,
+                    "started": said[0]["timestamp"],
+                    "messages": said,
+                },
+                questions,
+            )
 
 
 def write(folder: Path, lines: list[Line], queries: list[Line]) -> None:
     """Write a set."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in ((recall_sets.FILE, lines), (QUERIES, queries)):
-        (folder / name).write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
+        (folder / name).write_bytes(
+            b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)
+        )
     print(f"{folder.name}: {len(lines)} conversations, {len(queries)} questions")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write every kind."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name in ("chat", "agent", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="DIR")
     chosen = parser.parse_args(arguments)
-    people, agent = ((read(folder / recall_sets.FILE), read(folder / QUERIES)) for folder in (chosen.chat, chosen.agent))
+    people, agent = (
+        (read(folder / recall_sets.FILE), read(folder / QUERIES))
+        for folder in (chosen.chat, chosen.agent)
+    )
     others = [it for it in agent[0] if not (it.get("abbreviation") or "").strip()]
-    for name, pairs in (("answers", answers(others)), ("cloze", cloze(others)), ("chat", chat(people[0])), ("docs", docs())):
+    for name, pairs in (
+        ("answers", answers(others)),
+        ("cloze", cloze(others)),
+        ("chat", chat(people[0])),
+        ("docs", docs()),
+    ):
         made = list(pairs)
-        write(chosen.out / name, [line for line, _ in made], [query for _, asked in made for query in asked])
+        write(
+            chosen.out / name,
+            [line for line, _ in made],
+            [query for _, asked in made for query in asked],
+        )
     write(chosen.out / "merged", *merged(*people))
     nameless = [
-        bare(it, [{key: value for key, value in message.items() if key != "sender"} for message in it["messages"]])
+        bare(
+            it,
+            [
+                {key: value for key, value in message.items() if key != "sender"}
+                for message in it["messages"]
+            ],
+        )
         for it in people[0]
     ]
     write(chosen.out / "anon", nameless, people[1][::2])

@@ -1,7 +1,8 @@
 """Collect the retrievers' scores of every candidate of labelled questions, for `bench/learn.py`.
 
-A server over each group's history runs in this process, and the arrays that it passes to `services.recall.fusion` are kept.
-Vectors are cached by their word pieces in a file, so a second run takes a minute or two.
+A server over each group's history runs in this process, and the arrays that it passes to
+`services.recall.fusion` are kept. Vectors are cached by their word pieces in a file, so a second
+run takes a minute or two.
 """
 
 import pickle
@@ -48,13 +49,17 @@ class RememberedVectors:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._known: dict[bytes, NDArray[np.float32]] = pickle.loads(path.read_bytes()) if path.exists() else {}  # noqa: S301 - our own file
+        self._known: dict[bytes, NDArray[np.float32]] = (
+            pickle.loads(path.read_bytes()) if path.exists() else {}  # noqa: S301 - our own file
+        )
         self._embed = Embedder.embed_pieces
 
     def embed(self, embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
         """As `Embedder.embed_pieces`."""
         keys = [np.array(piece, np.uint16).tobytes() for piece in pieces]
-        missing = {key: piece for key, piece in zip(keys, pieces, strict=True) if key not in self._known}
+        missing = {
+            key: piece for key, piece in zip(keys, pieces, strict=True) if key not in self._known
+        }
         self._known |= zip(missing, self._embed(embedder, [*missing.values()]), strict=True)
         return np.stack([self._known[key] for key in keys])
 
@@ -63,7 +68,9 @@ class RememberedVectors:
         self._path.write_bytes(pickle.dumps(self._known))
 
 
-def collect(kind: str, plans: list[Plan], questions: list[Question], vectors: RememberedVectors) -> list[Labelled]:
+def collect(
+    kind: str, plans: list[Plan], questions: list[Question], vectors: RememberedVectors
+) -> list[Labelled]:
     """Put a group's questions to a server of its own in this process."""
     gathered: list[Candidates] = []
     put: list[Put] = []
@@ -73,7 +80,9 @@ def collect(kind: str, plans: list[Plan], questions: list[Question], vectors: Re
         gathered.append(gather(*arguments))
         return gathered[-1]
 
-    def watched_fuse(question: Put, messages: MessageLegs, conversations: ConversationLegs) -> Fused:
+    def watched_fuse(
+        question: Put, messages: MessageLegs, conversations: ConversationLegs
+    ) -> Fused:
         put.append(question)
         return fuse(question, messages, conversations)
 
@@ -87,7 +96,11 @@ def collect(kind: str, plans: list[Plan], questions: list[Question], vectors: Re
         patch.object(candidates, "fuse", watched_fuse),
         patch.object(Embedder, "embed_pieces", remembered),
     ):
-        server = app.start(Settings.load(None, {"listen": "127.0.0.1:0", "data_dir": Path(folder), "durability": "os"}))
+        server = app.start(
+            Settings.load(
+                None, {"listen": "127.0.0.1:0", "data_dir": Path(folder), "durability": "os"}
+            )
+        )
         try:
             with Client(server.address) as client:
                 service = Service(client, plans)
@@ -101,9 +114,14 @@ def collect(kind: str, plans: list[Plan], questions: list[Question], vectors: Re
     return found
 
 
-def _labelled(kind: str, question: Question, put: Put, found: Candidates, service: Service) -> Labelled:
+def _labelled(
+    kind: str, question: Question, put: Put, found: Candidates, service: Service
+) -> Labelled:
     conversations = [service.conversations[it.id] for it in found.conversations]
-    messages = [service.messages[found.conversation_of(at).id, it.place[0]] for at, it in enumerate(found.messages)]
+    messages = [
+        service.messages[found.conversation_of(at).id, it.place[0]]
+        for at, it in enumerate(found.messages)
+    ]
     return Labelled(
         kind,
         question.group,

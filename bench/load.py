@@ -1,4 +1,5 @@
-"""Load of the tail of conversations of very different length, against a bare echo of an answer of the same size.
+"""Load of the tail of conversations of very different length, against a bare echo of an answer of
+the same size.
 
 `python -m bench.load [--turns 10 1000 100000] [--calls 2000] [--rounds 3]`
 """
@@ -25,12 +26,17 @@ def write(data: Path, turns: Sequence[int]) -> list[str]:
     """A conversation of so many turns for each, in one data folder; their ids."""
     corpus = Corpus(2 * sum(turns))
     texts = (text for made in corpus for text in made.texts)
-    return [write_conversation(data, Made(number, [next(texts) for _ in range(2 * n)])) for number, n in enumerate(turns)]
+    return [
+        write_conversation(data, Made(number, [next(texts) for _ in range(2 * n)]))
+        for number, n in enumerate(turns)
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--turns", type=int, nargs="+", default=[10, 1_000, 100_000])
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -47,10 +53,16 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                 size = answer.ByteSize()
                 loads, echoes = [], []
                 for _ in range(chosen.rounds):
-                    echoes.append(measure(echo_target, ECHO, [[answer.SerializeToString()] * chosen.calls]))
-                    loads.append(measure(target, LOAD, [[request.SerializeToString()] * chosen.calls]))
+                    echoes.append(
+                        measure(echo_target, ECHO, [[answer.SerializeToString()] * chosen.calls])
+                    )
+                    loads.append(
+                        measure(target, LOAD, [[request.SerializeToString()] * chosen.calls])
+                    )
                 p50, p99, echo50, echo99 = (
-                    statistics.median(run.milliseconds(share) for run in runs) for runs in (loads, echoes) for share in (0.5, 0.99)
+                    statistics.median(run.milliseconds(share) for run in runs)
+                    for runs in (loads, echoes)
+                    for share in (0.5, 0.99)
                 )
                 print(
                     f"{turns} turns: Load of {len(answer.messages)} messages ({size} bytes) p50 {p50:.2f} ms, p99 {p99:.2f} ms;"
@@ -58,8 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                     flush=True,
                 )
                 seen += [
-                    Figure("Load p50", p50, "ms", echo50, "echo", p50 / echo50, Goal(3), turns, "turns"),
-                    Figure("Load p99", p99, "ms", echo99, "echo", p99 / echo99, None, turns, "turns"),
+                    Figure(
+                        "Load p50", p50, "ms", echo50, "echo", p50 / echo50, Goal(3), turns, "turns"
+                    ),
+                    Figure(
+                        "Load p99", p99, "ms", echo99, "echo", p99 / echo99, None, turns, "turns"
+                    ),
                 ]
     return seen
 

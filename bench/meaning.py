@@ -1,4 +1,5 @@
-"""What finding by meaning costs besides the search: how soon a message is found, what appends lose, how fast it catches up.
+"""What finding by meaning costs besides the search: how soon a message is found, what appends lose,
+how fast it catches up.
 
 `python -m bench.meaning [--rounds 3] [--calls 2000] [--callers 8]`
 
@@ -29,7 +30,9 @@ _QUESTIONS = (
 
 
 def latency(client: Client, rounds: int) -> list[float]:
-    """Seconds from an answered append to the first answer that has it by meaning, the server being idle before."""
+    """Seconds from an answered append to the first answer that has it by meaning, the server being
+    idle before.
+    """
     times = []
     for number in range(rounds):
         said, question = _QUESTIONS[number % len(_QUESTIONS)]
@@ -45,15 +48,22 @@ def latency(client: Client, rounds: int) -> list[float]:
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--callers", type=int, default=8)
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        with recollect(Path(folder) / "idle", "--embedder", "onnx") as (target, process), Client(target) as client:
+        with (
+            recollect(Path(folder) / "idle", "--embedder", "onnx") as (target, process),
+            Client(target) as client,
+        ):
             times = latency(client, 3 * chosen.rounds)
-            print(f"found by meaning after {statistics.median(times):.2f} s (median), {times[-1]:.2f} s at the most, when idle")
+            print(
+                f"found by meaning after {statistics.median(times):.2f} s (median), {times[-1]:.2f} s at the most, when idle"
+            )
         ratios: list[float] = []
         rates: list[float] = []
         bases: list[float] = []
@@ -62,7 +72,11 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                 data = Path(folder) / f"{embedder} {number}"
                 with recollect(data, "--embedder", embedder) as (target, process):
                     until_whole(target)
-                    kept.append(measure(target, APPEND, requests(target, chosen.callers, chosen.calls, 1)).rate)
+                    kept.append(
+                        measure(
+                            target, APPEND, requests(target, chosen.callers, chosen.calls, 1)
+                        ).rate
+                    )
                     if embedder == "onnx":
                         lag = state_of(data / "default" / "conversations").vectors
                         began = time.perf_counter()
@@ -74,12 +88,24 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
             f"{chosen.callers} callers: {statistics.median(rates):.0f} appends/s while messages are embedded,"
             f" {statistics.median(bases):.0f} without; ratio {statistics.median(ratios):.2f}"
         )
-        print(f"catches up with {caught:.0f} messages of 500 bytes a second; memory {memory:.0f} MiB")
+        print(
+            f"catches up with {caught:.0f} messages of 500 bytes a second; memory {memory:.0f} MiB"
+        )
     rate, base, ratio = (statistics.median(each) for each in (rates, bases, ratios))
     goal = Goal(0.8, least=True, of_ratio=True)
     return [
         Figure("found by meaning after", statistics.median(times), "s", goal=Goal(2)),
-        Figure("appends while embedding", rate, "/s", base, "embeds nothing", ratio, goal, chosen.callers, "callers"),
+        Figure(
+            "appends while embedding",
+            rate,
+            "/s",
+            base,
+            "embeds nothing",
+            ratio,
+            goal,
+            chosen.callers,
+            "callers",
+        ),
         Figure("messages embedded", caught, "/s"),
     ]
 

@@ -1,4 +1,5 @@
-"""How much of what is right BuildContext packs, beside the last turns and plain FTS5 packed into the same budget.
+"""How much of what is right BuildContext packs, beside the last turns and plain FTS5 packed into
+the same budget.
 
 `python -m bench.context --set DIR` prints it.
 """
@@ -20,7 +21,17 @@ from recollect_server.settings import Settings
 
 from bench.figures import Figure
 from bench.plain import PlainFts5
-from bench.recall import QUERIES, Question, Service, messages_of, milliseconds, read_conversations, read_questions, started, whole
+from bench.recall import (
+    QUERIES,
+    Question,
+    Service,
+    messages_of,
+    milliseconds,
+    read_conversations,
+    read_questions,
+    started,
+    whole,
+)
 from bench.servers import embedded
 
 _CANDIDATES = 200  # messages that plain FTS5 may pack
@@ -41,7 +52,9 @@ Pack = Callable[[Question, int], set[str]]
 
 
 def within(budget: int, messages: Iterable[tuple[str, str]], *, skip: bool) -> set[str]:
-    """Return the first of the messages that fit; with `skip` those behind one that is too long too."""
+    """Return the first of the messages that fit; with `skip` those behind one that is too long
+    too.
+    """
     packed: set[str] = set()
     for name, text in messages:
         tokens = max(1, estimate_tokens(text))
@@ -54,12 +67,24 @@ def within(budget: int, messages: Iterable[tuple[str, str]], *, skip: bool) -> s
 
 
 class Group:
-    """One person's history, brought in up to the time of each question; and both baselines over the same messages."""
+    """One person's history, brought in up to the time of each question; and both baselines over the
+    same messages.
+    """
 
-    def __init__(self, client: Client, data: Path | None, clock: Clock, plans: list[Plan], *, is_one: bool = False) -> None:
-        """`data` is the folder in which vectors are waited for; None: by words alone there are none.
+    def __init__(
+        self,
+        client: Client,
+        data: Path | None,
+        clock: Clock,
+        plans: list[Plan],
+        *,
+        is_one: bool = False,
+    ) -> None:
+        """`data` is the folder in which vectors are waited for; None: by words alone there are
+        none.
 
-        With `is_one` the whole history is the conversation that is asked in; else it is empty, and the history lies in others.
+        With `is_one` the whole history is the conversation that is asked in; else it is empty, and
+        the history lies in others.
         """
         self.client, self._data, self._clock, self._is_one = client, data, clock, is_one
         self._waiting = sorted(plans, key=started)
@@ -71,8 +96,12 @@ class Group:
         self.here = client.conversations.create("bench").id
 
     def until(self, question: Question) -> bool:
-        """Bring in what was said before a question, or everything. Returns whether there was anything new."""
-        asked = milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
+        """Bring in what was said before a question, or everything. Returns whether there was
+        anything new.
+        """
+        asked = (
+            milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
+        )
         grown = False
         while self._waiting and (asked is None or started(self._waiting[0]) < asked):
             plan = self._waiting.pop(0)
@@ -90,9 +119,15 @@ class Group:
 
     def recollect(self, question: Question, tokens: int) -> set[str]:
         """What BuildContext packs."""
-        context = whole(lambda: self.client.recall.build_context(self.here, question.query, budget=ContextBudget(total=tokens)))
+        context = whole(
+            lambda: self.client.recall.build_context(
+                self.here, question.query, budget=ContextBudget(total=tokens)
+            )
+        )
         assert sum(it.used for it in context.allocation) <= tokens
-        return {self.service.messages[it.conversation_id, it.message.sequence] for it in context.cold}
+        return {
+            self.service.messages[it.conversation_id, it.message.sequence] for it in context.cold
+        }
 
     def last_turns(self, _question: Question, tokens: int) -> set[str]:
         """What was said last."""
@@ -106,8 +141,12 @@ class Group:
         return within(tokens, ((name, texts[name]) for name in best), skip=True)
 
 
-def quality(folder: Path, groups: Sequence[str], budgets: Sequence[int], flags: dict[str, str]) -> dict[tuple[str, int], float]:
-    """Print, and return in percent, the share of questions of whose gold messages any is packed, by packer and budget."""
+def quality(
+    folder: Path, groups: Sequence[str], budgets: Sequence[int], flags: dict[str, str]
+) -> dict[tuple[str, int], float]:
+    """Print, and return in percent, the share of questions of whose gold messages any is packed, by
+    packer and budget.
+    """
     plans = read_conversations(folder / recall_sets.FILE, abbreviations=False)
     questions = read_questions(folder / QUERIES)
     any_of: dict[tuple[str, int], list[float]] = defaultdict(list)
@@ -117,11 +156,21 @@ def quality(folder: Path, groups: Sequence[str], budgets: Sequence[int], flags: 
         asked.sort(key=lambda question: question.asked_at or "9999")
         clock = Clock()
         with tempfile.TemporaryDirectory() as data:
-            settings = {"data_dir": data, "listen": "127.0.0.1:0", "abbreviator": "off", "log_level": "error"} | flags
+            settings = {
+                "data_dir": data,
+                "listen": "127.0.0.1:0",
+                "abbreviator": "off",
+                "log_level": "error",
+            } | flags
             running = app.start(Settings.load(None, settings), clock=clock)
             try:
                 with Client(running.address) as client:
-                    group = Group(client, Path(data) if flags.get("embedder") != "off" else None, clock, plans[name])
+                    group = Group(
+                        client,
+                        Path(data) if flags.get("embedder") != "off" else None,
+                        clock,
+                        plans[name],
+                    )
                     packers: dict[str, Pack] = {
                         "recollect": group.recollect, "last turns": group.last_turns, "plain fts5": group.plain_fts5
                     }  # fmt: skip
@@ -131,11 +180,15 @@ def quality(folder: Path, groups: Sequence[str], budgets: Sequence[int], flags: 
                             for tokens in budgets:
                                 found = len(set(question.gold_messages) & pack(question, tokens))
                                 any_of[packer, tokens].append(100.0 * (found > 0))
-                                share[packer, tokens].append(100.0 * found / len(set(question.gold_messages)))
+                                share[packer, tokens].append(
+                                    100.0 * found / len(set(question.gold_messages))
+                                )
             finally:
                 running.stop()
     count = len(next(iter(any_of.values()), []))
-    print(f"{folder.name}: {count} questions with gold messages; percent with any of them packed (and the share of them packed)")
+    print(
+        f"{folder.name}: {count} questions with gold messages; percent with any of them packed (and the share of them packed)"
+    )
     for packer in ("recollect", "last turns", "plain fts5"):
         shown = (
             f"{tokens} tokens {statistics.fmean(any_of[packer, tokens]):5.1f} ({statistics.fmean(share[packer, tokens]):5.1f})"

@@ -1,7 +1,8 @@
 """Pictures of figures, as SVG: lines over a size, and bars.
 
-Written here, not by a plotting library: two forms of chart are all there is, and matplotlib would bring pillow, fonttools,
-contourpy, kiwisolver and more into the environment of the tests for them. These can be read in a diff, and follow a dark page.
+Written here, not by a plotting library: two forms of chart are all there is, and matplotlib would
+bring pillow, fonttools, contourpy, kiwisolver and more into the environment of the tests for them.
+These can be read in a diff, and follow a dark page.
 """
 
 import math
@@ -30,20 +31,32 @@ class Line:
     """Whether it is a baseline, which is dashed."""
 
 
-def lines(title: str, x: str, y: str, drawn: Sequence[Line], note: str, *, logarithmic: bool) -> str:
-    """Lines over a size, which is always logarithmic; `logarithmic` is about the heights, which else begin with 0."""
+def lines(
+    title: str, x: str, y: str, drawn: Sequence[Line], note: str, *, logarithmic: bool
+) -> str:
+    """Lines over a size, which is always logarithmic; `logarithmic` is about the heights, which
+    else begin with 0.
+    """
     svg = _begin(title, note)
     places = sorted({at for line in drawn for at, _ in line.points})
     heights = [value for line in drawn for _, value in line.points]
     ticks = _decades(min(heights), max(heights)) if logarithmic else _steps(max(heights))
 
     def across(value: float) -> float:
-        share = math.log(value / places[0]) / math.log(places[-1] / places[0]) if len(places) > 1 else 0.5
+        share = (
+            math.log(value / places[0]) / math.log(places[-1] / places[0])
+            if len(places) > 1
+            else 0.5
+        )
         return LEFT + share * (WIDTH - LEFT - RIGHT)
 
     def up(value: float) -> float:
         low, high = ticks[0], ticks[-1]
-        share = math.log(value / low) / math.log(high / low) if logarithmic else (value - low) / (high - low)
+        share = (
+            math.log(value / low) / math.log(high / low)
+            if logarithmic
+            else (value - low) / (high - low)
+        )
         return HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP)
 
     for tick in ticks:
@@ -55,8 +68,13 @@ def lines(title: str, x: str, y: str, drawn: Sequence[Line], note: str, *, logar
     _text(svg, y, 12, TOP - 12)
     at = LEFT + 40.0
     for line in drawn:
-        style = {"class": "line base" if line.base else "line", "stroke": _COLOURS[line.colour % len(_COLOURS)]}
-        points = " ".join(f"{across(place):.1f},{up(value):.1f}" for place, value in sorted(line.points))
+        style = {
+            "class": "line base" if line.base else "line",
+            "stroke": _COLOURS[line.colour % len(_COLOURS)],
+        }
+        points = " ".join(
+            f"{across(place):.1f},{up(value):.1f}" for place, value in sorted(line.points)
+        )
         _add(svg, "polyline", points=points, **style)
         _add(svg, "polyline", points=f"{at:.0f},46 {at + 24:.0f},46", **style)
         _text(svg, line.name, at + 30, 50)
@@ -72,7 +90,15 @@ def bars(title: str, drawn: Sequence[tuple[str, float]], unit: str, note: str) -
     for at, (name, value) in enumerate(drawn):
         y = 48 + at * height
         length = (WIDTH - left - 90) * value / 100
-        _add(svg, "rect", x=left, y=y, width=length, height=height * 0.7, fill=_COLOURS[0 if at == 0 else 1 if at == 1 else 2])
+        _add(
+            svg,
+            "rect",
+            x=left,
+            y=y,
+            width=length,
+            height=height * 0.7,
+            fill=_COLOURS[0 if at == 0 else 1 if at == 1 else 2],
+        )
         _text(svg, name, left - 8, y + height * 0.35 + 5, "end")
         _text(svg, f"{value:.1f} {unit}", left + length + 6, y + height * 0.35 + 5)
     return _written(svg)
@@ -80,7 +106,14 @@ def bars(title: str, drawn: Sequence[tuple[str, float]], unit: str, note: str) -
 
 def _begin(title: str, note: str) -> Xml.Element:
     box = f"0 0 {WIDTH} {HEIGHT}"
-    svg = Xml.Element("svg", xmlns="http://www.w3.org/2000/svg", viewBox=box, width=str(WIDTH), height=str(HEIGHT), role="img")
+    svg = Xml.Element(
+        "svg",
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=box,
+        width=str(WIDTH),
+        height=str(HEIGHT),
+        role="img",
+    )
     Xml.SubElement(svg, "title").text = title
     Xml.SubElement(svg, "style").text = _STYLE
     _text(svg, title, 12, 24, kind="title")
@@ -89,12 +122,19 @@ def _begin(title: str, note: str) -> Xml.Element:
 
 
 def _add(svg: Xml.Element, tag: str, **attributes: object) -> None:
-    shown = {name: f"{value:.1f}" if isinstance(value, float) else str(value) for name, value in attributes.items()}
+    shown = {
+        name: f"{value:.1f}" if isinstance(value, float) else str(value)
+        for name, value in attributes.items()
+    }
     Xml.SubElement(svg, tag, shown)
 
 
-def _text(svg: Xml.Element, text: str, x: float, y: float, anchor: str = "start", kind: str = "") -> None:
-    attributes = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text-anchor": anchor} | ({"class": kind} if kind else {})
+def _text(
+    svg: Xml.Element, text: str, x: float, y: float, anchor: str = "start", kind: str = ""
+) -> None:
+    attributes = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text-anchor": anchor} | (
+        {"class": kind} if kind else {}
+    )
     Xml.SubElement(svg, "text", attributes).text = text
 
 

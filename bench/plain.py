@@ -1,4 +1,6 @@
-"""What search is measured against: plain FTS5, an OR of the words that are no stop words, ranked by its BM25."""
+"""What search is measured against: plain FTS5, an OR of the words that are no stop words, ranked by
+its BM25.
+"""
 
 import apsw
 from recollect_server.domain.stopwords import STOP_WORDS
@@ -9,7 +11,9 @@ class PlainFts5:
 
     def __init__(self) -> None:
         self._db = apsw.Connection(":memory:")
-        self._db.execute("CREATE VIRTUAL TABLE texts USING fts5(id UNINDEXED, time UNINDEXED, text, tokenize='porter unicode61')")
+        self._db.execute(
+            "CREATE VIRTUAL TABLE texts USING fts5(id UNINDEXED, time UNINDEXED, text, tokenize='porter unicode61')"
+        )
 
     def add(self, name: str, time: int, text: str) -> None:
         """Add a text, said at this time in milliseconds."""
@@ -25,7 +29,13 @@ class PlainFts5:
 
 
 def or_query(db: apsw.Connection, query: str) -> str:
-    """Return the words of a query that are no stop words, each once, as FTS5 reads them; all of them if there are no others."""
-    tokens = db.fts5_tokenizer("unicode61", [])(query.encode(), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False)
+    """Return the words of a query that are no stop words, each once, as FTS5 reads them; all of
+    them if there are no others.
+    """
+    tokens = db.fts5_tokenizer("unicode61", [])(
+        query.encode(), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False
+    )
     words = list(dict.fromkeys(str(word) for token in tokens for word in token))
-    return " OR ".join(f'"{word}"' for word in [word for word in words if word not in STOP_WORDS] or words)
+    return " OR ".join(
+        f'"{word}"' for word in [word for word in words if word not in STOP_WORDS] or words
+    )

@@ -1,9 +1,11 @@
-"""How much of what is right Search finds: labelled questions (a recall set) put to a running server, and to plain FTS5.
+"""How much of what is right Search finds: labelled questions (a recall set) put to a running
+server, and to plain FTS5.
 
-`python -m bench.recall --set DIR [--json OUT] [--questions OUT.jsonl] [--groups NAME ...] [--abbreviations] [--legs]`
+`python -m bench.recall --set DIR [--json OUT] [--questions OUT.jsonl] [--groups NAME ...]
+[--abbreviations] [--legs]`
 
-A group of the set is one person's history and gets a server and a data folder of its own. A question that says when it was asked
-is answered from what was said before.
+A group of the set is one person's history and gets a server and a data folder of its own. A
+question that says when it was asked is answered from what was said before.
 """
 
 import argparse
@@ -83,14 +85,19 @@ class Tally:
 
 
 def figures(found: list[str], gold: list[str]) -> list[float]:
-    """Return the share of the gold among the first so many found, and whether there is any, for each depth; in percent."""
+    """Return the share of the gold among the first so many found, and whether there is any, for
+    each depth; in percent.
+    """
     hits = [len(set(gold) & set(found[:depth])) for depth in DEPTHS]
     return [100 * n / len(set(gold)) for n in hits] + [100.0 * (n > 0) for n in hits]
 
 
 def means(rows: list[list[float]]) -> dict[str, float]:
     """Return the mean of each figure over the questions."""
-    return {name: round(statistics.fmean(row[i] for row in rows), 2) if rows else 0.0 for i, name in enumerate(FIGURES)}
+    return {
+        name: round(statistics.fmean(row[i] for row in rows), 2) if rows else 0.0
+        for i, name in enumerate(FIGURES)
+    }
 
 
 def read_questions(path: Path) -> dict[str, list[Question]]:
@@ -114,7 +121,9 @@ def read_conversations(path: Path, *, abbreviations: bool) -> dict[str, list[Pla
 
 
 def whole(ask: Callable[[], Answer]) -> Answer:
-    """Return the answer, once nothing is missing in it: notes are taken and embedded while questions are asked."""
+    """Return the answer, once nothing is missing in it: notes are taken and embedded while
+    questions are asked.
+    """
     end = time.monotonic() + _PATIENCE
     while (answer := ask()).degraded:
         assert time.monotonic() < end, answer.degraded
@@ -143,7 +152,9 @@ class Service:
         conversation = into
         if not into:
             conversation = calls.create(
-                beginning.channel, participants=beginning.participants, create_time=beginning.create_time
+                beginning.channel,
+                participants=beginning.participants,
+                create_time=beginning.create_time,
             ).id
             self.conversations[conversation] = plan.key[3]
         for step in plan.steps:
@@ -162,7 +173,9 @@ class Service:
         """Return the answer of Search."""
         asked = datetime.fromisoformat(question.asked_at) if question.asked_at else None
         within = DateRange(end=asked) if asked else None
-        answer = whole(lambda: self._client.recall.search(question.query, limit=max(DEPTHS), date_range=within))
+        answer = whole(
+            lambda: self._client.recall.search(question.query, limit=max(DEPTHS), date_range=within)
+        )
         return Found(
             [self.conversations[result.conversation_id] for result in answer.results],
             [self.messages[hit.conversation_id, hit.sequence] for hit in answer.hits],
@@ -172,16 +185,31 @@ class Service:
         """What each leg alone answers: the best of it among the 100 best of all together."""
         asked = datetime.fromisoformat(question.asked_at) if question.asked_at else None
         within = DateRange(end=asked) if asked else None
-        answer = whole(lambda: self._client.recall.search(question.query, limit=100, date_range=within, explain=True))
+        answer = whole(
+            lambda: self._client.recall.search(
+                question.query, limit=100, date_range=within, explain=True
+            )
+        )
 
         def order(found: Sequence[SearchResult | SearchHit], leg: str) -> list[int]:
-            scores = {at: part.score for at, it in enumerate(found) for part in it.explanation if part.leg == leg}
+            scores = {
+                at: part.score
+                for at, it in enumerate(found)
+                for part in it.explanation
+                if part.leg == leg
+            }
             return sorted(scores, key=lambda at: -scores[at])[: max(DEPTHS)]
 
         return {
             leg: Found(
-                [self.conversations[answer.results[at].conversation_id] for at in order(answer.results, leg)],
-                [self.messages[(hit := answer.hits[at]).conversation_id, hit.sequence] for at in order(answer.hits, leg)],
+                [
+                    self.conversations[answer.results[at].conversation_id]
+                    for at in order(answer.results, leg)
+                ],
+                [
+                    self.messages[(hit := answer.hits[at]).conversation_id, hit.sequence]
+                    for at in order(answer.hits, leg)
+                ],
             )
             for leg in answer.legs_run
         }
@@ -199,37 +227,60 @@ def started(plan: Plan) -> int:
 
 
 def messages_of(plan: Plan) -> list[tuple[str, int, Message]]:
-    """Return the messages of a conversation, each with its name in the set and its time in milliseconds."""
-    said = [placed.message for step in plan.steps if isinstance(step, Batch) for placed in step.messages]
+    """Return the messages of a conversation, each with its name in the set and its time in
+    milliseconds.
+    """
+    said = [
+        placed.message for step in plan.steps if isinstance(step, Batch) for placed in step.messages
+    ]
     times = (milliseconds(it.timestamp) if it.timestamp else 0 for it in said)
-    return [(str(it.metadata["importId"]), max(time, started(plan)), it) for it, time in zip(said, times, strict=True)]
+    return [
+        (str(it.metadata["importId"]), max(time, started(plan)), it)
+        for it, time in zip(said, times, strict=True)
+    ]
 
 
 def plain_fts5(plans: list[Plan]) -> Ask:
-    """Return the baseline: one row for every conversation with all its text, and one for every message."""
+    """Return the baseline: one row for every conversation with all its text, and one for every
+    message.
+    """
     conversations, messages = PlainFts5(), PlainFts5()
     for plan in plans:
-        said = [(name, time_, f"{it.sender}: {it.content}" if it.sender else it.content) for name, time_, it in messages_of(plan)]
+        said = [
+            (name, time_, f"{it.sender}: {it.content}" if it.sender else it.content)
+            for name, time_, it in messages_of(plan)
+        ]
         conversations.add(plan.key[3], started(plan), "\n".join(text for _, _, text in said))
         for name, time_, text in said:
             messages.add(name, time_, text)
 
     def ask(question: Question) -> Found:
         end = milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
-        return Found(*(index.best(question.query, max(DEPTHS), end) for index in (conversations, messages)))
+        return Found(
+            *(index.best(question.query, max(DEPTHS), end) for index in (conversations, messages))
+        )
 
     return ask
 
 
 def line_of(question: Question, found: Found) -> dict[str, Any]:
-    """What is written of a question: its gold, what was found, and the place of each gold among that (None: not found)."""
+    """What is written of a question: its gold, what was found, and the place of each gold among
+    that (None: not found).
+    """
     pairs = {
         "conversations": (question.gold_conversations, found.conversations),
         "messages": (question.gold_messages, found.messages),
     }
-    line: dict[str, Any] = {"group": question.group, "id": question.id, "category": question.category, "query": question.query}
+    line: dict[str, Any] = {
+        "group": question.group,
+        "id": question.id,
+        "category": question.category,
+        "query": question.query,
+    }
     for name, (gold, answered) in pairs.items():
-        ranks = {wanted: answered.index(wanted) + 1 if wanted in answered else None for wanted in gold}
+        ranks = {
+            wanted: answered.index(wanted) + 1 if wanted in answered else None for wanted in gold
+        }
         line |= {f"gold_{name}": gold, f"found_{name}": answered, f"ranks_{name}": ranks}
     return line
 
@@ -251,15 +302,32 @@ def report_side(title: str, name: str, tally: Tally, kind: str = "") -> None:
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Print the figures and write the files that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--set", type=Path, required=True, metavar="DIR", help="a folder with conversations.jsonl and queries.jsonl"
+        "--set",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="a folder with conversations.jsonl and queries.jsonl",
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="writes the summary, in percent")
-    parser.add_argument("--questions", type=Path, metavar="OUT.jsonl", help="writes every question with what was found")
+    parser.add_argument(
+        "--questions",
+        type=Path,
+        metavar="OUT.jsonl",
+        help="writes every question with what was found",
+    )
     parser.add_argument("--groups", nargs="+", metavar="NAME", help="only these groups")
-    parser.add_argument("--abbreviations", action="store_true", help="brings in the set's abbreviations too")
-    parser.add_argument("--legs", action="store_true", help="prints what each leg finds alone, among the 100 best of all together")
+    parser.add_argument(
+        "--abbreviations", action="store_true", help="brings in the set's abbreviations too"
+    )
+    parser.add_argument(
+        "--legs",
+        action="store_true",
+        help="prints what each leg finds alone, among the 100 best of all together",
+    )
     chosen = parser.parse_args(arguments)
     plans = read_conversations(chosen.set / recall_sets.FILE, abbreviations=chosen.abbreviations)
     questions = read_questions(chosen.set / QUERIES)
@@ -268,7 +336,11 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     legs: dict[str, Tally] = defaultdict(Tally)
     lines: list[dict[str, Any]] = []
     for group in chosen.groups or sorted(questions):
-        with tempfile.TemporaryDirectory() as folder, recollect(Path(folder) / "data") as (target, _), Client(target) as client:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            recollect(Path(folder) / "data") as (target, _),
+            Client(target) as client,
+        ):
             baseline, service = plain_fts5(plans[group]), Service(client, plans[group])
             embedded(Path(folder) / "data")
             for question in questions[group]:
@@ -280,7 +352,9 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                     ours[key].add(question, found)
                     plain[key].add(question, expected)
                 lines.append(line_of(question, found))
-    print(f"{chosen.set.name}: {len(lines)} questions, {len(ours[ALL].messages)} of them with gold messages; percent")
+    print(
+        f"{chosen.set.name}: {len(lines)} questions, {len(ours[ALL].messages)} of them with gold messages; percent"
+    )
     print(f"{'':22} {'':13} {'n':>5} {'':21} " + " ".join(f"{name:>9}" for name in FIGURES))
     for key in sorted(ours, key=lambda key: (key != ALL, key)):
         report(key, ours[key], plain[key])
@@ -288,10 +362,18 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
         report_side(ALL, leg, tally)
     if chosen.json:
         total = ours[ALL]
-        summary = {"questions": len(lines), "conversations": means(total.conversations), "messages": means(total.messages)}
-        chosen.json.write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        summary = {
+            "questions": len(lines),
+            "conversations": means(total.conversations),
+            "messages": means(total.messages),
+        }
+        chosen.json.write_bytes(
+            orjson.dumps(summary, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        )
     if chosen.questions:
-        chosen.questions.write_bytes(b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
+        chosen.questions.write_bytes(
+            b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
+        )
     return figures_of(chosen.set.name, ours[ALL], plain[ALL], legs)
 
 
@@ -303,7 +385,11 @@ def figures_of(name: str, ours: Tally, plain: Tally, legs: dict[str, Tally]) -> 
         for leg, tally in {"Search": ours, **legs}.items():
             value = means(getattr(tally, kind))[figure]
             ratio = value / base if base else None
-            seen.append(Figure(f"{kind} {figure} of {name}", value, "%", base, "plain FTS5", ratio, part=leg))
+            seen.append(
+                Figure(
+                    f"{kind} {figure} of {name}", value, "%", base, "plain FTS5", ratio, part=leg
+                )
+            )
     return seen
 
 

@@ -1,6 +1,8 @@
-"""Receive against AppendTurn in the same run, and how long it takes to find a message's conversation among very many.
+"""Receive against AppendTurn in the same run, and how long it takes to find a message's
+conversation among very many.
 
-`python -m bench.receive [--rounds 3] [--calls 3000] [--contacts 100000] [--threads 100000] [--mails 1000000]`
+`python -m bench.receive [--rounds 3] [--calls 3000] [--contacts 100000] [--threads 100000] [--mails
+1000000]`
 """
 
 import argparse
@@ -34,18 +36,25 @@ RECEIVE = "/recollect.v1.ChannelService/Receive"
 
 
 def deliveries(target: str, channel: str, callers: int, calls: int, run: int) -> list[list[bytes]]:
-    """For every caller a contact of its own, who is an owner, and what it writes. On e-mail each answers the one before."""
+    """For every caller a contact of its own, who is an owner, and what it writes. On e-mail each
+    answers the one before.
+    """
     randomness = random.Random(1)
     made = []
     with grpc.insecure_channel(target) as connection:
         stub = ChannelServiceStub(connection)
         for caller in range(callers):
-            sender = f"{run}-{caller}@example.org" if channel == "email" else f"49{run:03}{caller:04}"
+            sender = (
+                f"{run}-{caller}@example.org" if channel == "email" else f"49{run:03}{caller:04}"
+            )
             stub.AddOwnerIdentity(api.AddOwnerIdentityRequest(channel=channel, identity=sender))
             own = []
             for number in range(calls // callers):
                 request = api.ReceiveRequest(
-                    channel=channel, provider_message_id=uuid.uuid4().hex, sender=sender, text=text(randomness)
+                    channel=channel,
+                    provider_message_id=uuid.uuid4().hex,
+                    sender=sender,
+                    text=text(randomness),
                 )
                 if channel == "email":
                     name = f"<{run}.{caller}.{number}@bench>"
@@ -60,30 +69,56 @@ def against_append(rounds: int, calls: int, callers: int) -> list[Figure]:
     """Print the rate of Receive beside that of AppendTurn on the same server."""
     runs = itertools.count()
     seen = []
-    with tempfile.TemporaryDirectory() as folder, recollect(Path(folder) / "data", "--embedder", "off") as (target, _):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        recollect(Path(folder) / "data", "--embedder", "off") as (target, _),
+    ):
         appends: list[Measured] = []
         received: dict[str, list[Measured]] = {"whatsapp": [], "email": []}
         for _ in range(rounds):
             appends.append(measure(target, APPEND, requests(target, callers, calls, 1)))
             for channel, measured in received.items():
-                measured.append(measure(target, RECEIVE, deliveries(target, channel, callers, calls, next(runs))))
+                measured.append(
+                    measure(
+                        target, RECEIVE, deliveries(target, channel, callers, calls, next(runs))
+                    )
+                )
         base = statistics.median(it.rate for it in appends)
         for channel, measured in received.items():
-            ratio = statistics.median(r.rate / a.rate for r, a in zip(measured, appends, strict=True))
+            ratio = statistics.median(
+                r.rate / a.rate for r, a in zip(measured, appends, strict=True)
+            )
             rate = statistics.median(it.rate for it in measured)
-            p50, p99 = (statistics.median(it.milliseconds(share) for it in measured) for share in (0.5, 0.99))
+            p50, p99 = (
+                statistics.median(it.milliseconds(share) for it in measured)
+                for share in (0.5, 0.99)
+            )
             print(
                 f"{callers} callers, {channel}: {rate:.0f} received/s, p50 {p50:.2f} ms, p99 {p99:.2f} ms;"
                 f" AppendTurn {base:.0f}/s; ratio {ratio:.2f}",
                 flush=True,
             )
             goal = Goal(0.8, least=True, of_ratio=True) if callers in (8, 32) else None
-            seen.append(Figure(f"received, {channel}", rate, "/s", base, "AppendTurn", ratio, goal, callers, "callers"))
+            seen.append(
+                Figure(
+                    f"received, {channel}",
+                    rate,
+                    "/s",
+                    base,
+                    "AppendTurn",
+                    ratio,
+                    goal,
+                    callers,
+                    "callers",
+                )
+            )
     return seen
 
 
 def fill(index: Index, contacts: int, threads: int, mails: int) -> None:
-    """Put in so many contacts with a pinned conversation each, and threads that share so many Message-IDs."""
+    """Put in so many contacts with a pinned conversation each, and threads that share so many
+    Message-IDs.
+    """
     columns = (
         "id, channel, create_time, update_time, title, opening, topics, participants, turn_count, message_count, manually_named,"
         " pinned, model, contact, group_id, thread_id, subject, usage_input, usage_output, cost_total, text_bytes,"
@@ -93,11 +128,17 @@ def fill(index: Index, contacts: int, threads: int, mails: int) -> None:
         first = int(reader.execute("SELECT coalesce(max(number), 0) + 1 FROM conversations").get)
 
     def row(number: int) -> tuple[object, ...]:
-        channel = ("whatsapp", str(490_000_000 + number)) if number < contacts else ("email", f"{number}@example.org")
+        channel = (
+            ("whatsapp", str(490_000_000 + number))
+            if number < contacts
+            else ("email", f"{number}@example.org")
+        )
         return (first + number, f"conv-{ULID()}", channel[0], 1, 1, "[]", channel[1])
 
     def job(connection: apsw.Connection, _: int) -> None:
-        values = "?1, ?2, ?3, ?4, ?5, '', '', ?6, ?6, 1, 1, 0, 1, '', ?7, '', '', '', 0, 0, 0.0, 1, 0, 0"
+        values = (
+            "?1, ?2, ?3, ?4, ?5, '', '', ?6, ?6, 1, 1, 0, 1, '', ?7, '', '', '', 0, 0, 0.0, 1, 0, 0"
+        )
         connection.executemany(
             f"INSERT INTO conversations(number, {columns}) VALUES({values})",
             (row(number) for number in range(contacts + threads)),
@@ -142,24 +183,39 @@ def routing(contacts: int, threads: int, mails: int, calls: int) -> list[Figure]
             index = Index(Path(folder))  # it knows from here on which Message-IDs it has
             routes = Routes(Overlay(), lambda _: True, lambda _: False)
             size = sum(it.stat().st_size for it in Path(folder).iterdir()) >> 20
-            print(f"{contacts} contacts, {threads} threads with {mails} Message-IDs, index of {size} MiB")
+            print(
+                f"{contacts} contacts, {threads} threads with {mails} Message-IDs, index of {size} MiB"
+            )
 
             def contact(chosen: int) -> bool:
-                return routes.pinned(index, Place("whatsapp", str(490_000_000 + chosen % contacts))) is not None
+                return (
+                    routes.pinned(index, Place("whatsapp", str(490_000_000 + chosen % contacts)))
+                    is not None
+                )
 
             def reply(chosen: int) -> bool:
                 ids = [f"new.{chosen}@x", name(chosen % mails)]
                 return len(routes.threads(index, map(mail_number, ids))) == 1
 
             def long_reply(chosen: int) -> bool:
-                ids = [f"new.{chosen}@x", *(name((chosen + step * threads) % mails) for step in range(min(20, mails // threads)))]
+                ids = [
+                    f"new.{chosen}@x",
+                    *(
+                        name((chosen + step * threads) % mails)
+                        for step in range(min(20, mails // threads))
+                    ),
+                ]
                 return len(routes.threads(index, map(mail_number, ids))) >= 1
 
             return [
                 look_up("a contact's conversation", calls, contact),
                 look_up("a reply's thread, by one known id", calls, reply),
                 look_up("a reply's thread, by up to twenty known ids", calls, long_reply),
-                look_up("a thread nobody knows", calls, lambda it: not routes.threads(index, [mail_number(f"{it}@nobody")])),
+                look_up(
+                    "a thread nobody knows",
+                    calls,
+                    lambda it: not routes.threads(index, [mail_number(f"{it}@nobody")]),
+                ),
             ]
         finally:
             index.close()
@@ -167,7 +223,9 @@ def routing(contacts: int, threads: int, mails: int, calls: int) -> list[Figure]
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=3000)
     parser.add_argument("--callers", type=int, nargs="*", default=[8, 32])

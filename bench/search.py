@@ -1,12 +1,16 @@
-"""Search in a large history, by words and by meaning, against plain FTS5 on the same index and a plain scan of the same vectors.
+"""Search in a large history, by words and by meaning, against plain FTS5 on the same index and a
+plain scan of the same vectors.
 
-The baselines run in this process: one OR query of the same words, ranked by BM25; one product of all vectors with the question's.
-The vectors are made up (see `bench.vectors`); the questions are embedded by the model.
+The baselines run in this process: one OR query of the same words, ranked by BM25; one product of
+all vectors with the question's. The vectors are made up (see `bench.vectors`); the questions are
+embedded by the model.
 
-With `--set`, instead: real dialogue, the first group of a recall set (some 400 messages of LoCoMo), put as a person's history to a
-server that has the embedder on; what a search costs the server's processor, beside the vector of its question alone.
+With `--set`, instead: real dialogue, the first group of a recall set (some 400 messages of LoCoMo),
+put as a person's history to a server that has the embedder on; what a search costs the server's
+processor, beside the vector of its question alone.
 
-`python -m bench.search [--messages 100000 1000000] [--questions 200] [--rounds 3] [--words] [--set DIR]`
+`python -m bench.search [--messages 100000 1000000] [--questions 200] [--rounds 3] [--words] [--set
+DIR]`
 """
 
 import argparse
@@ -54,7 +58,9 @@ def plain(index: Path, questions: list[str]) -> Measured:
 
 
 def legs(folder: Path, questions: list[str], messages: int) -> list[Figure]:
-    """Print what the legs by meaning take in this process, the question's embedding apart, beside the plain scan."""
+    """Print what the legs by meaning take in this process, the question's embedding apart, beside
+    the plain scan.
+    """
     embedder = model()
     matrix, floats = matrix_of(folder)
     embedding, ours, plain_scan, kept = [], [], [], []
@@ -76,7 +82,11 @@ def legs(folder: Path, questions: list[str], messages: int) -> list[Figure]:
         plain_scan.append(ended - scanned)
         kept.append(len({*matrix.view().ids[best].tolist()} & {*found.tolist()}) / LIMIT)
     medians = []
-    for name, times in (("the question's vector", embedding), ("the legs by meaning", ours), ("a plain numpy scan", plain_scan)):
+    for name, times in (
+        ("the question's vector", embedding),
+        ("the legs by meaning", ours),
+        ("a plain numpy scan", plain_scan),
+    ):
         run = Measured(len(times), sum(times), sorted(times))
         medians.append(run.milliseconds(0.5))
         print(f"    {name}: p50 {medians[-1]:.2f} ms, p99 {run.milliseconds(0.99):.2f} ms")
@@ -86,8 +96,28 @@ def legs(folder: Path, questions: list[str], messages: int) -> list[Figure]:
     of = "messages"
     return [
         Figure("the question's vector p50", medians[0], "ms", at=messages, of=of),
-        Figure("legs by meaning p50", medians[1], "ms", medians[2], "numpy scan", medians[1] / medians[2], goal, messages, of),
-        Figure(f"the {LIMIT} nearest kept", share, "%", 100, "numpy scan", share / 100, None, messages, of),
+        Figure(
+            "legs by meaning p50",
+            medians[1],
+            "ms",
+            medians[2],
+            "numpy scan",
+            medians[1] / medians[2],
+            goal,
+            messages,
+            of,
+        ),
+        Figure(
+            f"the {LIMIT} nearest kept",
+            share,
+            "%",
+            100,
+            "numpy scan",
+            share / 100,
+            None,
+            messages,
+            of,
+        ),
     ]
 
 
@@ -98,7 +128,12 @@ def run(folder: Path, messages: int, count: int, rounds: int, *, words: bool) ->
     if not data.exists():
         write_transcripts(data, corpus)
     questions = corpus.questions(count)
-    requests = [[api.SearchRequest(query=question, limit=LIMIT).SerializeToString() for question in questions]]
+    requests = [
+        [
+            api.SearchRequest(query=question, limit=LIMIT).SerializeToString()
+            for question in questions
+        ]
+    ]
     index = data / "default" / "conversations" / NAME
     if not index.exists():
         with recollect(data, "--embedder", "off"):
@@ -118,7 +153,9 @@ def run(folder: Path, messages: int, count: int, rounds: int, *, words: bool) ->
         text = sum(file.stat().st_size for file in index.parent.glob("*.jsonl"))
         size = sum(file.stat().st_size for file in index.parent.glob(f"{NAME}*"))
     p50, p99, plain50, plain99 = (
-        statistics.median(run.milliseconds(share) for run in runs) for runs in (ours, base) for share in (0.5, 0.99)
+        statistics.median(run.milliseconds(share) for run in runs)
+        for runs in (ours, base)
+        for share in (0.5, 0.99)
     )
     print(
         f"{messages} messages: Search p50 {p50:.1f} ms, p99 {p99:.1f} ms; plain FTS5 p50 {plain50:.1f} ms, p99 {plain99:.1f} ms;"
@@ -129,11 +166,33 @@ def run(folder: Path, messages: int, count: int, rounds: int, *, words: bool) ->
         f" transcripts {text / 2**20:.0f} MiB; started in {started:.1f} s, whole {loaded:.1f} s later",
         flush=True,
     )
-    half, most = (Goal(limit) if limit else None for limit in _GOALS.get((messages, words), (None, None)))
+    half, most = (
+        Goal(limit) if limit else None for limit in _GOALS.get((messages, words), (None, None))
+    )
     memory_goal = Goal(1024) if messages == 1_000_000 else None
     return [
-        Figure("Search p50", p50, "ms", plain50, "plain FTS5", p50 / plain50, half, messages, "messages"),
-        Figure("Search p99", p99, "ms", plain99, "plain FTS5", p99 / plain99, most, messages, "messages"),
+        Figure(
+            "Search p50",
+            p50,
+            "ms",
+            plain50,
+            "plain FTS5",
+            p50 / plain50,
+            half,
+            messages,
+            "messages",
+        ),
+        Figure(
+            "Search p99",
+            p99,
+            "ms",
+            plain99,
+            "plain FTS5",
+            p99 / plain99,
+            most,
+            messages,
+            "messages",
+        ),
         Figure("memory", memory / 2**20, "MiB", goal=memory_goal, at=messages, of="messages"),
         *([] if words else legs(index.parent, questions, messages)),
     ]
@@ -144,12 +203,18 @@ def dialogue(folder: Path, labelled: Path, count: int, rounds: int) -> list[Figu
     group, asked = min(read_questions(labelled / QUERIES).items())
     plans = read_conversations(labelled / recall_sets.FILE, abbreviations=True)[group]
     questions = [question.query for question in asked[:count]]
-    requests = [[api.SearchRequest(query=question, limit=LIMIT).SerializeToString() for question in questions]]
+    requests = [
+        [
+            api.SearchRequest(query=question, limit=LIMIT).SerializeToString()
+            for question in questions
+        ]
+    ]
     with recollect(folder / group) as (target, process), Client(target) as client:
         messages = len(Service(client, plans).messages)
         embedded(folder / group)
         until_whole(target)
-        measure(target, SEARCH, requests)  # what is imported and cached with the first ones is not counted
+        # what is imported and cached with the first ones is not counted
+        measure(target, SEARCH, requests)
         began = processor_seconds(process)
         runs = [measure(target, SEARCH, requests) for _ in range(rounds)]
         used = 1000 * (processor_seconds(process) - began) / (rounds * len(questions))
@@ -166,7 +231,17 @@ def dialogue(folder: Path, labelled: Path, count: int, rounds: int) -> list[Figu
     )
     name = f"Search of {labelled.name}"
     return [
-        Figure(f"{name}, processor", used, "ms", alone, "the question's vector", used / alone, Goal(12), messages, "messages"),
+        Figure(
+            f"{name}, processor",
+            used,
+            "ms",
+            alone,
+            "the question's vector",
+            used / alone,
+            Goal(12),
+            messages,
+            "messages",
+        ),
         Figure(f"{name}, p50", p50, "ms", at=messages, of="messages"),
     ]
 
@@ -182,21 +257,34 @@ def until_whole(target: str) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--messages", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="keeps the corpora here, and takes those that are there")
+    parser.add_argument(
+        "--folder", type=Path, help="keeps the corpora here, and takes those that are there"
+    )
     parser.add_argument("--words", action="store_true", help="searches by words alone")
-    parser.add_argument("--set", type=Path, metavar="DIR", help="real dialogue instead, a folder as bench.recall reads it")
-    parser.add_argument("--groups", nargs="+", metavar="NAME", help=argparse.SUPPRESS)  # the table of all benchmarks names one
+    parser.add_argument(
+        "--set",
+        type=Path,
+        metavar="DIR",
+        help="real dialogue instead, a folder as bench.recall reads it",
+    )
+    # the table of all benchmarks names one
+    parser.add_argument("--groups", nargs="+", metavar="NAME", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if chosen.set:
         with tempfile.TemporaryDirectory() as folder:
             return dialogue(Path(folder), chosen.set, chosen.questions, chosen.rounds)
     with tempfile.TemporaryDirectory() as folder:
         kept = chosen.folder or Path(folder)
-        runs = [run(kept, messages, chosen.questions, chosen.rounds, words=chosen.words) for messages in chosen.messages]
+        runs = [
+            run(kept, messages, chosen.questions, chosen.rounds, words=chosen.words)
+            for messages in chosen.messages
+        ]
     return [figure for seen in runs for figure in seen]
 
 

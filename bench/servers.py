@@ -1,4 +1,6 @@
-"""The servers that benchmarks call: Recollect over a folder, and a bare echo on the same kind of server."""
+"""The servers that benchmarks call: Recollect over a folder, and a bare echo on the same kind of
+server.
+"""
 
 import asyncio
 import sys
@@ -23,8 +25,18 @@ FANOUT_PUBLISH = "/bench.Fanout/Publish"
 @contextmanager
 def recollect(data_dir: Path, *flags: str) -> Iterator[tuple[str, Popen[str]]]:
     """A Recollect server over the folder, in a process of its own; its address and its process."""
-    command = [sys.executable, "-m", "recollect_server", "serve", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
-    command += ["--abbreviator", "off"]  # what is written behind a measurement would be measured too; a flag may ask for it
+    command = [
+        sys.executable,
+        "-m",
+        "recollect_server",
+        "serve",
+        "--data-dir",
+        str(data_dir),
+        "--listen",
+        "127.0.0.1:0",
+    ]
+    # what is written behind a measurement would be measured too; a flag may ask for it
+    command += ["--abbreviator", "off"]
     with (data_dir.parent / "server.log").open("a") as log:
         server = Popen([*command, *flags], stdout=PIPE, stderr=log, text=True)
         yield from _until_stopped(server)
@@ -39,7 +51,9 @@ def echo() -> Iterator[tuple[str, Popen[str]]]:
 
 @contextmanager
 def fanout() -> Iterator[tuple[str, Popen[str]]]:
-    """A grpc.aio server with streams. What is published goes to all of them; one that asks for it gets so many of its request."""
+    """A grpc.aio server with streams. What is published goes to all of them; one that asks for it
+    gets so many of its request.
+    """
     server = Popen([sys.executable, "-m", "bench.servers", "fanout"], stdout=PIPE, text=True)
     yield from _until_stopped(server)
 
@@ -75,9 +89,13 @@ def resident_bytes(process: Popen[str]) -> int:
 
 
 def _serve_echo() -> None:
-    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(lambda request, _context: request)
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(
+        lambda request, _context: request
+    )
     server = grpc.server(futures.ThreadPoolExecutor(THREADS), options=[("grpc.so_reuseport", 0)])
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Echo", {"Echo": handler}),))
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("bench.Echo", {"Echo": handler}),)
+    )
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     print(f"echo listens on 127.0.0.1:{port} ", flush=True)
@@ -107,13 +125,18 @@ async def _serve_fanout() -> None:
         return b""
 
     # Without the limits a burst of more than a thousand streams is refused at random.
-    limits = [("grpc.server.max_pending_requests", 20_000), ("grpc.server.max_pending_requests_hard_limit", 30_000)]
+    limits = [
+        ("grpc.server.max_pending_requests", 20_000),
+        ("grpc.server.max_pending_requests_hard_limit", 30_000),
+    ]
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0), *limits])
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         "Watch": grpc.unary_stream_rpc_method_handler(watch),
         "Publish": grpc.unary_unary_rpc_method_handler(publish),
     }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Fanout", handlers),))
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("bench.Fanout", handlers),)
+    )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     print(f"fanout listens on 127.0.0.1:{port} ", flush=True)

@@ -1,4 +1,6 @@
-"""Sixty messages that nothing from the past can help with, in eight languages: a context for them should recall next to nothing."""
+"""Sixty messages that nothing from the past can help with, in eight languages: a context for them
+should recall next to nothing.
+"""
 
 SMALL_TALK: dict[str, tuple[str, ...]] = {
     "en": (

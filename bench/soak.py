@@ -33,22 +33,36 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--appends", type=int, default=200_000)
     parser.add_argument("--conversations", type=int, default=5000)
-    parser.add_argument("--open-files", type=int, default=256, help="how many files the server may have open")
+    parser.add_argument(
+        "--open-files", type=int, default=256, help="how many files the server may have open"
+    )
     chosen = parser.parse_args(arguments)
     randomness = random.Random(1)
     texts = [text(randomness) for _ in range(1000)]
-    with tempfile.TemporaryDirectory() as folder, recollect(Path(folder) / "data", "--log-level", "warning") as (target, server):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        recollect(Path(folder) / "data", "--log-level", "warning") as (target, server),
+    ):
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (chosen.open_files, chosen.open_files))
         with grpc.insecure_channel(target) as channel, ThreadPoolExecutor(_CALLERS) as pool:
             stub = ConversationServiceStub(channel)
             ids = list(
-                pool.map(lambda _: stub.Create(api.CreateRequest(channel="web")).conversation.id, range(chosen.conversations))
+                pool.map(
+                    lambda _: stub.Create(api.CreateRequest(channel="web")).conversation.id,
+                    range(chosen.conversations),
+                )
             )
             counts = dict.fromkeys(ids, 0)
 
             def append(name: str) -> None:
-                message = message_pb2.Message(role=message_pb2.ROLE_USER, content=randomness.choice(texts))
-                stub.AppendTurn(api.AppendTurnRequest(conversation_id=name, messages=[message], request_id=uuid.uuid4().hex))
+                message = message_pb2.Message(
+                    role=message_pb2.ROLE_USER, content=randomness.choice(texts)
+                )
+                stub.AppendTurn(
+                    api.AppendTurnRequest(
+                        conversation_id=name, messages=[message], request_id=uuid.uuid4().hex
+                    )
+                )
 
             print(f"{'appends':>8} {'a second':>9} {'memory':>9} {'files':>6}")
             before = _print(0, 0.0, server)
@@ -58,12 +72,29 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                 deque(pool.map(append, names), maxlen=0)
                 for name in names:
                     counts[name] += 1
-                after = _print(part * len(names), len(names) / (time.perf_counter() - began), server)
-            wrong = [name for name, found in zip(ids, _counts(stub, ids), strict=True) if found != counts[name]]
-        print(f"{sum(counts.values())} messages in {len(ids)} conversations; {len(wrong)} conversations have more or fewer")
+                after = _print(
+                    part * len(names), len(names) / (time.perf_counter() - began), server
+                )
+            wrong = [
+                name
+                for name, found in zip(ids, _counts(stub, ids), strict=True)
+                if found != counts[name]
+            ]
+        print(
+            f"{sum(counts.values())} messages in {len(ids)} conversations; {len(wrong)} conversations have more or fewer"
+        )
     size, of = chosen.appends, "appends"
     return [
-        Figure("memory", after[0], "MiB", before[0], "at the beginning", after[0] / before[0], at=size, of=of),
+        Figure(
+            "memory",
+            after[0],
+            "MiB",
+            before[0],
+            "at the beginning",
+            after[0] / before[0],
+            at=size,
+            of=of,
+        ),
         Figure("open files", after[1], "", goal=Goal(chosen.open_files), at=size, of=of),
         Figure("conversations with more or fewer", len(wrong), "", goal=Goal(0), at=size, of=of),
     ]

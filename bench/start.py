@@ -1,4 +1,5 @@
-"""A start of the server over a large history, against one over an empty folder; and how fast a lost index is made anew.
+"""A start of the server over a large history, against one over an empty folder; and how fast a lost
+index is made anew.
 
 `python -m bench.start [--conversations 20000] [--per-conversation 20] [--rounds 5]`
 """
@@ -36,13 +37,17 @@ def start(data: Path) -> Started:
     began = time.perf_counter()
     with recollect(data) as (target, _), grpc.insecure_channel(target) as channel:
         listens = time.perf_counter() - began
-        ConversationServiceStub(channel).List(api.ListRequest(page_size=1), timeout=60, wait_for_ready=True)
+        ConversationServiceStub(channel).List(
+            api.ListRequest(page_size=1), timeout=60, wait_for_ready=True
+        )
         return Started(listens, time.perf_counter() - began)
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--conversations", type=int, default=20_000)
     parser.add_argument("--per-conversation", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=5)
@@ -74,12 +79,26 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
             f"{chosen.conversations} conversations, indexed: listens after {listens:.2f} s, first answer after {answered:.2f} s;"
             f" an empty folder {base:.2f} s, {base_answered:.2f} s; ratio {listens / base:.2f}, {answered / base_answered:.2f}"
         )
-        print(f"index deleted: {messages} messages indexed anew in {rebuild:.1f} s, {messages / (rebuild - base):.0f} messages/s")
+        print(
+            f"index deleted: {messages} messages indexed anew in {rebuild:.1f} s, {messages / (rebuild - base):.0f} messages/s"
+        )
     goal = Goal(2) if chosen.conversations == 20_000 else None
     size, of = chosen.conversations, "conversations"
     return [
-        Figure("listens after", listens, "s", base, "an empty folder", listens / base, goal, size, of),
-        Figure("first answer after", answered, "s", base_answered, "an empty folder", answered / base_answered, goal, size, of),
+        Figure(
+            "listens after", listens, "s", base, "an empty folder", listens / base, goal, size, of
+        ),
+        Figure(
+            "first answer after",
+            answered,
+            "s",
+            base_answered,
+            "an empty folder",
+            answered / base_answered,
+            goal,
+            size,
+            of,
+        ),
         Figure("messages indexed anew", messages / (rebuild - base), "/s", at=size, of=of),
     ]
 

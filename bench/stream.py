@@ -1,8 +1,10 @@
-"""Live updates: how soon subscribers hear of an append, what they cost, and how soon one that was away has caught up.
+"""Live updates: how soon subscribers hear of an append, what they cost, and how soon one that was
+away has caught up.
 
 Against a bare grpc.aio stream that sends the same bytes to as many, in the same run.
 
-`python -m bench.stream [--few 50] [--many 2000] [--events 300] [--missed 10000] [--rounds 3]`, or `--soak MINUTES`: random drops
+`python -m bench.stream [--few 50] [--many 2000] [--events 300] [--missed 10000] [--rounds 3]`, or
+`--soak MINUTES`: random drops
 """
 
 import argparse
@@ -37,8 +39,12 @@ def at(times: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000
 
 
-def deliveries(streams: int, events: int, them: Watchers, cause: Callable[[], object]) -> list[float]:
-    """Causes one event after the other; the seconds from the call that caused it until each stream had it."""
+def deliveries(
+    streams: int, events: int, them: Watchers, cause: Callable[[], object]
+) -> list[float]:
+    """Causes one event after the other; the seconds from the call that caused it until each stream
+    had it.
+    """
     times: list[float] = []
     for _ in range(events):
         time.sleep(_PAUSE)  # so that each event is told by itself
@@ -63,7 +69,9 @@ class Service:
     def append(self) -> api.AppendTurnResponse:
         """One message of 500 bytes."""
         message = message_pb2.Message(role=message_pb2.ROLE_USER, content=self.text)
-        return self.stub.AppendTurn(api.AppendTurnRequest(conversation_id=self.conversation, messages=[message]))
+        return self.stub.AppendTurn(
+            api.AppendTurnRequest(conversation_id=self.conversation, messages=[message])
+        )
 
     def update(self) -> bytes:
         """Return the element that such an append makes."""
@@ -81,7 +89,10 @@ def latency(service: Service, target: str, plain: str, streams: int, events: int
     with watchers(target, WATCH, ask, streams) as them:
         them.heard(streams)  # a heartbeat each
         ours = deliveries(streams, events, them, service.append)
-    with grpc.insecure_channel(plain) as channel, watchers(plain, FANOUT_WATCH, b"", streams) as them:
+    with (
+        grpc.insecure_channel(plain) as channel,
+        watchers(plain, FANOUT_WATCH, b"", streams) as them,
+    ):
         publish: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(FANOUT_PUBLISH)
         them.heard(streams)
         base = deliveries(streams, events, them, lambda: publish(payload))
@@ -109,13 +120,23 @@ def latency(service: Service, target: str, plain: str, streams: int, events: int
 
 
 def stuck(service: Service, target: str, streams: int, events: int) -> list[Figure]:
-    """Return the same while twenty others do not read what they are sent, until the server cancels them."""
-    ask = api.StreamUpdatesRequest(cursor=service.append().cursor, conversation_ids=[service.conversation]).SerializeToString()
+    """Return the same while twenty others do not read what they are sent, until the server cancels
+    them.
+    """
+    ask = api.StreamUpdatesRequest(
+        cursor=service.append().cursor, conversation_ids=[service.conversation]
+    ).SerializeToString()
     with watchers(target, WATCH, ask, streams) as them:
         them.heard(streams)
         alone = deliveries(streams, events, them, service.append)
-        channels = [grpc.insecure_channel(target, [("grpc.use_local_subchannel_pool", 1)]) for _ in range(_STUCK)]
-        calls = [ConversationServiceStub(channel).StreamUpdates(api.StreamUpdatesRequest()) for channel in channels]
+        channels = [
+            grpc.insecure_channel(target, [("grpc.use_local_subchannel_pool", 1)])
+            for _ in range(_STUCK)
+        ]
+        calls = [
+            ConversationServiceStub(channel).StreamUpdates(api.StreamUpdatesRequest())
+            for channel in channels
+        ]
         time.sleep(1)  # until they have their snapshots, which nobody reads
         other = service.stub.Create(api.CreateRequest(channel="web")).conversation.id
         large = message_pb2.Message(role=message_pb2.ROLE_USER, content="x" * 1_000_000)
@@ -134,18 +155,34 @@ def stuck(service: Service, target: str, streams: int, events: int) -> list[Figu
         flush=True,
     )
     p50, base = at(beside, 0.5), at(alone, 0.5)
-    return [Figure(f"delivery p50, {_STUCK} stuck", p50, "ms", base, "none stuck", p50 / base, None, streams, "subscribers")]
+    return [
+        Figure(
+            f"delivery p50, {_STUCK} stuck",
+            p50,
+            "ms",
+            base,
+            "none stuck",
+            p50 / base,
+            None,
+            streams,
+            "subscribers",
+        )
+    ]
 
 
 def rate(service: Service, target: str, streams: int, rounds: int, calls: int) -> list[Figure]:
-    """Return the append rate with subscribers of everything, against that with none; each has everything in the end."""
+    """Return the append rate with subscribers of everything, against that with none; each has
+    everything in the end.
+    """
     alone: list[float] = []
     watched: list[float] = []
     behind: list[float] = []
     for _ in range(rounds):
         alone.append(measure(target, APPEND, requests(target, 8, calls, 1)).rate)
         made = requests(target, 8, calls, 1)
-        ask = api.StreamUpdatesRequest(cursor=service.append().cursor, max_batch=1000).SerializeToString()
+        ask = api.StreamUpdatesRequest(
+            cursor=service.append().cursor, max_batch=1000
+        ).SerializeToString()
         with watchers(target, WATCH, ask, streams) as them:
             them.heard(streams)
             watched.append(measure(target, APPEND, made).rate)
@@ -163,7 +200,17 @@ def rate(service: Service, target: str, streams: int, rounds: int, calls: int) -
     base = statistics.median(alone)
     goal = Goal(0.7, least=True, of_ratio=True) if streams == 50 else None
     return [
-        Figure("appends, watched", statistics.median(watched), "/s", base, "no subscribers", ratio, goal, streams, "subscribers")
+        Figure(
+            "appends, watched",
+            statistics.median(watched),
+            "/s",
+            base,
+            "no subscribers",
+            ratio,
+            goal,
+            streams,
+            "subscribers",
+        )
     ]
 
 
@@ -173,14 +220,18 @@ def _newest(element: bytes) -> str:
 
 
 def resume(data: Path, plain: str, missed: int) -> list[Figure]:
-    """How soon one that missed so many updates has them, after a restart; and the bare stream that sends as many."""
+    """How soon one that missed so many updates has them, after a restart; and the bare stream that
+    sends as many.
+    """
     with recollect(data) as (target, _):
         service = Service(target)
         payload = service.update()
         cursor = service.append().cursor
         for _ in range(missed // 10):
             message = message_pb2.Message(role=message_pb2.ROLE_USER, content=service.text)
-            request = api.AppendTurnRequest(conversation_id=service.conversation, messages=[message])
+            request = api.AppendTurnRequest(
+                conversation_id=service.conversation, messages=[message]
+            )
             for done in [service.stub.AppendTurn.future(request) for _ in range(10)]:
                 done.result()
         service.channel.close()
@@ -191,7 +242,9 @@ def resume(data: Path, plain: str, missed: int) -> list[Figure]:
         for batch in (1000, 1):
             began = time.perf_counter()
             count = 0
-            for element in stub.StreamUpdates(api.StreamUpdatesRequest(cursor=cursor, max_batch=batch)):
+            for element in stub.StreamUpdates(
+                api.StreamUpdatesRequest(cursor=cursor, max_batch=batch)
+            ):
                 count += 1 + len(element.following)
                 if element.update.WhichOneof("kind") == "heartbeat":
                     break
@@ -211,8 +264,28 @@ def resume(data: Path, plain: str, missed: int) -> list[Figure]:
     )
     goal = Goal(1) if missed == 10_000 else None
     return [
-        Figure("resume, in batches", seconds[1000], "s", base, "aio stream", seconds[1000] / base, goal, missed, "missed updates"),
-        Figure("resume, one by one", seconds[1], "s", base, "aio stream", seconds[1] / base, None, missed, "missed updates"),
+        Figure(
+            "resume, in batches",
+            seconds[1000],
+            "s",
+            base,
+            "aio stream",
+            seconds[1000] / base,
+            goal,
+            missed,
+            "missed updates",
+        ),
+        Figure(
+            "resume, one by one",
+            seconds[1],
+            "s",
+            base,
+            "aio stream",
+            seconds[1] / base,
+            None,
+            missed,
+            "missed updates",
+        ),
     ]
 
 
@@ -221,12 +294,17 @@ def memory(data: Path, plain: str, streams: int, events: int) -> list[Figure]:
     with recollect(data, "--embedder", "off") as (target, server):  # or the model would be counted
         service = Service(target)
         latency(service, target, plain, 1, 3)
-        seen = [_subscribe(service, target, server, streams), *latency(service, target, plain, streams, events)]
+        seen = [
+            _subscribe(service, target, server, streams),
+            *latency(service, target, plain, streams, events),
+        ]
         service.channel.close()
     return seen
 
 
-def _subscribe(service: Service, target: str, server: subprocess.Popen[str], streams: int) -> Figure:
+def _subscribe(
+    service: Service, target: str, server: subprocess.Popen[str], streams: int
+) -> Figure:
     before = resident_bytes(server)
     ask = api.StreamUpdatesRequest(cursor=service.append().cursor).SerializeToString()
     with watchers(target, WATCH, ask, streams) as them:
@@ -235,12 +313,21 @@ def _subscribe(service: Service, target: str, server: subprocess.Popen[str], str
         them.heard(streams)
         each = (resident_bytes(server) - before) / streams / 1024
         print(f"{streams} subscribers: {each:.1f} KiB each", flush=True)
-    return Figure("memory for each", each, "KiB", goal=Goal(30) if streams == 2000 else None, at=streams, of="subscribers")
+    return Figure(
+        "memory for each",
+        each,
+        "KiB",
+        goal=Goal(30) if streams == 2000 else None,
+        at=streams,
+        of="subscribers",
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--few", type=int, default=50)
     parser.add_argument("--many", type=int, default=2000)
     parser.add_argument("--events", type=int, default=300)

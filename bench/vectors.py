@@ -1,7 +1,9 @@
-"""Vectors for corpora that no model could embed in time: put into the file of vectors directly, as if they had been worked out.
+"""Vectors for corpora that no model could embed in time: put into the file of vectors directly, as
+if they had been worked out.
 
-Each conversation's lie around the vector of one of the questions, at a cosine of about 0.5 to it, so that a question has as many
-near messages as real ones do. What this leaves out is the time to embed; `bench.meaning` measures that.
+Each conversation's lie around the vector of one of the questions, at a cosine of about 0.5 to it,
+so that a question has as many near messages as real ones do. What this leaves out is the time to
+embed; `bench.meaning` measures that.
 """
 
 from pathlib import Path
@@ -35,7 +37,10 @@ def made_up(embedder: Embedder, folder: Path, questions: list[str]) -> None:
     rows = index.execute("SELECT id, time FROM messages ORDER BY id")
     while part := [row for _, row in zip(range(_PART), rows, strict=False)]:
         numbers = np.array([row[0] for row in part], np.int64) >> SEQUENCE_BITS
-        noise = randomness.standard_normal((len(part), centres.shape[1]), np.float32) / centres.shape[1] ** 0.5
+        noise = (
+            randomness.standard_normal((len(part), centres.shape[1]), np.float32)
+            / centres.shape[1] ** 0.5
+        )
         vectors = quantised(unit(0.6 * centres[numbers % len(centres)] + noise))
         places = [
             EmbeddedText(
@@ -48,13 +53,17 @@ def made_up(embedder: Embedder, folder: Path, questions: list[str]) -> None:
             )
             for (identity, time), vector in zip(part, vectors, strict=True)
         ]
-        store.add(model, places, {ids[number][0]: ids[number][1] for number in set(numbers.tolist())})
+        store.add(
+            model, places, {ids[number][0]: ids[number][1] for number in set(numbers.tolist())}
+        )
     index.close()
     store.close()
 
 
 def matrix_of(folder: Path) -> tuple[Matrix, NDArray[np.float32]]:
-    """Return the copy that a search reads, and all its vectors as floats of length 1 for the plain scan."""
+    """Return the copy that a search reads, and all its vectors as floats of length 1 for the plain
+    scan.
+    """
     store = VectorStore(folder)
     served = store.served()
     assert served is not None
@@ -65,7 +74,10 @@ def matrix_of(folder: Path) -> tuple[Matrix, NDArray[np.float32]]:
         loaded.places,
         loaded.times,
         loaded.marks,
-        ((order[np.searchsorted(loaded.rows[order], rows)], vectors) for rows, vectors in store.chunks()),
+        (
+            (order[np.searchsorted(loaded.rows[order], rows)], vectors)
+            for rows, vectors in store.chunks()
+        ),
     )
     store.close()
     floats = np.empty((len(matrix), DIMENSIONS), np.float32)

@@ -34,7 +34,9 @@ class Watchers:
         self._pipe = pipe
 
     def heard(self, elements: int, seconds: float = 60.0) -> Heard:
-        """Wait for so many elements in all, and return those that came. Fewer, if that takes too long."""
+        """Wait for so many elements in all, and return those that came. Fewer, if that takes too
+        long.
+        """
         self._pipe.send((elements, seconds))
         answer = self._pipe.recv()
         assert isinstance(answer, Heard)
@@ -73,7 +75,9 @@ async def _watch(pipe: Connection, target: str, method: str, request: bytes, str
             heard.ended.append(str(error.code()))
 
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
-    channels = [grpc.aio.insecure_channel(target, options) for _ in range(1 + streams // _STREAMS_A_CHANNEL)]
+    channels = [
+        grpc.aio.insecure_channel(target, options) for _ in range(1 + streams // _STREAMS_A_CHANNEL)
+    ]
     opens: list[Any] = [channel.unary_stream(method) for channel in channels]
     calls = [opens[number % len(opens)](request) for number in range(streams)]
     tasks = [asyncio.create_task(read(number, call)) for number, call in enumerate(calls)]

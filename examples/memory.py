@@ -1,10 +1,12 @@
-"""Memory for an agent in ten lines: what it should see is built before each answer, and what was said is kept after it.
+"""Memory for an agent in ten lines: what it should see is built before each answer, and what was
+said is kept after it.
 
     recollect-server serve &
     python examples/memory.py [TARGET]
 
-TARGET is the server's address, by default 127.0.0.1:50051. The model here is a stand-in that needs no key: put your own call in its
-place, as `anthropic.Anthropic().messages.create(model=…, max_tokens=1024, messages=messages)`.
+TARGET is the server's address, by default 127.0.0.1:50051. The model here is a stand-in that needs
+no key: put your own call in its place, as `anthropic.Anthropic().messages.create(model=…,
+max_tokens=1024, messages=messages)`.
 """
 
 import json
@@ -21,9 +23,13 @@ def model(messages: list[dict[str, Any]]) -> str:
 
 def answer(client: Client, conversation_id: str, question: str) -> str:
     """Answers a user, with everything that was said before at hand."""
-    context = client.recall.build_context(conversation_id, question, format=ContextFormat.ANTHROPIC_MESSAGES)
+    context = client.recall.build_context(
+        conversation_id, question, format=ContextFormat.ANTHROPIC_MESSAGES
+    )
     reply = model(json.loads(context.rendered))
-    client.conversations.append_turn(conversation_id, [Message.user(question), Message.assistant(reply)])
+    client.conversations.append_turn(
+        conversation_id, [Message.user(question), Message.assistant(reply)]
+    )
     return reply
 
 
@@ -36,7 +42,11 @@ def main(target: str) -> None:
 
         second = client.conversations.create("web").id
         question = "When does the backup of the photos run?"
-        print(client.recall.build_context(second, question, format=ContextFormat.RECALL_BLOCK).rendered)
+        print(
+            client.recall.build_context(
+                second, question, format=ContextFormat.RECALL_BLOCK
+            ).rendered
+        )
         print(answer(client, second, question))
 
 
@@ -44,6 +54,7 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:50051")
     except RecollectError as error:
-        if isinstance(error, Unavailable) and error.reason is None:  # a server that cannot do it says why
+        # a server that cannot do it says why
+        if isinstance(error, Unavailable) and error.reason is None:
             sys.exit(f"No server answers ({error}). Start one: recollect-server serve")
         sys.exit(f"The server answers, and refuses: {error}")

@@ -18,12 +18,15 @@ def main(target: str) -> None:
         conversation = client.conversations.create("web", participants=["alex"])
         print(f"Created   {conversation.id} on {conversation.channel}")
 
-        # A turn is one user message and everything the agent produced in answer. All of it is stored, or nothing.
+        # A turn is one user message and everything the agent produced in answer. All of it is
+        # stored, or nothing.
         first = client.conversations.append_turn(
             conversation.id,
             [
                 Message.user("Why was the server so slow last night?", sender="alex"),
-                Message.assistant("Let me look.", tool_calls=[ToolCall("call-1", "df", '{"path": "/"}')]),
+                Message.assistant(
+                    "Let me look.", tool_calls=[ToolCall("call-1", "df", '{"path": "/"}')]
+                ),
                 Message.tool("/dev/sda1  97%", tool_call_id="call-1"),
                 Message.assistant("The disk is almost full: 97 %, most of it old logs."),
             ],
@@ -31,7 +34,9 @@ def main(target: str) -> None:
         second = client.conversations.append_turn(
             conversation.id,
             [
-                Message.user("Then let us rotate the logs daily and keep two weeks.", sender="alex"),
+                Message.user(
+                    "Then let us rotate the logs daily and keep two weeks.", sender="alex"
+                ),
                 Message.assistant("Done: logrotate runs every night at three and keeps 14 files."),
             ],
         )
@@ -42,7 +47,9 @@ def main(target: str) -> None:
         loaded = client.conversations.load(conversation.id)
         print(f"Loaded    {len(loaded.messages)} messages:")
         for message in loaded.messages:
-            print(f"            {message.turn_number}  {message.sender or message.role:<10} {shorten(message.content, 64)}")
+            print(
+                f"            {message.turn_number}  {message.sender or message.role:<10} {shorten(message.content, 64)}"
+            )
 
         renamed = client.conversations.rename(conversation.id, "Slow Server, Full Disk")
         print(f"Renamed   it is now called {renamed.title!r}")
@@ -52,13 +59,16 @@ def main(target: str) -> None:
         print(f"Searched  {question!r}, found in {answer.total_matches} conversation(s):")
         for result in answer.results:
             snippet = result.snippet.replace(MATCH_START, "[").replace(MATCH_END, "]")
-            print(f"            {shorten(result.conversation_name, 48)}, turn {result.matched_turns[0]}: {shorten(snippet, 90)}")
+            print(
+                f"            {shorten(result.conversation_name, 48)}, turn {result.matched_turns[0]}: {shorten(snippet, 90)}"
+            )
 
 
 if __name__ == "__main__":
     try:
         main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:50051")
     except RecollectError as error:
-        if isinstance(error, Unavailable) and error.reason is None:  # a server that cannot do it says why
+        # a server that cannot do it says why
+        if isinstance(error, Unavailable) and error.reason is None:
             sys.exit(f"No server answers ({error}). Start one: recollect-server serve")
         sys.exit(f"The server answers, and refuses: {error}")

@@ -34,7 +34,22 @@ PARTS = {
 GENERATED = ("client/src/recollect/v1/", "client/src/recollect/_sync/")
 
 OPENING = re.compile(r"(What|Whether|Where|Whom?|Whose|How|When)\b")
-NAMES = frozenset(["asked", "begun", "found", "gone", "heard", "kept", "known", "mended", "said", "seen", "told", "wanted"])
+NAMES = frozenset(
+    [
+        "asked",
+        "begun",
+        "found",
+        "gone",
+        "heard",
+        "kept",
+        "known",
+        "mended",
+        "said",
+        "seen",
+        "told",
+        "wanted",
+    ]
+)
 
 Place = tuple[str, int, str]
 
@@ -45,8 +60,21 @@ def places(folder: Path) -> Iterator[tuple[str, Place]]:
         name = str(path.relative_to(ROOT))
         if not name.startswith(GENERATED):
             yield from _places_of(name, path.read_text())
-    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "D401", "--output-format", "json", str(folder)]
-    for finding in json.loads(subprocess.run(ruff, capture_output=True, text=True, check=False).stdout):
+    ruff = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--select",
+        "D401",
+        "--output-format",
+        "json",
+        str(folder),
+    ]
+    for finding in json.loads(
+        subprocess.run(ruff, capture_output=True, text=True, check=False).stdout
+    ):
         name = str(Path(finding["filename"]).relative_to(ROOT))
         if not name.startswith(GENERATED):
             yield "moods", (name, finding["location"]["row"], finding["message"])
@@ -62,7 +90,11 @@ def names(text: str) -> list[tuple[int, str]]:
     given = []
     for node in ast.walk(ast.parse(text)):
         match node:
-            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+            case (
+                ast.Name(id=name, ctx=ast.Store())
+                | ast.Attribute(attr=name, ctx=ast.Store())
+                | ast.arg(arg=name)
+            ):
                 given.append((node.lineno, name))
     return [(line, name) for line, name in given if name.strip("_") in NAMES]
 
@@ -81,7 +113,9 @@ def main(arguments: Sequence[str]) -> int:
             print("\n".join(f"{name}:{line}: {text}" for name, line, text in of_count))
         return 0
     if "--write" in arguments:
-        BASELINE.write_text(json.dumps({part: dict(of) for part, of in counts.items()}, indent=2) + "\n")
+        BASELINE.write_text(
+            json.dumps({part: dict(of) for part, of in counts.items()}, indent=2) + "\n"
+        )
         return 0
     return compare(counts, json.loads(BASELINE.read_text()))
 
@@ -94,23 +128,36 @@ def compare(counts: dict[str, Counter[str]], baseline: dict[str, dict[str, int]]
             before = baseline.get(part, {}).get(count, 0)
             if number > before:
                 rose = True
-                print(f"{part}: {count} rose from {before} to {number}: see scripts/check_language.py --list", file=sys.stderr)
+                print(
+                    f"{part}: {count} rose from {before} to {number}: see scripts/check_language.py --list",
+                    file=sys.stderr,
+                )
             elif number < before:
-                print(f"{part}: {count} fell from {before} to {number}: run scripts/check_language.py --write")
+                print(
+                    f"{part}: {count} fell from {before} to {number}: run scripts/check_language.py --write"
+                )
     return int(rose)
 
 
 def _places_of(name: str, text: str) -> Iterator[tuple[str, Place]]:
-    yield from (("openings", (name, line, opening.partition("\n")[0])) for line, opening in openings(text))
+    yield from (
+        ("openings", (name, line, opening.partition("\n")[0])) for line, opening in openings(text)
+    )
     yield from (("names", (name, line, used)) for line, used in names(text))
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield every text that stands alone in a body: docstrings of modules, classes, functions and attributes."""
+    """Yield every text that stands alone in a body: docstrings of modules, classes, functions and
+    attributes.
+    """
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             for it in node.body:
-                if isinstance(it, ast.Expr) and isinstance(it.value, ast.Constant) and isinstance(it.value.value, str):
+                if (
+                    isinstance(it, ast.Expr)
+                    and isinstance(it.value, ast.Constant)
+                    and isinstance(it.value.value, str)
+                ):
                     yield it.lineno, it.value.value.strip()
 
 

@@ -1,4 +1,5 @@
-"""Generate the reference pages from the code: settings, errors, contract, command lines, Python API, map.
+"""Generate the reference pages from the code: settings, errors, contract, command lines, Python
+API, map.
 
 The pages in `docs/` call these functions in cog blocks. `make docs` writes them, `make lint` checks
 that they are current.
@@ -76,7 +77,12 @@ def errors() -> None:
 def contract() -> None:
     """Print every service, call, message and enum of the contract with its comment."""
     described = _contract()
-    called = {name for service in described.services for call in service.calls for name in (call.request, call.answer)}
+    called = {
+        name
+        for service in described.services
+        for call in service.calls
+        for name in (call.request, call.answer)
+    }
     messages = {message.name: message for message in described.messages}
     for service in described.services:
         print(f"\n## {service.name}\n\n{service.comment}")
@@ -129,19 +135,26 @@ def python_api() -> None:
     for kind in exported:
         if inspect.isclass(kind) and is_dataclass(kind):
             named = ", ".join(f"`{field.name}`" for field in fields(kind))
-            print(f"| `{kind.__name__}` | {_cell(_summary(kind))} {f'Fields: {named}' if named else ''} |")
+            print(
+                f"| `{kind.__name__}` | {_cell(_summary(kind))} {f'Fields: {named}' if named else ''} |"
+            )
         elif inspect.isclass(kind) and issubclass(kind, enum.Enum):
             named = ", ".join(f"`{member.name}`" for member in kind)
             print(f"| `{kind.__name__}` | {_cell(_summary(kind))} Values: {named} |")
     print("\n## Exceptions\n\n```")
-    print(inspect.cleandoc(recollect.errors.__doc__ or "").partition("\n\n")[2].partition("\n\n")[0])
+    print(
+        inspect.cleandoc(recollect.errors.__doc__ or "").partition("\n\n")[2].partition("\n\n")[0]
+    )
     print("```\n")
 
 
 def code_map() -> None:
     """Print the packages of server and client with the first paragraph of their documentation."""
     print("\n| package | contents |\n| --- | --- |")
-    for top, shown in (("server/src/recollect_server", "server/…"), ("client/src/recollect", "client/…")):
+    for top, shown in (
+        ("server/src/recollect_server", "server/…"),
+        ("client/src/recollect", "client/…"),
+    ):
         for path in sorted((ROOT / top).rglob("__init__.py")):
             folder = path.parent.relative_to(ROOT / top)
             text = ast.get_docstring(ast.parse(path.read_text()))
@@ -199,12 +212,17 @@ class _Contract:
 def _contract() -> _Contract:
     """Return the contract as `buf build` reads it, with its comments."""
     buf = Path(sys.executable).parent / "buf"
-    image = subprocess.run([buf, "build", "--output", "-"], cwd=ROOT, check=True, capture_output=True).stdout
+    image = subprocess.run(
+        [buf, "build", "--output", "-"], cwd=ROOT, check=True, capture_output=True
+    ).stdout
     services, messages, enums = [], [], []
     for file in FileDescriptorSet.FromString(image).file:
         if file.package != "recollect.v1":
             continue
-        comments = {tuple(it.path): _paragraphs(it.leading_comments) for it in file.source_code_info.location}
+        comments = {
+            tuple(it.path): _paragraphs(it.leading_comments)
+            for it in file.source_code_info.location
+        }
         messages += [_message(it, (4, i), comments) for i, it in enumerate(file.message_type)]
         enums += [_enum(it, (5, i), comments) for i, it in enumerate(file.enum_type)]
         services += [
@@ -224,29 +242,45 @@ def _contract() -> _Contract:
             )
             for i, service in enumerate(file.service)
         ]
-    return _Contract(sorted(services, key=lambda it: it.name != "ConversationService"), messages, enums)
+    return _Contract(
+        sorted(services, key=lambda it: it.name != "ConversationService"), messages, enums
+    )
 
 
-def _message(message: DescriptorProto, path: tuple[int, ...], comments: dict[tuple[int, ...], str]) -> _Message:
-    fields = [_Field(it.name, _type(it), comments.get((*path, 2, i), "")) for i, it in enumerate(message.field)]
+def _message(
+    message: DescriptorProto, path: tuple[int, ...], comments: dict[tuple[int, ...], str]
+) -> _Message:
+    fields = [
+        _Field(it.name, _type(it), comments.get((*path, 2, i), ""))
+        for i, it in enumerate(message.field)
+    ]
     return _Message(message.name, comments.get(path, ""), fields)
 
 
-def _enum(it: EnumDescriptorProto, path: tuple[int, ...], comments: dict[tuple[int, ...], str]) -> _Enum:
+def _enum(
+    it: EnumDescriptorProto, path: tuple[int, ...], comments: dict[tuple[int, ...], str]
+) -> _Enum:
     values = [(value.name, comments.get((*path, 2, i), "")) for i, value in enumerate(it.value)]
     return _Enum(it.name, comments.get(path, ""), values)
 
 
 def _type(field: FieldDescriptorProto) -> str:
     """Return a field's type as the contract writes it."""
-    name = _short(field.type_name) or FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()
+    name = (
+        _short(field.type_name)
+        or FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()
+    )
     if field.label == FieldDescriptorProto.LABEL_REPEATED:
         return f"repeated {name}"
     return f"optional {name}" if field.proto3_optional else name
 
 
 def _print_message(message: _Message, heading: str) -> None:
-    print(f"\n{heading}\n\n{message.comment}" if heading.startswith("#") else f"\n{heading}: {message.comment}")
+    print(
+        f"\n{heading}\n\n{message.comment}"
+        if heading.startswith("#")
+        else f"\n{heading}: {message.comment}"
+    )
     if message.fields:
         print("\n| field | type | meaning |\n| --- | --- | --- |")
         for field in message.fields:
@@ -265,8 +299,12 @@ def _print_help(command: click.Command, name: str, hidden: set[str]) -> None:
     print()
 
 
-def _commands(command: click.Command, title: str, parent: click.Context | None) -> Iterator[tuple[str, click.Context]]:
-    context = click.Context(command, parent, title.split()[-1], terminal_width=90, max_content_width=90)
+def _commands(
+    command: click.Command, title: str, parent: click.Context | None
+) -> Iterator[tuple[str, click.Context]]:
+    context = click.Context(
+        command, parent, title.split()[-1], terminal_width=90, max_content_width=90
+    )
     yield title, context
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
@@ -283,7 +321,9 @@ def _parameters(function: Any) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY and not has_star:
             parts.append("*")
             has_star = True
-        stars = "*" * (parameter.kind is parameter.VAR_POSITIONAL) + "**" * (parameter.kind is parameter.VAR_KEYWORD)
+        stars = "*" * (parameter.kind is parameter.VAR_POSITIONAL) + "**" * (
+            parameter.kind is parameter.VAR_KEYWORD
+        )
         default = "" if parameter.default is parameter.empty else f"={_shown(parameter.default)}"
         parts.append(f"{stars}{parameter.name}{default}")
     return ", ".join(parts)
@@ -306,7 +346,9 @@ def _first_paragraph(text: str) -> str:
 
 def _paragraphs(comment: str) -> str:
     """Return a comment with one line per paragraph."""
-    return "\n\n".join(" ".join(part.split()) for part in re.split(r"\n\s*\n", comment) if part.strip())
+    return "\n\n".join(
+        " ".join(part.split()) for part in re.split(r"\n\s*\n", comment) if part.strip()
+    )
 
 
 def _cell(text: str) -> str:
@@ -319,9 +361,24 @@ def _short(name: str) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the generated parts of the pages, or with `--check` say which are not current."""
-    pages = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")) if "[[[cog" in path.read_text()]
+    pages = [
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "docs").rglob("*.md"))
+        if "[[[cog" in path.read_text()
+    ]
     mode = ["--check"] if "--check" in arguments else ["-r"]
-    cog = [sys.executable, "-m", "cogapp", "-P", "-I", "scripts", "-p", "import reference", *mode, *pages]
+    cog = [
+        sys.executable,
+        "-m",
+        "cogapp",
+        "-P",
+        "-I",
+        "scripts",
+        "-p",
+        "import reference",
+        *mode,
+        *pages,
+    ]
     if subprocess.run(cog, cwd=ROOT, check=False).returncode:
         print("The generated pages are not current: run `make docs` and commit.", file=sys.stderr)
         return 1

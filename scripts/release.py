@@ -3,8 +3,8 @@
     python scripts/release.py 0.2.0 --dry-run   # print the steps, change nothing
     python scripts/release.py 0.2.0
 
-The tree must be clean, on `main`, and the changelog must have entries under "Unreleased". Pushing the
-tag and uploading the wheels are left to the maintainer.
+The tree must be clean, on `main`, and the changelog must have entries under "Unreleased". Pushing
+the tag and uploading the wheels are left to the maintainer.
 """
 
 import re
@@ -45,9 +45,13 @@ def changed_files(root: Path, version: str, today: date) -> dict[Path, str]:
         for pattern in patterns:
             match = re.search(pattern, text, re.MULTILINE)
             if match is None:
-                raise CannotRelease(f"{name} does not name the version where it is expected: {pattern}")
+                raise CannotRelease(
+                    f"{name} does not name the version where it is expected: {pattern}"
+                )
             if _numbers(match[1]) > _numbers(version):
-                raise CannotRelease(f"{name} is at version {match[1]} already: choose that or a later one")
+                raise CannotRelease(
+                    f"{name} is at version {match[1]} already: choose that or a later one"
+                )
             text = text[: match.start(1)] + version + text[match.end(1) :]
         texts[root / name] = text
     texts[root / "CHANGELOG.md"] = dated((root / "CHANGELOG.md").read_text(), version, today)
@@ -96,7 +100,11 @@ def main(arguments: Sequence[str]) -> int:
     try:
         texts = changed_files(ROOT, versions[0], datetime.now(UTC).date())
         if "--dry-run" in arguments:
-            print("\n".join([*(f"write {path.relative_to(ROOT)}" for path in texts), *commands(versions[0])]))
+            print(
+                "\n".join(
+                    [*(f"write {path.relative_to(ROOT)}" for path in texts), *commands(versions[0])]
+                )
+            )
             return 0
         check_tree(ROOT, versions[0])
     except CannotRelease as error:
@@ -116,7 +124,9 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        ["git", *arguments], cwd=root, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -33,9 +33,11 @@ SUBSTITUTIONS = [
     (r"Tasks of one event loop", "Threads"),
 ]
 PATTERNS = [
-    (re.compile(rf"(?<!\w){pattern}(?!\w)" if pattern[-1].isalnum() else rf"(?<!\w){pattern}"), by) for pattern, by in SUBSTITUTIONS
+    (re.compile(rf"(?<!\w){pattern}(?!\w)" if pattern[-1].isalnum() else rf"(?<!\w){pattern}"), by)
+    for pattern, by in SUBSTITUTIONS
 ]
-# The substitutions change the order of imports, leave some unused, and make some loops `yield from`.
+# The substitutions change the order of imports, leave some unused, and make some loops `yield
+# from`.
 FIXES = ("check", "--fix", "--unsafe-fixes", "--select", "I,F401,UP028", "--quiet")
 
 
@@ -53,7 +55,15 @@ def generate(path: Path, unused: set[str]) -> str:
 
 
 def _ruff(text: str, name: str, *command: str) -> str:
-    arguments = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(TARGET / name), "-"]
+    arguments = [
+        sys.executable,
+        "-m",
+        "ruff",
+        *command,
+        "--stdin-filename",
+        str(TARGET / name),
+        "-",
+    ]
     ended = subprocess.run(arguments, input=text, stdout=subprocess.PIPE, text=True, check=True)
     return ended.stdout
 

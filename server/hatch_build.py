@@ -1,7 +1,7 @@
 """Build hook that puts the embedding model's files into every wheel: nothing is downloaded, ever.
 
-In the tree they lie in `models/` beside this distribution's folder. The source distribution carries them in a `models/` of its
-own, so that a wheel can be built from it alone.
+In the tree they lie in `models/` beside this distribution's folder. The source distribution carries
+them in a `models/` of its own, so that a wheel can be built from it alone.
 """
 
 from pathlib import Path
@@ -23,6 +23,8 @@ class WeightsHook(BuildHookInterface):
         inside = root / "models"
         folder = inside if inside.is_dir() else root.parent / "models"
         if missing := [name for name in _FILES if not (folder / name).is_file()]:
-            raise FileNotFoundError(f"{folder} has no {', '.join(missing)}: build from the whole tree or from an sdist")
+            raise FileNotFoundError(
+                f"{folder} has no {', '.join(missing)}: build from the whole tree or from an sdist"
+            )
         target = "recollect_server/weights" if self.target_name == "wheel" else "models"
         build_data["force_include"] |= {str(folder / name): f"{target}/{name}" for name in _FILES}

@@ -23,15 +23,17 @@ from recollect_server import app
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.settings import Settings
 
-# What is imported stays: the collector would go through all of it again and again, a seventh of the tests' processor.
+# What is imported stays: the collector would go through all of it again and again, a seventh of the
+# tests' processor.
 gc.disable()
 
 # By words alone, unless a test asks for more: loading the model takes half a second of each server.
 os.environ["RECOLLECT_EMBEDDER"] = "off"
 
-# Temporary folders are in memory where it has room for them. No test sees whether a sync reached a disk: what a killed process
-# wrote is there after it in either case, and what a power failure takes is taken from a recorded disk (tests/crash/power.py).
-# Waiting for the disk only makes the tests longer, some three times as long. `real_disk_path` is for those that want it.
+# Temporary folders are in memory where it has room for them. No test sees whether a sync reached a
+# disk: what a killed process wrote is there after it in either case, and what a power failure takes
+# is taken from a recorded disk (tests/crash/power.py). Waiting for the disk only makes the tests
+# longer, some three times as long. `real_disk_path` is for those that want it.
 _MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
 if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
@@ -41,19 +43,29 @@ LONG = "HOSTILE_SCALE" in os.environ
 
 
 def examples(count: int) -> int:
-    """Return the number of examples that are tried of a property: all in the long form, else a quarter, but 20 at least."""
+    """Return the number of examples that are tried of a property: all in the long form, else a
+    quarter, but 20 at least.
+    """
     return count if LONG else max(count // 4, min(count, 20))
 
 
 # Timing on a busy machine is no reason to fail.
 hypothesis.settings.register_profile(
-    "recollect", max_examples=examples(100), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "recollect",
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("recollect")
 
-# Of each process that runs tests its own, so that a server that starts again finds its port free. A Mac has but the first.
+# Of each process that runs tests its own, so that a server that starts again finds its port free. A
+# Mac has but the first.
 _WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
-LOOPBACK = f"127.0.0.{10 + int(_WORKER.removeprefix('gw'))}" if _WORKER and sys.platform == "linux" else "127.0.0.1"
+LOOPBACK = (
+    f"127.0.0.{10 + int(_WORKER.removeprefix('gw'))}"
+    if _WORKER and sys.platform == "linux"
+    else "127.0.0.1"
+)
 
 
 class MovableClock:
@@ -102,12 +114,16 @@ Start = Callable[..., RunningServer]
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than there are cores: a third of the time a test waits for a disk, a port or another process."""
+    """One worker more than there are cores: a third of the time a test waits for a disk, a port or
+    another process.
+    """
     return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long tests, which say that they may take longer than others, come first: at the end no worker waits for another."""
+    """The long tests, which say that they may take longer than others, come first: at the end no
+    worker waits for another.
+    """
     items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
 
 
@@ -119,7 +135,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def interrupts_are_heeded() -> Iterator[None]:
-    """Ctrl-C is ignored in what a shell runs in the background, and in all that this starts: not in what the tests start."""
+    """Ctrl-C is ignored in what a shell runs in the background, and in all that this starts: not in
+    what the tests start.
+    """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -129,7 +147,9 @@ def interrupts_are_heeded() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def nobody_takes_notes() -> Iterator[None]:
-    """No server, in this process or another, writes notes by itself or asks a model, but for a test that wants it."""
+    """No server, in this process or another, writes notes by itself or asks a model, but for a test
+    that wants it.
+    """
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("RECOLLECT_ABBREVIATOR", "off")
         environment.delenv("ANTHROPIC_API_KEY", raising=False)
@@ -179,15 +199,23 @@ def load_models_once() -> None:
 
 @pytest.fixture
 def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Start]:
-    """Starts servers, by default over one temporary folder; those still running at the end are stopped."""
+    """Starts servers, by default over one temporary folder; those still running at the end are
+    stopped.
+    """
     running: list[RunningServer] = []
 
     def start(**settings: Any) -> RunningServer:
         if settings.get("embedder") == "onnx":
             load_models_once()
-        values = {"listen": f"{LOOPBACK}:0", "data_dir": tmp_path / "data", "shutdown_grace": "2s"} | settings
+        values = {
+            "listen": f"{LOOPBACK}:0",
+            "data_dir": tmp_path / "data",
+            "shutdown_grace": "2s",
+        } | settings
         chosen = Settings.load(None, values)
-        server = RunningServer(app.start(chosen, clock=clock, lock_order=LockOrder()), clock, chosen)
+        server = RunningServer(
+            app.start(chosen, clock=clock, lock_order=LockOrder()), clock, chosen
+        )
         running.append(server)
         return server
 

@@ -2,8 +2,8 @@
 
 A cold start of the server imports for a second of processor time, and the tests start hundreds. A
 forked process is as real as any: it has its own memory, descriptors, signals and exit status, and
-`kill -9` ends it as it ends every other. Where the cold start itself is the promise, `cold` starts a
-program as users do.
+`kill -9` ends it as it ends every other. Where the cold start itself is the promise, `cold` starts
+a program as users do.
 
 Run as a program, this module is the parent of those processes: it imports, then forks for each
 request that comes by a socket, together with the standard streams of the child. It stays without
@@ -35,7 +35,11 @@ from recollect_server.storage import failpoints
 SERVER, CLIENT, BRIDGE = "recollect_server.__main__", "recollect.cli.main", "recollect.mcp.main"
 """Programs are named by the module whose `main` they run."""
 
-_LATER = {SERVER: "recollect_server.cli.serve", CLIENT: "recollect.cli.group", BRIDGE: "recollect.mcp.server"}
+_LATER = {
+    SERVER: "recollect_server.cli.serve",
+    CLIENT: "recollect.cli.group",
+    BRIDGE: "recollect.mcp.server",
+}
 """Modules that a program imports when it knows what it is asked for."""
 _ROOT = Path(__file__).parents[1]
 _SIZE = 4  # bytes of a number
@@ -43,7 +47,9 @@ _LOCK = threading.Lock()  # one request at a time
 
 
 class Forked:
-    """A process forked from the parent, with the part of `subprocess.Popen`'s interface that tests use."""
+    """A process forked from the parent, with the part of `subprocess.Popen`'s interface that tests
+    use.
+    """
 
     def __init__(
         self,
@@ -66,14 +72,21 @@ class Forked:
                 read, write = os.pipe()
                 kept, theirs[number] = (write, read) if number == 0 else (read, write)
                 mode = "w" if number == 0 else "r"
-                ours[number] = os.fdopen(kept, mode, encoding="utf-8") if text else os.fdopen(kept, f"{mode}b")
+                ours[number] = (
+                    os.fdopen(kept, mode, encoding="utf-8") if text else os.fdopen(kept, f"{mode}b")
+                )
             elif stream == subprocess.DEVNULL:
                 theirs[number] = os.open(os.devnull, os.O_RDWR)
             if theirs[number] != stream:
                 opened.append(theirs[number])
         self.stdin, self.stdout, self.stderr = ours
         self._status, status = os.pipe()
-        request = {"program": program, "arguments": list(arguments), "env": dict(env or os.environ), "cwd": str(Path.cwd())}
+        request = {
+            "program": program,
+            "arguments": list(arguments),
+            "env": dict(env or os.environ),
+            "cwd": str(Path.cwd()),
+        }
         data = json.dumps(request).encode()
         with _LOCK:
             parent = _parent()
@@ -133,10 +146,17 @@ class Forked:
 
 
 def ran(
-    program: str, arguments: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, seconds: float = 60
+    program: str,
+    arguments: Sequence[str],
+    *,
+    stdin: str = "",
+    env: Mapping[str, str] | None = None,
+    seconds: float = 60,
 ) -> tuple[int, str, str]:
     """Run a program to its end; return its exit status, its output and its errors."""
-    with Forked(program, arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as process:
+    with Forked(
+        program, arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -151,10 +171,14 @@ def ran(
             return code, output.result(), errors.result()
 
 
-def cold(program: str, arguments: Sequence[str], env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+def cold(
+    program: str, arguments: Sequence[str], env: Mapping[str, str] | None = None
+) -> "subprocess.Popen[str]":
     """Start a program that imports everything itself."""
     command = [sys.executable, "-m", program, *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env
+    )
 
 
 @cache
@@ -163,7 +187,9 @@ def _parent() -> socket.socket:
     ours, theirs = socket.socketpair()
     os.set_inheritable(theirs.fileno(), True)
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    os.posix_spawn(sys.executable, [sys.executable, "-P", __file__, str(theirs.fileno())], environment)
+    os.posix_spawn(
+        sys.executable, [sys.executable, "-P", __file__, str(theirs.fileno())], environment
+    )
     theirs.close()
     atexit.register(ours.close)
     return ours
@@ -179,7 +205,7 @@ def _read_exactly(descriptor: int, count: int) -> bytes:
     return read
 
 
-# The parent ----------------------------------------------------------------------------------------
+# The parent ---------------------------------------------------------------------------------------
 
 
 def _serve(requests: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -187,7 +213,8 @@ def _serve(requests: socket.socket) -> tuple[dict[str, Any], list[int]]:
     reports: dict[int, int] = {}
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which end their processes
+    # Ctrl-C is for the tests, which end their processes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     poll = select.poll()
@@ -227,7 +254,8 @@ def _import(program: str) -> None:
     if later := _LATER.get(program):
         importlib.import_module(later)
     gc.collect()
-    gc.freeze()  # or each child's collector would touch, and so copy, all that it shares with this process
+    # or each child's collector would touch, and so copy, all that it shares with this process
+    gc.freeze()
 
 
 def _report_ended(reports: dict[int, int]) -> None:
@@ -238,7 +266,9 @@ def _report_ended(reports: dict[int, int]) -> None:
             return
         report = reports.pop(pid)
         with suppress(BrokenPipeError):  # nobody waits for it any more
-            os.write(report, json.dumps([status, int(1e6 * (usage.ru_utime + usage.ru_stime))]).encode())
+            os.write(
+                report, json.dumps([status, int(1e6 * (usage.ru_utime + usage.ru_stime))]).encode()
+            )
         os.close(report)
 
 
@@ -253,7 +283,11 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
         vars(raw)["name"] = f"<{name}>"
         file = BufferedWriter(raw) if descriptor else BufferedReader(raw)
         is_line_buffered = descriptor == 2 or os.isatty(descriptor)
-        setattr(sys, name, TextIOWrapper(file, before.encoding, before.errors, line_buffering=is_line_buffered))
+        setattr(
+            sys,
+            name,
+            TextIOWrapper(file, before.encoding, before.errors, line_buffering=is_line_buffered),
+        )
     os.environ.clear()
     os.environ.update(request["env"])
     time.tzset()

@@ -1,4 +1,6 @@
-"""The documentation matches the code: settings, map, links, sources, names of tests and of functions."""
+"""The documentation matches the code: settings, map, links, sources, names of tests and of
+functions.
+"""
 
 import re
 from pathlib import Path
@@ -28,9 +30,25 @@ def test_the_readme_is_short() -> None:
 
 def test_the_settings_page_lists_every_setting_with_its_default() -> None:
     page = (DOCS / "reference/settings.md").read_text()
-    listed = dict(re.findall(r"^\| `RECOLLECT_(\w+)` \| `--[\w-]+` \| `([^`]*)` \|", page, re.MULTILINE))
-    shown = {"True": "true", "False": "false", "0:00:10": "10s", "0:00:15": "15s", "0:01:00": "1m", "7 days, 0:00:00": "7d"}
-    shown |= {"0:05:00": "5m", "0:10:00": "10m", "0:30:00": "30m", "0:00:30": "30s", "0:02:00": "2m", "0:00:01": "1s"}
+    listed = dict(
+        re.findall(r"^\| `RECOLLECT_(\w+)` \| `--[\w-]+` \| `([^`]*)` \|", page, re.MULTILINE)
+    )
+    shown = {
+        "True": "true",
+        "False": "false",
+        "0:00:10": "10s",
+        "0:00:15": "15s",
+        "0:01:00": "1m",
+        "7 days, 0:00:00": "7d",
+    }
+    shown |= {
+        "0:05:00": "5m",
+        "0:10:00": "10m",
+        "0:30:00": "30m",
+        "0:00:30": "30s",
+        "0:02:00": "2m",
+        "0:00:01": "1s",
+    }
     defaults = {name.upper(): str(field.default) for name, field in Settings.model_fields.items()}
     assert listed == {name: shown.get(default, default) for name, default in defaults.items()}
 
@@ -40,7 +58,10 @@ def test_the_map_names_every_package_and_no_other_folder() -> None:
     named = re.findall(r"`([\w./…]+/)`", section)
     assert len(named) > 20
     paths = {
-        ROOT / folder.replace("server/…", "server/src/recollect_server").replace("client/…", "client/src/recollect")
+        ROOT
+        / folder.replace("server/…", "server/src/recollect_server").replace(
+            "client/…", "client/src/recollect"
+        )
         for folder in named
     }
     assert {path for path in paths if not path.is_dir()} == set()
@@ -56,7 +77,9 @@ def test_every_link_of_a_page_leads_to_a_file_and_a_section(page: Path) -> None:
         assert target.exists(), (file, section)
         if section:
             headings = re.findall(r"^#+ (.*)", target.read_text(), re.MULTILINE)
-            assert section in {re.sub(r"[^\w -]", "", it.lower()).replace(" ", "-") for it in headings}, (file, section)
+            assert section in {
+                re.sub(r"[^\w -]", "", it.lower()).replace(" ", "-") for it in headings
+            }, (file, section)
 
 
 def test_every_page_of_the_docs_is_in_the_navigation() -> None:
@@ -72,7 +95,10 @@ def test_every_page_of_the_docs_is_in_the_navigation() -> None:
 
 def test_every_statement_about_others_has_its_source() -> None:
     page = (DOCS / "comparison.md").read_text()
-    named, given = set(re.findall(r"\[\[(\d+)\]\]", page)), re.findall(r"^\[(\d+)\]: https://", page, re.MULTILINE)
+    named, given = (
+        set(re.findall(r"\[\[(\d+)\]\]", page)),
+        re.findall(r"^\[(\d+)\]: https://", page, re.MULTILINE),
+    )
     assert named == set(given)
     assert len(given) == len(set(given)) > 50
 
@@ -85,7 +111,9 @@ def test_every_test_that_the_docs_name_exists() -> None:
     for path, test in named:
         matches = [file for file in files if file.match(path)]
         assert matches, path
-        assert not test or any(f"def {test}(" in (ROOT / file).read_text() for file in matches), test
+        assert not test or any(f"def {test}(" in (ROOT / file).read_text() for file in matches), (
+            test
+        )
     for folder in re.findall(r"`(tests/\w+)`", text):
         assert (ROOT / folder).is_dir(), folder
 
@@ -97,12 +125,22 @@ def test_every_module_and_function_that_the_architecture_page_walks_through_exis
     for file, name in named:
         source = (SERVER / file).read_text()
         for part in name.split(".") if name else []:
-            assert re.search(rf"^\s*(?:class|def|async def) {part}\b", source, re.MULTILINE), (file, name)
+            assert re.search(rf"^\s*(?:class|def|async def) {part}\b", source, re.MULTILINE), (
+                file,
+                name,
+            )
 
 
 def test_every_folder_of_tests_is_on_their_own_readmes_map() -> None:
-    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.glob("*.py"))}
-    assert set(re.findall(r"^\| `(\w+)/` \|", (ROOT / "tests" / "README.md").read_text(), re.MULTILINE)) == folders
+    folders = {
+        path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.glob("*.py"))
+    }
+    assert (
+        set(
+            re.findall(r"^\| `(\w+)/` \|", (ROOT / "tests" / "README.md").read_text(), re.MULTILINE)
+        )
+        == folders
+    )
 
 
 def prose(page: Path) -> str:

@@ -30,7 +30,9 @@ def test_a_release_sets_the_version_everywhere_and_dates_the_changelog(tree: Pat
     assert '"recollect-client[cli]==99.0.1"' in texts[tree / "server/pyproject.toml"]
     assert '__version__ = "99.0.1"' in texts[tree / "server/src/recollect_server/__init__.py"]
     before = (tree / "CHANGELOG.md").read_text()
-    assert texts[tree / "CHANGELOG.md"] == before.replace("## Unreleased\n", "## Unreleased\n\n## 99.0.1 (2026-11-22)\n", 1)
+    assert texts[tree / "CHANGELOG.md"] == before.replace(
+        "## Unreleased\n", "## Unreleased\n\n## 99.0.1 (2026-11-22)\n", 1
+    )
 
 
 @pytest.mark.parametrize("version", ["1.0", "v99.0.1", "0.0.1", "99.0.1-rc1"])
@@ -40,7 +42,9 @@ def test_a_release_needs_a_later_version_of_three_numbers(tree: Path, version: s
 
 
 def test_a_release_without_changes_is_refused(tree: Path) -> None:
-    (tree / "CHANGELOG.md").write_text("# Changelog\n\n## Unreleased\n\n## 0.1.0 (2026-11-01)\n\n- The first.\n")
+    (tree / "CHANGELOG.md").write_text(
+        "# Changelog\n\n## Unreleased\n\n## 0.1.0 (2026-11-01)\n\n- The first.\n"
+    )
     with pytest.raises(release.CannotRelease, match="no entries"):
         release.changed_files(tree, "99.0.1", TODAY)
 
@@ -79,10 +83,17 @@ def test_docstrings_that_begin_with_question_words_are_counted() -> None:
 
 def test_participles_as_names_are_counted() -> None:
     source = "found = 1\ndef f(told, hits):\n    self._known = told\n    print(asked)\n    for seen in hits: pass\n"
-    assert sorted(check_language.names(source)) == [(1, "found"), (2, "told"), (3, "_known"), (5, "seen")]
+    assert sorted(check_language.names(source)) == [
+        (1, "found"),
+        (2, "told"),
+        (3, "_known"),
+        (5, "seen"),
+    ]
 
 
-def test_a_count_that_rises_fails_and_one_that_falls_is_mentioned(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_count_that_rises_fails_and_one_that_falls_is_mentioned(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert check_language.compare({"server": Counter(names=3)}, {"server": {"names": 3}}) == 0
     assert check_language.compare({"server": Counter(names=2)}, {"server": {"names": 3}}) == 0
     assert "fell from 3 to 2" in capsys.readouterr().out

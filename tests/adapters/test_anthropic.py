@@ -1,4 +1,6 @@
-"""Messages for Anthropic's API, held against the types of its SDK and the rules that the API has besides."""
+"""Messages for Anthropic's API, held against the types of its SDK and the rules that the API has
+besides.
+"""
 
 import json
 import re
@@ -17,7 +19,10 @@ from tests.conftest import examples
 TYPE = TypeAdapter(list[MessageParam])
 TURN = [
     Message.user("Is the disk full?"),
-    Message.assistant("Let me look.", tool_calls=[ToolCall("call 1", "df -h", '{"path": "/"}'), ToolCall("call:1", "date", "")]),
+    Message.assistant(
+        "Let me look.",
+        tool_calls=[ToolCall("call 1", "df -h", '{"path": "/"}'), ToolCall("call:1", "date", "")],
+    ),
     Message.tool("97%", tool_call_id="call 1"),
     Message.tool("", tool_call_id="call:1"),
     Message.assistant("Yes: 97 %. "),
@@ -37,17 +42,25 @@ def checked(them: list[Message]) -> list[Any]:
         kinds = [block["type"] for block in it["content"]]
         assert kinds
         assert all(
-            block["text"].strip() and block["text"] == block["text"].rstrip() for block in it["content"] if block["type"] == "text"
+            block["text"].strip() and block["text"] == block["text"].rstrip()
+            for block in it["content"]
+            if block["type"] == "text"
         )
         if it["role"] == "user":
-            results = [block["tool_use_id"] for block in it["content"] if block["type"] == "tool_result"]
+            results = [
+                block["tool_use_id"] for block in it["content"] if block["type"] == "tool_result"
+            ]
             assert sorted(results) == sorted(open_calls)
             assert kinds == sorted(kinds, key=lambda kind: kind != "tool_result")
         open_calls = [block["id"] for block in it["content"] if block["type"] == "tool_use"]
         assert not seen & set(open_calls)
         seen |= set(open_calls)
         assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", name) for name in open_calls)
-        assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,128}", block["name"]) for block in it["content"] if block["type"] == "tool_use")
+        assert all(
+            re.fullmatch(r"[a-zA-Z0-9_-]{1,128}", block["name"])
+            for block in it["content"]
+            if block["type"] == "tool_use"
+        )
         assert kinds == sorted(kinds, key=lambda kind: kind == "tool_use")
     assert not open_calls
     return list(written)
@@ -67,7 +80,11 @@ def test_a_turn_with_tools_is_what_the_api_takes() -> None:
         {
             "role": "user",
             "content": [
-                {"type": "tool_result", "tool_use_id": "call_1", "content": [{"type": "text", "text": "97%"}]},
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "call_1",
+                    "content": [{"type": "text", "text": "97%"}],
+                },
                 {"type": "tool_result", "tool_use_id": "call_1-2", "content": []},
             ],
         },
@@ -94,17 +111,28 @@ def test_calls_in_a_message_each_are_one_messages_calls() -> None:
 def test_calls_without_results_and_results_without_calls_are_mended() -> None:
     call = Message.assistant(tool_calls=[ToolCall("c", "df", "no JSON")])
     written = checked([Message.tool("late", tool_call_id="gone"), call, Message.user("never mind")])
-    assert written[0]["content"] == [{"type": "text", "text": "[The result of a call that is not shown:] late"}]
+    assert written[0]["content"] == [
+        {"type": "text", "text": "[The result of a call that is not shown:] late"}
+    ]
     assert written[1]["content"][0]["input"] == {"arguments": "no JSON"}
-    assert (written[2]["content"][0]["is_error"], written[2]["content"][1]["text"]) == (True, "never mind")
+    assert (written[2]["content"][0]["is_error"], written[2]["content"][1]["text"]) == (
+        True,
+        "never mind",
+    )
     assert checked([call])[-1]["role"] == "user"
 
 
 def test_the_user_begins_and_files_are_passed_on() -> None:
-    files = [Attachment("image/png", "https://x.example/a.png"), Attachment("text/csv", "s3://bucket/a.csv")]
+    files = [
+        Attachment("image/png", "https://x.example/a.png"),
+        Attachment("text/csv", "s3://bucket/a.csv"),
+    ]
     written = checked([Message.assistant("Hello!"), Message.user("See.", attachments=files)])
     assert [it["role"] for it in written] == ["user", "assistant", "user"]
-    assert written[2]["content"][1] == {"type": "image", "source": {"type": "url", "url": "https://x.example/a.png"}}
+    assert written[2]["content"][1] == {
+        "type": "image",
+        "source": {"type": "url", "url": "https://x.example/a.png"},
+    }
     assert written[2]["content"][2]["text"] == "[File: text/csv, s3://bucket/a.csv]"
     assert checked([]) == []
 

@@ -4,12 +4,25 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.store.base import BaseStore
 from recollect import Client, Message, ToolCall
-from recollect.adapters.langgraph import MARK, RecallStore, RecollectMemory, langchain_message, message_of
+from recollect.adapters.langgraph import (
+    MARK,
+    RecallStore,
+    RecollectMemory,
+    langchain_message,
+    message_of,
+)
 
 Answers = Callable[[list[AnyMessage]], list[BaseMessage]]
 LONG = "data:" + "A" * 20_000
@@ -44,13 +57,19 @@ def memory(client: Client) -> RecollectMemory:
     return RecollectMemory(client)
 
 
-def test_a_thread_goes_on_where_it_was(server: Any, memory: RecollectMemory, client: Client) -> None:
-    assert said(graph_of(memory, count).invoke({"messages": [HumanMessage("one")]}, ALEX)["messages"]) == ["one", "1 before this"]
+def test_a_thread_goes_on_where_it_was(
+    server: Any, memory: RecollectMemory, client: Client
+) -> None:
+    assert said(
+        graph_of(memory, count).invoke({"messages": [HumanMessage("one")]}, ALEX)["messages"]
+    ) == ["one", "1 before this"]
     with Client(server.target) as elsewhere:
         graph = graph_of(RecollectMemory(elsewhere), count)
         result = graph.invoke({"messages": [HumanMessage("two")]}, ALEX)["messages"]
         assert said(result) == ["one", "1 before this", "two", "3 before this"]
-        other = graph.invoke({"messages": [HumanMessage("hi")]}, {"configurable": {"thread_id": "sam"}})["messages"]
+        other = graph.invoke(
+            {"messages": [HumanMessage("hi")]}, {"configurable": {"thread_id": "sam"}}
+        )["messages"]
         assert said(other) == ["hi", "1 before this"]
     conversation = memory.conversation_of("alex")
     assert conversation is not None
@@ -61,7 +80,10 @@ def test_a_thread_goes_on_where_it_was(server: Any, memory: RecollectMemory, cli
 async def test_a_graph_that_runs_asynchronously_goes_on_too(memory: RecollectMemory) -> None:
     graph = graph_of(memory, count)
     await graph.ainvoke({"messages": [HumanMessage("one")]}, ALEX)
-    assert said((await graph.ainvoke({"messages": [HumanMessage("two")]}, ALEX))["messages"])[-1] == "3 before this"
+    assert (
+        said((await graph.ainvoke({"messages": [HumanMessage("two")]}, ALEX))["messages"])[-1]
+        == "3 before this"
+    )
 
 
 def test_with_a_checkpointer_nothing_is_there_twice(memory: RecollectMemory) -> None:
@@ -75,7 +97,13 @@ def test_with_a_checkpointer_nothing_is_there_twice(memory: RecollectMemory) -> 
 
 
 def test_a_node_that_runs_again_keeps_nothing_twice(memory: RecollectMemory) -> None:
-    state = {"messages": [HumanMessage("one", id="m1"), AIMessage("two", id="m2"), SystemMessage("be short", id="m0")]}
+    state = {
+        "messages": [
+            HumanMessage("one", id="m1"),
+            AIMessage("two", id="m2"),
+            SystemMessage("be short", id="m0"),
+        ]
+    }
     first, second = (memory.keep(state, ALEX)["messages"] for _ in range(2))
     assert first == second
     assert [MARK in it.response_metadata for it in first] == [True, True]
@@ -86,12 +114,26 @@ def test_a_node_that_runs_again_keeps_nothing_twice(memory: RecollectMemory) -> 
 
 
 def test_every_message_comes_back_as_it_was(memory: RecollectMemory) -> None:
-    call: Any = {"name": "df", "args": {"path": "/", "n": 9007199254740993}, "id": "c1", "type": "tool_call"}
+    call: Any = {
+        "name": "df",
+        "args": {"path": "/", "n": 9007199254740993},
+        "id": "c1",
+        "type": "tool_call",
+    }
     usage: Any = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
     messages: list[BaseMessage] = [
         HumanMessage("full?\x00", id="h1", name="alex", additional_kwargs={"a": [1, None]}),
-        HumanMessage([{"type": "text", "text": "and "}, "this", {"type": "image_url", "image_url": {"url": LONG}}], id="h2"),
-        AIMessage("", tool_calls=[call], id="a1", usage_metadata=usage, response_metadata={"model": "m"}),
+        HumanMessage(
+            [
+                {"type": "text", "text": "and "},
+                "this",
+                {"type": "image_url", "image_url": {"url": LONG}},
+            ],
+            id="h2",
+        ),
+        AIMessage(
+            "", tool_calls=[call], id="a1", usage_metadata=usage, response_metadata={"model": "m"}
+        ),
         ToolMessage("97%", tool_call_id="c1", id="t1", artifact={"raw": [97]}, status="error"),
         AIMessage([{"type": "text", "text": "Yes."}], id="a2"),
     ]
@@ -109,14 +151,22 @@ def test_every_message_comes_back_as_it_was(memory: RecollectMemory) -> None:
 def test_what_another_program_wrote_is_read(client: Client) -> None:
     it = client.conversations.create("web")
     calls = [ToolCall("c1", "df", '{"path": "/"}')]
-    messages = [Message.user("full?"), Message.assistant("look", tool_calls=calls), Message.tool("97%", tool_call_id="c1")]
-    found = [langchain_message(it) for it in client.conversations.append_turn(it.id, messages).messages]
+    messages = [
+        Message.user("full?"),
+        Message.assistant("look", tool_calls=calls),
+        Message.tool("97%", tool_call_id="c1"),
+    ]
+    found = [
+        langchain_message(it) for it in client.conversations.append_turn(it.id, messages).messages
+    ]
     assert [type(it) for it in found] == [HumanMessage, AIMessage, ToolMessage]
     assert isinstance(found[1], AIMessage)
     assert found[1].tool_calls[0]["args"] == {"path": "/"}
 
 
-def test_a_summary_comes_first_and_is_not_kept_again(memory: RecollectMemory, client: Client) -> None:
+def test_a_summary_comes_first_and_is_not_kept_again(
+    memory: RecollectMemory, client: Client
+) -> None:
     graph = graph_of(memory, count)
     for number in range(3):
         graph.invoke({"messages": [HumanMessage(f"question {number}")]}, ALEX)
@@ -136,7 +186,11 @@ def test_a_thread_without_an_id_is_refused(memory: RecollectMemory) -> None:
 
 @pytest.fixture
 def store(client: Client) -> RecallStore:
-    for channel, text in (("web", "the disk is full"), ("cli", "a full disk is slow"), ("cli", "nothing of it")):
+    for channel, text in (
+        ("web", "the disk is full"),
+        ("cli", "a full disk is slow"),
+        ("cli", "nothing of it"),
+    ):
         it = client.conversations.create(channel)
         client.conversations.append_turn(it.id, [Message.user(text), Message.assistant("I see.")])
     return RecallStore(client)
@@ -152,9 +206,13 @@ def test_the_store_finds_and_gets_conversations(store: RecallStore, client: Clie
     assert [it.key for it in store.search(("conversations", "web"), query="full disk")] == [
         it.id for it in client.conversations.list(channels=["web"])
     ]
-    assert [it.key for it in store.search(("conversations",), query="full disk", limit=1, offset=1)] == [found[1].key]
+    assert [
+        it.key for it in store.search(("conversations",), query="full disk", limit=1, offset=1)
+    ] == [found[1].key]
     assert len(store.search((), limit=2)) == 2
-    item = store.get(("conversations", "web"), found[0].key) or store.get(("conversations", "cli"), found[0].key)
+    item = store.get(("conversations", "web"), found[0].key) or store.get(
+        ("conversations", "cli"), found[0].key
+    )
     assert item is not None
     assert (item.key, item.value["turns"]) == (found[0].key, 1)
     assert store.get(("conversations", "discord"), found[0].key) is None
@@ -178,7 +236,10 @@ def test_a_graph_searches_the_store(memory: RecollectMemory, store: RecallStore)
     seen: list[str] = []
 
     def node(state: MessagesState, *, store: BaseStore) -> dict[str, Any]:
-        seen.extend(it.value["snippet"] for it in store.search(("conversations",), query=str(state["messages"][-1].content)))
+        seen.extend(
+            it.value["snippet"]
+            for it in store.search(("conversations",), query=str(state["messages"][-1].content))
+        )
         return {"messages": []}
 
     builder = StateGraph(MessagesState)

@@ -1,4 +1,6 @@
-"""The session for the OpenAI Agents SDK, with its own runner, and a model that says what it was told to."""
+"""The session for the OpenAI Agents SDK, with its own runner, and a model that says what it was
+told to.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +15,13 @@ from recollect.adapters.openai_agents import RecollectSession
 
 ITEMS: list[Any] = [
     {"role": "user", "content": "Is the disk full?"},
-    {"role": "user", "content": [{"type": "input_text", "text": "And "}, {"type": "input_text", "text": "this one?"}]},
+    {
+        "role": "user",
+        "content": [
+            {"type": "input_text", "text": "And "},
+            {"type": "input_text", "text": "this one?"},
+        ],
+    },
     {
         "type": "reasoning",
         "id": "rs_1",
@@ -29,7 +37,11 @@ ITEMS: list[Any] = [
         "status": "completed",
     },
     {"type": "function_call", "call_id": "call_2", "name": "date", "arguments": "", "id": "fc_2"},
-    {"type": "function_call_output", "call_id": "call_2", "output": [{"type": "input_text", "text": "today"}]},
+    {
+        "type": "function_call_output",
+        "call_id": "call_2",
+        "output": [{"type": "input_text", "text": "today"}],
+    },
     {"type": "function_call_output", "call_id": "call_1", "output": "97%\x00 \ud800"},
     {
         "type": "message",
@@ -37,13 +49,31 @@ ITEMS: list[Any] = [
         "role": "assistant",
         "status": "completed",
         "content": [
-            {"type": "output_text", "text": "Yes: 97 %.", "annotations": [], "logprobs": [{"token": "Yes", "logprob": -0.1}]},
+            {
+                "type": "output_text",
+                "text": "Yes: 97 %.",
+                "annotations": [],
+                "logprobs": [{"token": "Yes", "logprob": -0.1}],
+            },
             {"type": "refusal", "refusal": "No more."},
         ],
     },
-    {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64," + "A" * 100_000, "detail": "auto"}]},
+    {
+        "role": "user",
+        "content": [
+            {
+                "type": "input_image",
+                "image_url": "data:image/png;base64," + "A" * 100_000,
+                "detail": "auto",
+            }
+        ],
+    },
     {"role": "developer", "content": "Be short."},
-    {"type": "web_search_call", "id": "ws_1", "action": {"type": "search", "query": "disk", "n": 9007199254740993}},
+    {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "action": {"type": "search", "query": "disk", "n": 9007199254740993},
+    },
     {"role": "assistant", "content": ""},
     {"role": "user", "content": ""},
 ]
@@ -59,7 +89,9 @@ async def test_it_is_a_session_of_the_sdk(memory: AsyncClient) -> None:
     assert isinstance(RecollectSession("alex", memory), Session)
 
 
-async def test_every_item_comes_back_exactly_and_in_its_order(memory: AsyncClient, server: Any) -> None:
+async def test_every_item_comes_back_exactly_and_in_its_order(
+    memory: AsyncClient, server: Any
+) -> None:
     session = RecollectSession("alex", memory)
     assert await session.get_items() == []
     await session.add_items(ITEMS[:3])
@@ -74,8 +106,14 @@ async def test_a_limit_gives_the_latest_items(memory: AsyncClient) -> None:
     session = RecollectSession("alex", memory)
     for number in range(30):
         question, answer = f"question {number}", f"answer {number}"
-        await session.add_items([{"role": "user", "content": question}, {"role": "assistant", "content": answer}])
-    assert [it["content"] for it in await session.get_items(3)] == ["answer 28", "question 29", "answer 29"]  # type: ignore[typeddict-item]
+        await session.add_items(
+            [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+        )
+    assert [it["content"] for it in await session.get_items(3)] == [  # type: ignore[typeddict-item]
+        "answer 28",
+        "question 29",
+        "answer 29",
+    ]
     assert len(await session.get_items(41)) == 41
     assert await session.get_items(0) == []
     bounded = RecollectSession("alex", memory, session_settings=SessionSettings(limit=2))
@@ -116,22 +154,30 @@ async def test_what_was_taken_back_or_cleared_stays_in_its_transcript(memory: As
     await session.add_items([{"role": "user", "content": "about submarines"}])
     found = [it async for it in memory.conversations.list(channels=["agents"])]
     assert sorted(it.message_count for it in found) == [1, 2]
-    assert (await memory.recall.search("zeppelins")).hits[0].snippet == "about \ue000zeppelins\ue001"
+    assert (await memory.recall.search("zeppelins")).hits[
+        0
+    ].snippet == "about \ue000zeppelins\ue001"
 
 
 async def test_what_is_taken_back_by_two_at_once_is_taken_back_once(server: Any) -> None:
     async with AsyncClient(server.target) as one, AsyncClient(server.target) as other:
         sessions = [RecollectSession("alex", one), RecollectSession("alex", other)]
-        await sessions[0].add_items([{"role": "user", "content": f"{number}"} for number in range(6)])
+        await sessions[0].add_items(
+            [{"role": "user", "content": f"{number}"} for number in range(6)]
+        )
         popped = await asyncio.gather(*(sessions[number % 2].pop_item() for number in range(6)))
-        assert sorted(str(it["content"]) for it in popped if it) == [f"{number}" for number in range(6)]  # type: ignore[typeddict-item]
+        assert sorted(str(it["content"]) for it in popped if it) == [  # type: ignore[typeddict-item]
+            f"{number}" for number in range(6)
+        ]
         assert await sessions[0].get_items() == []
 
 
 async def test_sessions_that_begin_at_the_same_time_are_one(server: Any, client: Client) -> None:
     async with AsyncClient(server.target) as one, AsyncClient(server.target) as other:
         sessions = [RecollectSession("alex", each) for each in (one, other, one, other)]
-        await asyncio.gather(*(it.add_items([{"role": "user", "content": "hi"}]) for it in sessions))
+        await asyncio.gather(
+            *(it.add_items([{"role": "user", "content": "hi"}]) for it in sessions)
+        )
         assert len(await sessions[0].get_items()) == 4
     assert len(list(client.conversations.list())) == 1
 
@@ -143,10 +189,16 @@ async def test_a_result_whose_call_was_taken_back_is_kept_all_the_same(memory: A
     assert await session.get_items() == [{"role": "user", "content": "?"}, orphan, orphan]
 
 
-async def test_a_conversation_that_another_program_wrote_can_be_continued(memory: AsyncClient, client: Client) -> None:
+async def test_a_conversation_that_another_program_wrote_can_be_continued(
+    memory: AsyncClient, client: Client
+) -> None:
     it = client.conversations.create("web")
     calls = [ToolCall("c1", "df", "{}")]
-    messages = [Message.user("full?"), Message.assistant("Let me look.", tool_calls=calls), Message.tool("97%", tool_call_id="c1")]
+    messages = [
+        Message.user("full?"),
+        Message.assistant("Let me look.", tool_calls=calls),
+        Message.tool("97%", tool_call_id="c1"),
+    ]
     client.conversations.append_turn(it.id, messages)
     session = RecollectSession.of(it.id, memory)
     expected = [
@@ -189,6 +241,11 @@ async def test_the_sdks_runner_remembers_through_it(memory: AsyncClient, client:
     assert [it.get("type", it.get("role")) for it in seen] == kinds[:5]
     [conversation] = client.conversations.list()
     stored = client.conversations.load(conversation.id).messages
-    assert [message.role for message in stored[:4]] == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
+    assert [message.role for message in stored[:4]] == [
+        Role.USER,
+        Role.ASSISTANT,
+        Role.TOOL,
+        Role.ASSISTANT,
+    ]
     assert stored[1].tool_calls[0].name == "disk_usage"
     assert (stored[2].content, stored[3].content) == ("/ is 97 % full", "Yes, 97 %.")

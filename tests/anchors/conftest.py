@@ -14,7 +14,9 @@ from tests.server_cli.conftest import _logs_apart
 __all__ = ["_logs_apart", "connect", "service"]
 
 
-def set_anchor(service: Service, key: str, value: str, source: tuple[str, int] | None = None, **fields: Any) -> Anchor:
+def set_anchor(
+    service: Service, key: str, value: str, source: tuple[str, int] | None = None, **fields: Any
+) -> Anchor:
     """Sets an anchor; `source` is a conversation and a line."""
     request = api.SetAnchorRequest(key=key, value=value, **fields)
     if source:
@@ -27,7 +29,11 @@ def forget_anchor(service: Service, key: str, **fields: Any) -> list[Anchor]:
 
 
 def anchors(service: Service, key: str = "", *, superseded: bool = False) -> list[Anchor]:
-    return list(service.recall.ListAnchors(api.ListAnchorsRequest(key=key, include_superseded=superseded)).anchors)
+    return list(
+        service.recall.ListAnchors(
+            api.ListAnchorsRequest(key=key, include_superseded=superseded)
+        ).anchors
+    )
 
 
 def values(service: Service, key: str = "", *, superseded: bool = False) -> list[tuple[str, str]]:
@@ -35,8 +41,12 @@ def values(service: Service, key: str = "", *, superseded: bool = False) -> list
     return [(anchor.key, anchor.value) for anchor in anchors(service, key, superseded=superseded)]
 
 
-def found(service: Service, server: RunningServer, key: str, value: str, confidence: float, time: int) -> str:
-    """A conversation in which the writer of notes found an anchor, in its line 2; the server sees it at the next start."""
+def found(
+    service: Service, server: RunningServer, key: str, value: str, confidence: float, time: int
+) -> str:
+    """A conversation in which the writer of notes found an anchor, in its line 2; the server sees
+    it at the next start.
+    """
     conversation = service.told(f"Something about my {key}.")
     with transcript(server, conversation).open("ab") as file:
         file.write(encode(Entry(AnchorSet(key, value, confidence, 2, time))))

@@ -24,14 +24,20 @@ def test_a_caller_sets_an_anchor_and_finds_it(service: Service, clock: MovableCl
     assert values(service, "nobody") == []
 
 
-def test_a_new_value_takes_the_place_of_the_old_and_both_are_remembered(service: Service, clock: MovableClock) -> None:
+def test_a_new_value_takes_the_place_of_the_old_and_both_are_remembered(
+    service: Service, clock: MovableClock
+) -> None:
     set_anchor(service, "name", "Alex")
     clock.move(1000)
     assert set_anchor(service, "name", "Al").supersedes == "Alex"
     assert values(service) == [("name", "Al")]
     now, before = anchors(service, superseded=True)
     assert (now.value, now.supersedes, now.HasField("superseded_time")) == ("Al", "Alex", False)
-    assert (before.value, before.superseded_time, before.supersedes) == ("Alex", moment(clock.now), "")
+    assert (before.value, before.superseded_time, before.supersedes) == (
+        "Alex",
+        moment(clock.now),
+        "",
+    )
 
 
 def test_the_same_value_again_supersedes_nothing(service: Service, clock: MovableClock) -> None:
@@ -42,7 +48,9 @@ def test_the_same_value_again_supersedes_nothing(service: Service, clock: Movabl
     assert len(anchors(service, superseded=True)) == 1
 
 
-def test_what_is_set_later_holds_even_where_the_clock_went_back(service: Service, clock: MovableClock) -> None:
+def test_what_is_set_later_holds_even_where_the_clock_went_back(
+    service: Service, clock: MovableClock
+) -> None:
     set_anchor(service, "name", "Alex")
     clock.move(-60_000)
     assert set_anchor(service, "name", "Al").value == "Al"
@@ -50,7 +58,11 @@ def test_what_is_set_later_holds_even_where_the_clock_went_back(service: Service
 
 
 def test_what_was_found_later_holds_unless_a_caller_was_surer(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
     set_anchor(service, "name", "Alex", confidence=0.9)
     set_anchor(service, "city", "Ghent", confidence=0.5)
@@ -59,12 +71,17 @@ def test_what_was_found_later_holds_unless_a_caller_was_surer(
     found(service, server, "city", "Bruges", 0.8, clock.now)
     found(service, server, "pet", "a cat", 0.9, clock.now)
     found(service, server, "pet", "a dog", 0.5, clock.now + 1)
-    found(service, server, "pet", "a newt", 0.45, clock.now + 2)  # tentative: as the rule without a model finds them
+    # tentative: as the rule without a model finds them
+    found(service, server, "pet", "a newt", 0.45, clock.now + 2)
     server.stop()
     again = connect(start_server())
     assert values(again) == [("city", "Bruges"), ("name", "Alex"), ("pet", "a dog")]
     holds, never_held = anchors(again, "name", superseded=True)
-    assert (holds.supersedes, never_held.value, never_held.superseded_time) == ("", "Al", never_held.create_time)
+    assert (holds.supersedes, never_held.value, never_held.superseded_time) == (
+        "",
+        "Al",
+        never_held.create_time,
+    )
     assert [a.value for a in anchors(again, "pet", superseded=True)] == ["a dog", "a newt", "a cat"]
 
 
@@ -83,7 +100,8 @@ def test_anchors_that_the_writer_of_notes_finds_are_listed_with_their_message(
     service.append(conversation, user("Call me Al. I live in Bruges. I'm allergic to nuts."))
     clock.move(600_000)
     until(lambda: ("allergy.nuts", "nuts") in values(service))
-    assert values(service, "location") == [("location", "Ghent")]  # what a caller set stays, however unsure
+    # what a caller set stays, however unsure
+    assert values(service, "location") == [("location", "Ghent")]
     service.append(conversation, user("Everyone calls me Alec now."))
     clock.move(600_000)
     until(lambda: ("preferred_name", "Alec") in values(service))
@@ -106,7 +124,10 @@ def test_anchors_that_the_writer_of_notes_finds_are_listed_with_their_message(
         ({"confidence": float("nan")}, "confidence"),
         ({"request_id": "a b"}, "request_id"),
         ({"source": {"conversation_id": "conv-x", "sequence": 2}}, "source.conversation_id"),
-        ({"source": {"conversation_id": "conv-01J00000000000000000000000", "sequence": 0}}, "source.sequence"),
+        (
+            {"source": {"conversation_id": "conv-01J00000000000000000000000", "sequence": 0}},
+            "source.sequence",
+        ),
     ],
 )
 def test_bad_input_is_refused_by_the_fields_name_and_changes_nothing(
@@ -114,7 +135,11 @@ def test_bad_input_is_refused_by_the_fields_name_and_changes_nothing(
 ) -> None:
     request = api.SetAnchorRequest(**({"key": "name", "value": "Alex"} | fields))  # type: ignore[arg-type]
     failure = failure_of(lambda: service.recall.SetAnchor(request))
-    assert (failure.code, failure.reason, failure.fields) == ("INVALID_ARGUMENT", "INVALID_FIELD", (wrong,))
+    assert (failure.code, failure.reason, failure.fields) == (
+        "INVALID_ARGUMENT",
+        "INVALID_FIELD",
+        (wrong,),
+    )
     assert anchors(service) == []
     assert not (server.folder.parent / "anchors.jsonl").exists()
 
@@ -122,15 +147,23 @@ def test_bad_input_is_refused_by_the_fields_name_and_changes_nothing(
 def test_a_source_must_be_a_message_that_is_there(service: Service) -> None:
     conversation = service.told("My name is Alex.")
     for sequence in (1, 3):
-        failure = failure_of(lambda line=sequence: set_anchor(service, "name", "Alex", (conversation, line)))  # type: ignore[misc]
+        failure = failure_of(
+            lambda line=sequence: set_anchor(service, "name", "Alex", (conversation, line))  # type: ignore[misc]
+        )
         assert (failure.reason, failure.fields) == ("INVALID_FIELD", ("source.sequence",))
-    gone = failure_of(lambda: set_anchor(service, "name", "Alex", ("conv-01J00000000000000000000000", 2)))
+    gone = failure_of(
+        lambda: set_anchor(service, "name", "Alex", ("conv-01J00000000000000000000000", 2))
+    )
     assert gone.reason == "CONVERSATION_NOT_FOUND"
     assert anchors(service) == []
 
 
 def test_a_repeated_set_is_answered_as_it_was_and_sets_nothing(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
     first = set_anchor(service, "name", "Alex", request_id="a1")
     clock.move(1000)
@@ -146,10 +179,19 @@ def test_a_repeated_set_is_answered_as_it_was_and_sets_nothing(
 def test_a_request_id_of_another_request_is_refused_on_both_sides(service: Service) -> None:
     conversation = service.told("one")
     set_anchor(service, "name", "Alex", request_id="a1")
-    assert failure_of(lambda: set_anchor(service, "name", "Al", request_id="a1")).reason == "REQUEST_ID_REUSED"
-    assert failure_of(lambda: service.append(conversation, user("x"), request_id="a1")).reason == "REQUEST_ID_REUSED"
+    assert (
+        failure_of(lambda: set_anchor(service, "name", "Al", request_id="a1")).reason
+        == "REQUEST_ID_REUSED"
+    )
+    assert (
+        failure_of(lambda: service.append(conversation, user("x"), request_id="a1")).reason
+        == "REQUEST_ID_REUSED"
+    )
     service.append(conversation, user("x"), request_id="r1")
-    assert failure_of(lambda: set_anchor(service, "name", "Al", request_id="r1")).reason == "REQUEST_ID_REUSED"
+    assert (
+        failure_of(lambda: set_anchor(service, "name", "Al", request_id="r1")).reason
+        == "REQUEST_ID_REUSED"
+    )
     assert values(service) == [("name", "Alex")]
 
 

@@ -1,4 +1,6 @@
-"""Anchors on the disk: restarts, torn lines, a disk that refuses, rebuilds, and the commands that look after the folder."""
+"""Anchors on the disk: restarts, torn lines, a disk that refuses, rebuilds, and the commands that
+look after the folder.
+"""
 
 import apsw
 from recollect_server.domain.conversation import AnchorSet
@@ -12,7 +14,11 @@ from tests.server_cli.conftest import on, run
 
 
 def test_anchors_survive_a_restart_a_lost_index_and_a_compression(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
     conversation = service.told("My name is Alex.", "And more.")
     set_anchor(service, "name", "Alex", (conversation, 2))
@@ -41,11 +47,17 @@ def test_a_torn_line_of_the_file_is_cut_and_the_rest_survives(
     assert values(again) == [("city", "Bruges"), ("name", "Alex")]
 
 
-def test_a_disk_that_refuses_changes_nothing_and_is_asked_again(service: Service, server: RunningServer) -> None:
+def test_a_disk_that_refuses_changes_nothing_and_is_asked_again(
+    service: Service, server: RunningServer
+) -> None:
     path = server.folder.parent / "anchors.jsonl"
     path.mkdir()
     failure = failure_of(lambda: set_anchor(service, "name", "Alex", request_id="a1"))
-    assert (failure.code, failure.reason, values(service)) == ("UNAVAILABLE", "STORAGE_UNAVAILABLE", [])
+    assert (failure.code, failure.reason, values(service)) == (
+        "UNAVAILABLE",
+        "STORAGE_UNAVAILABLE",
+        [],
+    )
     path.rmdir()
     set_anchor(service, "name", "Alex", request_id="a1")
     copy = path.with_name("anchors.jsonl.copy")
@@ -57,7 +69,9 @@ def test_a_disk_that_refuses_changes_nothing_and_is_asked_again(service: Service
     assert values(service, superseded=True) == []
 
 
-def test_a_file_that_something_else_wrote_to_is_read_again(service: Service, server: RunningServer, clock: MovableClock) -> None:
+def test_a_file_that_something_else_wrote_to_is_read_again(
+    service: Service, server: RunningServer, clock: MovableClock
+) -> None:
     set_anchor(service, "name", "Alex")
     with (server.folder.parent / "anchors.jsonl").open("ab") as file:
         file.write(encode(Entry(AnchorSet("city", "Ghent", 1.0, 0, clock.now, by_caller=True))))
@@ -73,7 +87,11 @@ def test_the_index_of_anchors_is_that_of_a_rebuild(
     server.stop()
     second = start_server()
     second.stop()
-    assert digest(second.folder)["anchors"] == rebuilt_digest(second.folder, second.data_dir / "beside")["anchors"] != []
+    assert (
+        digest(second.folder)["anchors"]
+        == rebuilt_digest(second.folder, second.data_dir / "beside")["anchors"]
+        != []
+    )
 
 
 def test_verify_compares_anchors_with_the_transcripts(
@@ -95,7 +113,9 @@ def test_verify_compares_anchors_with_the_transcripts(
     assert "anchors.jsonl: " in result.output
 
 
-def test_a_backup_brings_the_anchors_back(service: Service, server: RunningServer, start_server: Start, connect: Connect) -> None:
+def test_a_backup_brings_the_anchors_back(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
     service.told("one")
     set_anchor(service, "name", "Alex")
     beside = server.data_dir.parent

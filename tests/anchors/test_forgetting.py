@@ -1,4 +1,6 @@
-"""Anchors that are forgotten, by themselves or with their conversation: for good, and out of every file."""
+"""Anchors that are forgotten, by themselves or with their conversation: for good, and out of every
+file.
+"""
 
 import apsw
 import orjson
@@ -15,7 +17,9 @@ from tests.server_cli.conftest import on
 KEEP, DELETE = conversation_api.ANCHOR_DISPOSITION_KEEP, conversation_api.ANCHOR_DISPOSITION_DELETE
 
 
-def test_a_forgotten_anchor_is_in_no_file_any_more(service: Service, server: RunningServer, clock: MovableClock) -> None:
+def test_a_forgotten_anchor_is_in_no_file_any_more(
+    service: Service, server: RunningServer, clock: MovableClock
+) -> None:
     for value in ("quixotriple", "wimblezark"):
         set_anchor(service, "name", value, request_id=f"r{clock.now}")
         clock.move(1000)
@@ -24,13 +28,23 @@ def test_a_forgotten_anchor_is_in_no_file_any_more(service: Service, server: Run
     gone = forget_anchor(service, "name", request_id="d1")
     assert [anchor.value for anchor in gone] == ["wimblezark", "quixotriple"]
     assert files_with(server.data_dir, "quixotriple", "wimblezark") == []
-    lines = [orjson.loads(line) for line in (server.folder.parent / "anchors.jsonl").read_bytes().splitlines()]
-    assert [(line["event"], line.get("value")) for line in lines] == [("anchor", "Ghent"), ("anchor_forgotten", None)]
+    lines = [
+        orjson.loads(line)
+        for line in (server.folder.parent / "anchors.jsonl").read_bytes().splitlines()
+    ]
+    assert [(line["event"], line.get("value")) for line in lines] == [
+        ("anchor", "Ghent"),
+        ("anchor_forgotten", None),
+    ]
     assert values(service, superseded=True) == [("city", "Ghent")]
 
 
 def test_forgetting_leaves_no_text_of_what_was_found_in_the_index_and_a_rebuild_brings_nothing_back(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
     conversation = found(service, server, "name", "snorquibble", 0.9, clock.now)
     server.stop()
@@ -42,7 +56,8 @@ def test_forgetting_leaves_no_text_of_what_was_found_in_the_index_and_a_rebuild_
     second.stop()
     with apsw.Connection(str(second.folder / "conversations.db")) as connection:
         assert connection.execute("SELECT count(*) FROM anchors").get == 0
-    # In the conversation stays what was said in it, and what was noted there: its delete takes both.
+    # In the conversation stays what was said in it, and what was noted there: its delete takes
+    # both.
     assert files_with(second.data_dir, "snorquibble") == [f"{conversation}.jsonl: snorquibble"]
     delete_index(second)
     third = start_server()
@@ -58,14 +73,20 @@ def test_forgetting_leaves_no_text_of_what_was_found_in_the_index_and_a_rebuild_
 
 
 def test_a_start_takes_out_of_the_index_what_was_being_forgotten_when_the_server_ended(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
     found(service, server, "name", "snorquibble", 0.9, clock.now)
     server.stop()
     second = start_server()
     assert values(connect(second)) == [("name", "snorquibble")]
     second.stop()
-    (second.folder.parent / "anchors.jsonl").write_bytes(encode(Entry(AnchorForgotten("name", clock.now))))
+    (second.folder.parent / "anchors.jsonl").write_bytes(
+        encode(Entry(AnchorForgotten("name", clock.now)))
+    )
     third = start_server()
     assert values(connect(third), superseded=True) == []
     third.stop()
@@ -74,7 +95,11 @@ def test_a_start_takes_out_of_the_index_what_was_being_forgotten_when_the_server
 
 
 def test_what_is_forgotten_is_in_no_list_where_the_index_refuses_to_forget_it(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
     found(service, server, "name", "snorquibble", 0.9, clock.now)
     server.stop()
@@ -88,20 +113,31 @@ def test_what_is_forgotten_is_in_no_list_where_the_index_refuses_to_forget_it(
     assert values(again, superseded=True) == []
 
 
-def test_forgetting_twice_finds_nothing_and_with_the_same_request_does_no_harm(service: Service) -> None:
+def test_forgetting_twice_finds_nothing_and_with_the_same_request_does_no_harm(
+    service: Service,
+) -> None:
     assert failure_of(lambda: forget_anchor(service, "name")).reason == "NOT_FOUND"
     set_anchor(service, "name", "Alex", request_id="a1")
     forget_anchor(service, "name", request_id="d1")
     failure = failure_of(lambda: forget_anchor(service, "name"))
-    assert (failure.code, failure.reason, failure.metadata) == ("NOT_FOUND", "NOT_FOUND", {"name": "name"})
+    assert (failure.code, failure.reason, failure.metadata) == (
+        "NOT_FOUND",
+        "NOT_FOUND",
+        {"name": "name"},
+    )
     set_anchor(service, "name", "Al")
     assert forget_anchor(service, "name", request_id="d1") == []
     assert values(service) == [("name", "Al")]
-    assert failure_of(lambda: set_anchor(service, "name", "Alex", request_id="a1")).reason == "NOT_FOUND"
+    assert (
+        failure_of(lambda: set_anchor(service, "name", "Alex", request_id="a1")).reason
+        == "NOT_FOUND"
+    )
     assert values(service, superseded=True) == [("name", "Al")]
 
 
-def test_a_delete_that_does_not_say_what_becomes_of_a_callers_anchors_is_refused(service: Service) -> None:
+def test_a_delete_that_does_not_say_what_becomes_of_a_callers_anchors_is_refused(
+    service: Service,
+) -> None:
     conversation = service.told("My name is Alex.")
     set_anchor(service, "name", "Alex", (conversation, 2))
     failure = failure_of(lambda: service.delete(conversation))
@@ -112,7 +148,12 @@ def test_a_delete_that_does_not_say_what_becomes_of_a_callers_anchors_is_refused
 
 @pytest.mark.parametrize("lost", [False, True], ids=["with its index", "with the index made anew"])
 def test_kept_anchors_outlive_their_conversation_without_their_message(
-    lost: bool, service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+    lost: bool,
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
     conversation = found(service, server, "city", "Ghent", 0.9, clock.now)
     other = found(service, server, "pet", "a cat", 0.9, clock.now)
@@ -124,7 +165,11 @@ def test_kept_anchors_outlive_their_conversation_without_their_message(
     before = values(again, superseded=True)
     receipt = again.delete(conversation, anchors=KEEP)
     assert {place.place: place.count for place in receipt.removed}.get("transcript")
-    assert values(again, superseded=True) == before == [("city", "Ghent"), ("name", "Alex"), ("pet", "a cat")]
+    assert (
+        values(again, superseded=True)
+        == before
+        == [("city", "Ghent"), ("name", "Alex"), ("pet", "a cat")]
+    )
     assert [anchor.source.conversation_id for anchor in anchors(again)] == ["", "", other]
     assert anchors(again, "city")[0].confidence == 0.9
     second.stop()

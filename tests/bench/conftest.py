@@ -16,11 +16,18 @@ _OWN_PROCESS = "soak"
 """The one benchmark that runs in a process of its own, as all do outside the tests."""
 
 
-def _forked(command: list[str], *, stdout: int, stderr: IO[str] | None = None, text: bool = True) -> Forked:
+def _forked(
+    command: list[str], *, stdout: int, stderr: IO[str] | None = None, text: bool = True
+) -> Forked:
     python, flag, program, *arguments = command
     assert (python, flag, text) == (sys.executable, "-m", True)
     errors = stderr.fileno() if stderr else subprocess.DEVNULL
-    return Forked(SERVER if program == "recollect_server" else program, arguments, stdout=stdout, stderr=errors)
+    return Forked(
+        SERVER if program == "recollect_server" else program,
+        arguments,
+        stdout=stdout,
+        stderr=errors,
+    )
 
 
 def _measured(module: str, arguments: list[str]) -> list[Any]:
@@ -35,4 +42,8 @@ def processes_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     real: Callable[[str], Any] = multiprocessing.get_context
     forkserver = real("forkserver")
     forkserver.set_forkserver_preload(["bench.calls", "bench.watchers"])
-    monkeypatch.setattr(multiprocessing, "get_context", lambda method: forkserver if method == "spawn" else real(method))
+    monkeypatch.setattr(
+        multiprocessing,
+        "get_context",
+        lambda method: forkserver if method == "spawn" else real(method),
+    )

@@ -11,7 +11,19 @@ from recollect import Client, Message
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
 
 from bench import __main__ as every
-from bench import context, corpus, dialogue, drops, meaning, packing, recall, receive, search, start, stream
+from bench import (
+    context,
+    corpus,
+    dialogue,
+    drops,
+    meaning,
+    packing,
+    recall,
+    receive,
+    search,
+    start,
+    stream,
+)
 from bench.calls import measure
 from bench.corpus import Corpus
 from bench.figures import Figure, Goal, Row, table
@@ -19,7 +31,13 @@ from tests.conftest import RunningServer
 
 GOLD = [
     {"group": "ann", "id": "ann/q", "query": "Where did the wombat go?", "category": "1"},
-    {"group": "bob", "id": "bob/q", "query": "What about the narwhal?", "category": "2", "asked_at": "2026-01-02T00:00:00Z"},
+    {
+        "group": "bob",
+        "id": "bob/q",
+        "query": "What about the narwhal?",
+        "category": "2",
+        "asked_at": "2026-01-02T00:00:00Z",
+    },
 ]
 
 
@@ -30,11 +48,18 @@ def recall_set(tmp_path: Path) -> Path:
     def conversation(group: str, name: str, day: int, *contents: str) -> bytes:
         time = f"2026-01-{day:02}T00:00:00Z"
         messages = [
-            {"id": f"{name}:{i}", "role": "assistant" if i % 2 else "user", "content": content, "timestamp": time}
+            {
+                "id": f"{name}:{i}",
+                "role": "assistant" if i % 2 else "user",
+                "content": content,
+                "timestamp": time,
+            }
             for i, content in enumerate(contents)
         ]
         notes = {"abbreviation": f"They talked: {contents[0]}."}
-        return orjson.dumps({"group": group, "id": f"{group}/{name}", "started": time, "messages": messages} | notes)
+        return orjson.dumps(
+            {"group": group, "id": f"{group}/{name}", "started": time, "messages": messages} | notes
+        )
 
     folder = tmp_path / "set"
     folder.mkdir()
@@ -61,14 +86,34 @@ def by_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("by_meaning")
-def test_recall_writes_its_summary_and_its_questions(recall_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recall_writes_its_summary_and_its_questions(
+    recall_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     summary, questions = tmp_path / "summary.json", tmp_path / "questions.jsonl"
-    recall.main(["--set", str(recall_set), "--json", str(summary), "--questions", str(questions), "--abbreviations", "--legs"])
+    recall.main(
+        [
+            "--set",
+            str(recall_set),
+            "--json",
+            str(summary),
+            "--questions",
+            str(questions),
+            "--abbreviations",
+            "--legs",
+        ]
+    )
     every = dict.fromkeys(("recall@1", "recall@5", "recall@10", "any@1", "any@5", "any@10"), 100.0)
-    assert orjson.loads(summary.read_bytes()) == {"questions": 2, "conversations": every, "messages": every}
+    assert orjson.loads(summary.read_bytes()) == {
+        "questions": 2,
+        "conversations": every,
+        "messages": every,
+    }
     first, second = (orjson.loads(line) for line in questions.read_bytes().splitlines())
     assert (first["found_conversations"][0], first["ranks_messages"]) == ("ann/a1", {"a1:0": 1})
-    assert (second["found_conversations"][0], second["ranks_conversations"]) == ("bob/b1", {"bob/b1": 1})
+    assert (second["found_conversations"][0], second["ranks_conversations"]) == (
+        "bob/b1",
+        {"bob/b1": 1},
+    )
     said = capsys.readouterr().out
     assert "1 of them with gold messages" in said
     assert all(leg in said for leg in ("keyword_messages", "vector_windows"))
@@ -80,7 +125,9 @@ def test_recall_asks_only_the_groups_that_are_named(recall_set: Path, tmp_path: 
     assert orjson.loads((tmp_path / "out.json").read_bytes())["questions"] == 1
 
 
-def test_a_corpus_is_the_same_each_time_and_its_questions_have_answers(server: RunningServer) -> None:
+def test_a_corpus_is_the_same_each_time_and_its_questions_have_answers(
+    server: RunningServer,
+) -> None:
     made = Corpus(60)
     assert [it.texts for it in made] == [it.texts for it in Corpus(60)]
     assert sum(len(it.texts) for it in made) == 60
@@ -100,7 +147,9 @@ def test_a_call_that_fails_ends_the_measurement(
 
 
 def test_search_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    search.main(["--messages", "60", "--questions", "4", "--rounds", "1", "--folder", str(tmp_path)])
+    search.main(
+        ["--messages", "60", "--questions", "4", "--rounds", "1", "--folder", str(tmp_path)]
+    )
     assert "60 messages: Search p50" in capsys.readouterr().out
 
 
@@ -115,9 +164,30 @@ def test_the_corpus_is_written_for_a_server_that_starts_over_it(tmp_path: Path) 
 
 
 def test_stream_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    stream.main(["--few", "2", "--many", "3", "--events", "2", "--missed", "20", "--rounds", "1", "--calls", "16"])
+    stream.main(
+        [
+            "--few",
+            "2",
+            "--many",
+            "3",
+            "--events",
+            "2",
+            "--missed",
+            "20",
+            "--rounds",
+            "1",
+            "--calls",
+            "16",
+        ]
+    )
     said = capsys.readouterr().out
-    for words in ("2 subscribers, 2 events of ", "20 others stuck: ", "2 subscribers of everything: ", "KiB each", "20 missed"):
+    for words in (
+        "2 subscribers, 2 events of ",
+        "20 others stuck: ",
+        "2 subscribers of everything: ",
+        "KiB each",
+        "20 missed",
+    ):
         assert words in said
 
 
@@ -144,9 +214,15 @@ TINY = {
 @pytest.mark.timeout(600)  # seven of them, each with servers of its own
 @pytest.mark.usefixtures("by_meaning")
 def test_all_together_make_one_table_and_the_pictures(
-    monkeypatch: pytest.MonkeyPatch, recall_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
+    recall_set: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tiny = [every.Short(it.module, TINY.get(it.module, it.arguments), it.wants_set) for it in every.BENCHMARKS]
+    tiny = [
+        every.Short(it.module, TINY.get(it.module, it.arguments), it.wants_set)
+        for it in every.BENCHMARKS
+    ]
     monkeypatch.setattr(every, "BENCHMARKS", tiny)
     modules = [*TINY, "recall", "abbreviations"]
     rows = every.main(["--set", str(recall_set), "--pictures", str(tmp_path), "--only", *modules])
@@ -156,7 +232,11 @@ def test_all_together_make_one_table_and_the_pictures(
     assert all(f" {row.figure.name}" in shown for row in rows)
     for name, drawn in (("append", 2), ("latency", 4)):
         picture = ElementTree.parse(tmp_path / f"{name}.svg")  # noqa: S314 - our own
-        lines = [it for it in picture.iter("{http://www.w3.org/2000/svg}polyline") if len(it.attrib["points"].split()) == 2]
+        lines = [
+            it
+            for it in picture.iter("{http://www.w3.org/2000/svg}polyline")
+            if len(it.attrib["points"].split()) == 2
+        ]
         assert len(lines) == 2 * drawn  # each has two points, and a sample beside its name
     legs = {row.figure.part for row in rows if row.figure.name == "messages any@10 of set"}
     recall_by_leg = ElementTree.parse(tmp_path / "recall-set.svg")  # noqa: S314 - our own
@@ -167,15 +247,29 @@ def test_all_together_make_one_table_and_the_pictures(
 def test_a_table_says_what_was_seen_against_what_and_whether_the_goal_was_met() -> None:
     echo = (4344, "echo", 0.5092)
     rows = [
-        Row("append", Figure("appends", 2212.4, "/s", *echo, Goal(0.55, least=True, of_ratio=True), 8, "callers")),
+        Row(
+            "append",
+            Figure(
+                "appends", 2212.4, "/s", *echo, Goal(0.55, least=True, of_ratio=True), 8, "callers"
+            ),
+        ),
         Row("load", Figure("Load p50", 0.7512, "ms", goal=Goal(3))),
         Row("crash", Figure("lost", 0, "", goal=Goal(0))),
         Row("recall", Figure("any@10", 88.91, "%", part="Search")),
     ]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table(rows).splitlines()]
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table(rows).splitlines()
+    ]
     assert cells[0] == ["benchmark", "figure", "seen", "baseline", "ratio", "goal"]
     assert cells[2:] == [
-        ["append", "appends, 8 callers", "2,212 /s", "4,344 /s (echo)", "0.51", "at least 0.55 of the baseline: missed"],
+        [
+            "append",
+            "appends, 8 callers",
+            "2,212 /s",
+            "4,344 /s (echo)",
+            "0.51",
+            "at least 0.55 of the baseline: missed",
+        ],
         ["load", "Load p50", "0.75 ms", "", "", "at most 3: met"],
         ["crash", "lost", "0", "", "", "at most 0: met"],
         ["recall", "any@10: Search", "88.9 %", "", "", ""],
@@ -187,7 +281,11 @@ def test_context_packs_for_the_questions_of_a_set_what_was_said_before_them(
     recall_set: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = packing.quality(recall_set, [], [1000], {"embedder": "off"})
-    assert found == {("recollect", 1000): 100.0, ("last turns", 1000): 100.0, ("plain fts5", 1000): 100.0}
+    assert found == {
+        ("recollect", 1000): 100.0,
+        ("last turns", 1000): 100.0,
+        ("plain fts5", 1000): 100.0,
+    }
     assert "1 questions with gold messages" in capsys.readouterr().out
     context.main(["--set", str(recall_set), "--words", "--tokens", "2", "--groups", "ann"])
     assert "2 tokens   0.0" in capsys.readouterr().out
@@ -217,16 +315,23 @@ def test_an_excerpt_counts_for_its_message_if_it_has_half_of_it(server: RunningS
         built = client.recall.build_context(name)
         names = {(name, built.hot[0].message.sequence): "m"}
     assert dialogue.names_in(built, names, {"m": "one two three four, five six"}) == {"m"}
-    assert dialogue.names_in(built, names, {"m": "one two three four, five six, seven eight nine ten"}) == set()
+    assert (
+        dialogue.names_in(built, names, {"m": "one two three four, five six, seven eight nine ten"})
+        == set()
+    )
 
 
 def test_the_message_to_be_answered_does_not_count_as_rendered(server: RunningServer) -> None:
     with Client(server.target) as client:
         name = client.conversations.create("web").id
-        client.conversations.append_turn(name, [Message.user("What is a wombat?"), Message.assistant("A marsupial.")])
+        client.conversations.append_turn(
+            name, [Message.user("What is a wombat?"), Message.assistant("A marsupial.")]
+        )
         for form in dialogue.FORMATS:
             short, long = (
-                dialogue.rendered_tokens(client.recall.build_context(name, query, format=form), query)
+                dialogue.rendered_tokens(
+                    client.recall.build_context(name, query, format=form), query
+                )
                 for query in ("And now?", "And now? " * 200)
             )
             assert abs(short - long) <= 1
@@ -246,16 +351,27 @@ def test_vectors_are_computed_once_and_kept_for_the_next_run(tmp_path: Path) -> 
         patch.setattr(Embedder, "embed_pieces", embed_pieces)
         for _ in range(2):
             with dialogue.remembered(tmp_path / "vectors.npz"):
-                assert Counting().embed_pieces([(7, 1), (8, 1, 2), (7, 1)]).tolist() == [[2, 7], [3, 8], [2, 7]]
+                assert Counting().embed_pieces([(7, 1), (8, 1, 2), (7, 1)]).tolist() == [
+                    [2, 7],
+                    [3, 8],
+                    [2, 7],
+                ]
                 assert Counting().embed_pieces([(8, 1, 2)]).tolist() == [[3, 8]]
     assert computed == [2]
 
 
-def test_context_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_context_is_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(context, "LONG", 70)
     context.main(["--messages", "60", "--calls", "4", "--words", "--folder", str(tmp_path)])
     said = capsys.readouterr().out
-    for words in ("a conversation short: hot p50", "of 70 turns: hot p50", "whole, through the wire: p50", "after a restart"):
+    for words in (
+        "a conversation short: hot p50",
+        "of 70 turns: hot p50",
+        "whole, through the wire: p50",
+        "after a restart",
+    ):
         assert words in said
 
 
@@ -263,5 +379,9 @@ def test_receive_runs(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ["--contacts", "30", "--threads", "5", "--mails", "40"]
     receive.main(["--rounds", "1", "--calls", "16", "--callers", "2", *sizes])
     said = capsys.readouterr().out
-    for words in ("30 contacts, 5 threads with 40 Message-IDs", "a contact's conversation: p50", "2 callers, email: "):
+    for words in (
+        "30 contacts, 5 threads with 40 Message-IDs",
+        "a contact's conversation: p50",
+        "2 callers, email: ",
+    ):
         assert words in said

@@ -1,4 +1,6 @@
-"""What the tests of channels share: a provider that delivers, and an owner who looks from the web."""
+"""What the tests of channels share: a provider that delivers, and an owner who looks from the
+web.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -6,7 +8,14 @@ from typing import Any, Self
 
 import pytest
 from recollect.v1 import channel_service_pb2 as channel_api
-from recollect.v1.channel_pb2 import CliOrigin, DiscordOrigin, EmailOrigin, OwnerIdentity, WebOrigin, WhatsappOrigin
+from recollect.v1.channel_pb2 import (
+    CliOrigin,
+    DiscordOrigin,
+    EmailOrigin,
+    OwnerIdentity,
+    WebOrigin,
+    WhatsappOrigin,
+)
 from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect.v1.conversation_pb2 import Conversation
 from recollect.v1.conversation_service_pb2 import DeleteResponse
@@ -14,13 +23,20 @@ from recollect.v1.conversation_service_pb2 import DeleteResponse
 from tests.conftest import RunningServer
 from tests.server.conftest import Service
 
-ALEX, ALEX_MAIL, SAM, STRANGER = "+1 555-000", '"Alex" <Alex@Example.org>', "1555111@s.whatsapp.net", "+49 170 999"
+ALEX, ALEX_MAIL, SAM, STRANGER = (
+    "+1 555-000",
+    '"Alex" <Alex@Example.org>',
+    "1555111@s.whatsapp.net",
+    "+49 170 999",
+)
 
 Response = channel_api.ReceiveResponse
 
 
 class Post(Service):
-    """Bare calls of a running server, over channels too. Every delivery has a new id unless the test gives one."""
+    """Bare calls of a running server, over channels too. Every delivery has a new id unless the
+    test gives one.
+    """
 
     numbers = itertools.count(1)
 
@@ -38,14 +54,20 @@ class Post(Service):
         """Pinned ones too, as most are here."""
         return super().delete(conversation_id, **({"force": True} | fields))
 
-    def deliver(self, channel: str, text: str, sender: str = "", *, delivery: str = "", **fields: Any) -> Response:
+    def deliver(
+        self, channel: str, text: str, sender: str = "", *, delivery: str = "", **fields: Any
+    ) -> Response:
         """One message over a channel."""
         delivery = delivery or f"delivery-{next(self.numbers)}"
-        request = channel_api.ReceiveRequest(channel=channel, provider_message_id=delivery, sender=sender, text=text, **fields)
+        request = channel_api.ReceiveRequest(
+            channel=channel, provider_message_id=delivery, sender=sender, text=text, **fields
+        )
         return self.stub.Receive(request)
 
     def whatsapp(self, text: str, sender: str = ALEX, group: str = "", **fields: Any) -> Response:
-        return self.deliver("whatsapp", text, sender, whatsapp=WhatsappOrigin(group_id=group), **fields)
+        return self.deliver(
+            "whatsapp", text, sender, whatsapp=WhatsappOrigin(group_id=group), **fields
+        )
 
     def mail(
         self,
@@ -58,11 +80,17 @@ class Post(Service):
         sender: str = ALEX_MAIL,
         **fields: Any,
     ) -> Response:
-        origin = EmailOrigin(message_id=message_id, in_reply_to=answers, references=references, subject=subject)
+        origin = EmailOrigin(
+            message_id=message_id, in_reply_to=answers, references=references, subject=subject
+        )
         return self.deliver("email", text, sender, email=origin, **fields)
 
-    def discord(self, text: str, sender: str = "77", *, delivery: str = "", **place: str) -> Response:
-        return self.deliver("discord", text, sender, delivery=delivery, discord=DiscordOrigin(**place))
+    def discord(
+        self, text: str, sender: str = "77", *, delivery: str = "", **place: str
+    ) -> Response:
+        return self.deliver(
+            "discord", text, sender, delivery=delivery, discord=DiscordOrigin(**place)
+        )
 
     def cli(self, text: str, session: str = "", **fields: Any) -> Response:
         return self.deliver("cli", text, cli=CliOrigin(session_name=session), **fields)
@@ -70,21 +98,37 @@ class Post(Service):
     def web(self, text: str, conversation_id: str = "", **fields: Any) -> Response:
         return self.deliver("web", text, web=WebOrigin(conversation_id=conversation_id), **fields)
 
-    def command(self, conversation_id: str, text: str, request_id: str = "") -> channel_api.RunCommandResponse:
-        request = channel_api.RunCommandRequest(conversation_id=conversation_id, text=text, request_id=request_id)
+    def command(
+        self, conversation_id: str, text: str, request_id: str = ""
+    ) -> channel_api.RunCommandResponse:
+        request = channel_api.RunCommandRequest(
+            conversation_id=conversation_id, text=text, request_id=request_id
+        )
         return self.stub.RunCommand(request)
 
-    def own(self, channel: str, identity: str, person: str = "", request_id: str = "") -> OwnerIdentity:
-        request = channel_api.AddOwnerIdentityRequest(channel=channel, identity=identity, person=person, request_id=request_id)
+    def own(
+        self, channel: str, identity: str, person: str = "", request_id: str = ""
+    ) -> OwnerIdentity:
+        request = channel_api.AddOwnerIdentityRequest(
+            channel=channel, identity=identity, person=person, request_id=request_id
+        )
         return self.stub.AddOwnerIdentity(request).identity
 
     def disown(self, channel: str, identity: str, request_id: str = "") -> OwnerIdentity:
-        request = channel_api.RemoveOwnerIdentityRequest(channel=channel, identity=identity, request_id=request_id)
+        request = channel_api.RemoveOwnerIdentityRequest(
+            channel=channel, identity=identity, request_id=request_id
+        )
         return self.stub.RemoveOwnerIdentity(request).identity
 
-    def link(self, person: str, *identities: tuple[str, str], request_id: str = "") -> list[OwnerIdentity]:
-        named = [OwnerIdentity(channel=channel, identity=identity) for channel, identity in identities]
-        request = channel_api.LinkIdentitiesRequest(person=person, identities=named, request_id=request_id)
+    def link(
+        self, person: str, *identities: tuple[str, str], request_id: str = ""
+    ) -> list[OwnerIdentity]:
+        named = [
+            OwnerIdentity(channel=channel, identity=identity) for channel, identity in identities
+        ]
+        request = channel_api.LinkIdentitiesRequest(
+            person=person, identities=named, request_id=request_id
+        )
         return list(self.stub.LinkIdentities(request).identities)
 
     def unlink(self, channel: str, identity: str) -> OwnerIdentity:
@@ -97,7 +141,10 @@ class Post(Service):
 
     def said(self, conversation_id: str) -> list[str]:
         """The texts of a conversation, oldest first."""
-        return [message.content for message in self.load(conversation_id, max_turns=1000, max_tokens=1 << 30).messages]
+        return [
+            message.content
+            for message in self.load(conversation_id, max_turns=1000, max_tokens=1 << 30).messages
+        ]
 
     def everything(self) -> dict[str, list[str]]:
         """The texts of all conversations."""
@@ -112,7 +159,11 @@ def home(response: Response) -> str:
 def here(response: Response) -> Conversation:
     kind = response.WhichOneof("outcome")
     assert kind in ("conversation", "command_reply"), kind
-    return response.conversation.conversation if kind == "conversation" else response.command_reply.conversation
+    return (
+        response.conversation.conversation
+        if kind == "conversation"
+        else response.command_reply.conversation
+    )
 
 
 def reply(response: Response) -> str:

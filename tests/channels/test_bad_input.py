@@ -4,14 +4,26 @@ from typing import Any
 
 import pytest
 from recollect.v1 import channel_service_pb2 as api
-from recollect.v1.channel_pb2 import CliOrigin, DiscordOrigin, EmailOrigin, OwnerIdentity, WebOrigin, WhatsappOrigin
+from recollect.v1.channel_pb2 import (
+    CliOrigin,
+    DiscordOrigin,
+    EmailOrigin,
+    OwnerIdentity,
+    WebOrigin,
+    WhatsappOrigin,
+)
 from recollect.v1.message_pb2 import Attachment
 
 from tests.channels.conftest import ALEX, Post
 from tests.conftest import MovableClock, RunningServer
 from tests.server.conftest import failure_of, kept_by, moment
 
-GOOD: dict[str, Any] = {"channel": "whatsapp", "provider_message_id": "1", "sender": ALEX, "text": "Hello"}
+GOOD: dict[str, Any] = {
+    "channel": "whatsapp",
+    "provider_message_id": "1",
+    "sender": ALEX,
+    "text": "Hello",
+}
 MAIL: dict[str, Any] = GOOD | {"channel": "email", "sender": "alex@example.org"}
 DAY = 86_400_000
 
@@ -48,28 +60,61 @@ MESSAGES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     (MAIL | {"email": EmailOrigin(message_id="<>")}, ("email.message_id",)),
     (MAIL | {"email": EmailOrigin(message_id="<a@x> <b@x>")}, ("email.message_id",)),
     (MAIL | {"email": EmailOrigin(message_id="x" * 999)}, ("email.message_id",)),
-    (MAIL | {"email": EmailOrigin(message_id="<a@x>", in_reply_to="x" * 999)}, ("email.in_reply_to",)),
-    (MAIL | {"email": EmailOrigin(message_id="<a@x>", references=["<b@x>"] * 101)}, ("email.references",)),
-    (MAIL | {"email": EmailOrigin(message_id="<a@x>", references=["<b@x>", "\0"])}, ("email.references[1]",)),
+    (
+        MAIL | {"email": EmailOrigin(message_id="<a@x>", in_reply_to="x" * 999)},
+        ("email.in_reply_to",),
+    ),
+    (
+        MAIL | {"email": EmailOrigin(message_id="<a@x>", references=["<b@x>"] * 101)},
+        ("email.references",),
+    ),
+    (
+        MAIL | {"email": EmailOrigin(message_id="<a@x>", references=["<b@x>", "\0"])},
+        ("email.references[1]",),
+    ),
     (MAIL | {"email": EmailOrigin(message_id="<a@x>", subject="x" * 999)}, ("email.subject",)),
     (GOOD | {"channel": "discord", "discord": DiscordOrigin()}, ("discord",)),
-    (GOOD | {"channel": "discord", "discord": DiscordOrigin(channel_id=" ")}, ("discord.channel_id",)),
-    (GOOD | {"channel": "discord", "discord": DiscordOrigin(thread_id="1" * 321)}, ("discord.thread_id",)),
+    (
+        GOOD | {"channel": "discord", "discord": DiscordOrigin(channel_id=" ")},
+        ("discord.channel_id",),
+    ),
+    (
+        GOOD | {"channel": "discord", "discord": DiscordOrigin(thread_id="1" * 321)},
+        ("discord.thread_id",),
+    ),
     (GOOD | {"channel": "cli", "cli": CliOrigin(session_name="x" * 129)}, ("cli.session_name",)),
     (GOOD | {"channel": "cli", "cli": CliOrigin(session_name=" work")}, ("cli.session_name",)),
-    (GOOD | {"channel": "web", "web": WebOrigin(conversation_id="../../etc/passwd")}, ("web.conversation_id",)),
-    ({"channel": "X", "email": EmailOrigin()}, ("channel", "provider_message_id", "sender", "text", "email")),
+    (
+        GOOD | {"channel": "web", "web": WebOrigin(conversation_id="../../etc/passwd")},
+        ("web.conversation_id",),
+    ),
+    (
+        {"channel": "X", "email": EmailOrigin()},
+        ("channel", "provider_message_id", "sender", "text", "email"),
+    ),
 ]
 
 
-@pytest.mark.parametrize(("fields", "named"), MESSAGES, ids=[f"{at}-{named[-1]}" for at, (_, named) in enumerate(MESSAGES)])
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    MESSAGES,
+    ids=[f"{at}-{named[-1]}" for at, (_, named) in enumerate(MESSAGES)],
+)
 def test_a_message_that_is_wrong_is_refused(
-    server: RunningServer, post: Post, clock: MovableClock, fields: dict[str, Any], named: tuple[str, ...]
+    server: RunningServer,
+    post: Post,
+    clock: MovableClock,
+    fields: dict[str, Any],
+    named: tuple[str, ...],
 ) -> None:
     assert clock.now == 1_790_000_000_000
     kept = kept_by(post, server)
     failure = failure_of(lambda: post.stub.Receive(api.ReceiveRequest(**fields)))
-    assert (failure.code, failure.reason, failure.fields) == ("INVALID_ARGUMENT", "INVALID_FIELD", named)
+    assert (failure.code, failure.reason, failure.fields) == (
+        "INVALID_ARGUMENT",
+        "INVALID_FIELD",
+        named,
+    )
     assert kept_by(post, server) == kept
 
 
@@ -81,7 +126,9 @@ def test_what_is_just_allowed_is_taken(post: Post, clock: MovableClock) -> None:
     }
     assert post.stub.Receive(api.ReceiveRequest(**GOOD | longest)).conversation.messages
     references = [f"<{number}{'x' * 980}@x>" for number in range(100)]
-    origin = EmailOrigin(message_id="x" * 998, in_reply_to="y" * 998, references=references, subject="x" * 998)
+    origin = EmailOrigin(
+        message_id="x" * 998, in_reply_to="y" * 998, references=references, subject="x" * 998
+    )
     assert post.stub.Receive(api.ReceiveRequest(**MAIL | {"email": origin})).conversation.messages
     assert post.mail("Again", "<z@x>", references[-1]).conversation.conversation.turn_count == 2
 
@@ -99,7 +146,11 @@ IDENTITIES: list[tuple[dict[str, str], tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "named"), IDENTITIES, ids=[f"{at}-{named[0]}" for at, (_, named) in enumerate(IDENTITIES)])
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    IDENTITIES,
+    ids=[f"{at}-{named[0]}" for at, (_, named) in enumerate(IDENTITIES)],
+)
 def test_an_identity_that_is_wrong_is_refused(
     server: RunningServer, post: Post, fields: dict[str, str], named: tuple[str, ...]
 ) -> None:
@@ -124,10 +175,21 @@ def test_links_that_are_wrong_are_refused(server: RunningServer, post: Post) -> 
         ({"person": "x" * 257, "identities": [alex]}, ("person",)),
         ({"person": "Alex", "identities": []}, ("identities",)),
         ({"person": "Alex", "identities": [alex] * 65}, ("identities",)),
-        ({"person": "Alex", "identities": [alex, OwnerIdentity(channel="email", identity="x")]}, ("identities[1].identity",)),
-        ({"person": "Alex", "identities": [OwnerIdentity(identity="x")]}, ("identities[0].channel",)),
+        (
+            {"person": "Alex", "identities": [alex, OwnerIdentity(channel="email", identity="x")]},
+            ("identities[1].identity",),
+        ),
+        (
+            {"person": "Alex", "identities": [OwnerIdentity(identity="x")]},
+            ("identities[0].channel",),
+        ),
     ):
-        assert failure_of(lambda fields=fields: post.stub.LinkIdentities(api.LinkIdentitiesRequest(**fields))).fields == named  # type: ignore[misc]
+        assert (
+            failure_of(
+                lambda fields=fields: post.stub.LinkIdentities(api.LinkIdentitiesRequest(**fields))  # type: ignore[misc]
+            ).fields
+            == named
+        )
     assert failure_of(lambda: post.own("whatsapp", ALEX, "x" * 257)).fields == ("person",)
     assert failure_of(lambda: post.identities(channel="A")).fields == ("channel",)
     assert failure_of(lambda: post.identities(person="\0")).fields == ("person",)

@@ -4,11 +4,28 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.domain.commands import HELP, Clear, History, New, Say, SetModel, ShowModel, parse
+from recollect_server.domain.commands import (
+    HELP,
+    Clear,
+    History,
+    New,
+    Say,
+    SetModel,
+    ShowModel,
+    parse,
+)
 
 from tests.channels.conftest import ALEX, Post, Reach, here, home, reply
 from tests.conftest import MovableClock, RunningServer, Start
-from tests.server.conftest import UNKNOWN, agent, delete_index, failure_of, files_with, kept_by, tool
+from tests.server.conftest import (
+    UNKNOWN,
+    agent,
+    delete_index,
+    failure_of,
+    files_with,
+    kept_by,
+    tool,
+)
 from tests.waiting import until
 
 MESSAGES = [
@@ -68,7 +85,17 @@ def test_a_command_is_understood(text: str, command: object) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["/var is full", "/nwe", "/new please", "/model a b", "/model ö", "/history 0", "/history 51", "/history x", "/clear all"],
+    [
+        "/var is full",
+        "/nwe",
+        "/new please",
+        "/model a b",
+        "/model ö",
+        "/history 0",
+        "/history 51",
+        "/history x",
+        "/clear all",
+    ],
 )
 def test_what_cannot_be_done_is_said_and_changes_nothing(post: Post, text: str) -> None:
     first = home(post.whatsapp("Hello"))
@@ -83,7 +110,9 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(post: Post, text: str) 
 def test_every_text_is_a_message_or_a_command(text: str) -> None:
     command = parse(text)
     alone = text.strip()
-    assert (command is None) or (alone[0] == "/" and alone[1].isascii() and alone[1].isalpha() and "\n" not in alone)
+    assert (command is None) or (
+        alone[0] == "/" and alone[1].isascii() and alone[1].isalpha() and "\n" not in alone
+    )
     assert parse(f"  {text}\t") == command
     assert parse(f"Say {text}") is None
 
@@ -93,7 +122,11 @@ def test_new_keeps_the_model_and_the_old_conversation(post: Post) -> None:
     assert reply(post.whatsapp("/model")) == "The model is the default."
     assert reply(post.whatsapp("/model opus")) == "The model is opus from here on."
     answer = post.whatsapp("/new")
-    assert (here(answer).model, here(answer).pinned, here(answer).message_count) == ("opus", True, 0)
+    assert (here(answer).model, here(answer).pinned, here(answer).message_count) == (
+        "opus",
+        True,
+        0,
+    )
     assert here(answer).party == post.get(old).party
     assert reply(post.whatsapp("/model")) == "The model is opus."
     assert reply(post.whatsapp("/model default")) == "The model is the default from here on."
@@ -116,7 +149,9 @@ def test_new_in_a_conversation_in_which_nothing_was_said_makes_no_second(post: P
     assert home(post.web("/new")) == empty == home(post.web("On the web"))
 
 
-def test_new_queues_the_notes_of_the_conversation_that_is_left(start_server: Start, reach: Reach) -> None:
+def test_new_queues_the_notes_of_the_conversation_that_is_left(
+    start_server: Start, reach: Reach
+) -> None:
     post = reach(start_server(abbreviator="extractive"))
     post.own("whatsapp", ALEX)
     left = home(post.whatsapp("Rotate the logs daily."))
@@ -198,7 +233,9 @@ def test_a_first_command_begins_the_conversation_that_it_is_about(post: Post) ->
 
 
 def test_a_command_with_a_file_is_a_message(post: Post) -> None:
-    answer = post.whatsapp("/new", attachments=[{"media_type": "image/png", "uri": "https://example.org/1"}])
+    answer = post.whatsapp(
+        "/new", attachments=[{"media_type": "image/png", "uri": "https://example.org/1"}]
+    )
     assert [it.content for it in answer.conversation.messages] == ["/new"]
 
 
@@ -217,10 +254,15 @@ def test_a_command_run_by_a_panel_is_run_once(start_server: Start, reach: Reach)
     assert post.command(first, "/new", request_id="n-1") == new
     assert post.command(first, "/history", request_id="h-1") == before
     assert set(post.everything()) == {first, new.conversation.id}
-    assert failure_of(lambda: post.command(first, "/help", request_id="n-1")).reason == "REQUEST_ID_REUSED"
+    assert (
+        failure_of(lambda: post.command(first, "/help", request_id="n-1")).reason
+        == "REQUEST_ID_REUSED"
+    )
 
 
-def test_a_panel_that_begins_anew_from_an_old_conversation_leaves_the_pinned_one_in_use(post: Post) -> None:
+def test_a_panel_that_begins_anew_from_an_old_conversation_leaves_the_pinned_one_in_use(
+    post: Post,
+) -> None:
     old = home(post.whatsapp("One"))
     pinned = home(post.whatsapp("/new"))
     beside = post.command(old, "/new").conversation.id
@@ -236,7 +278,9 @@ def test_a_panel_that_begins_anew_where_none_is_pinned_pins_the_new_one(post: Po
     assert home(post.whatsapp("Two")) == newest
 
 
-def test_a_panel_that_begins_anew_from_a_thread_that_goes_on_elsewhere_leaves_that_in_use(post: Post) -> None:
+def test_a_panel_that_begins_anew_from_a_thread_that_goes_on_elsewhere_leaves_that_in_use(
+    post: Post,
+) -> None:
     old = home(post.mail("One", "<1@x>"))
     in_use = home(post.mail("/new", "<2@x>", "<1@x>"))
     beside = post.command(old, "/new").conversation.id
@@ -258,7 +302,10 @@ def test_a_command_whose_conversation_is_gone_is_not_found(post: Post) -> None:
     first = home(post.whatsapp("Hello"))
     new = post.command(first, "/new", request_id="n-1").conversation.id
     post.delete(new)
-    assert failure_of(lambda: post.command(first, "/new", request_id="n-1")).reason == "CONVERSATION_NOT_FOUND"
+    assert (
+        failure_of(lambda: post.command(first, "/new", request_id="n-1")).reason
+        == "CONVERSATION_NOT_FOUND"
+    )
 
 
 def test_a_panel_is_told_what_is_no_command_and_no_conversation(post: Post) -> None:
@@ -277,20 +324,35 @@ def test_a_question_without_a_request_id_writes_nothing(server: RunningServer, p
     assert kept_by(post, server) == before
 
 
-def test_the_models_that_may_be_chosen_are_named_and_others_refused(start_server: Start, reach: Reach) -> None:
+def test_the_models_that_may_be_chosen_are_named_and_others_refused(
+    start_server: Start, reach: Reach
+) -> None:
     post = reach(start_server(models="opus, Sonnet-X, haiku"))
     assert reply(post.cli("/model")) == (
         "The model is the default. You can choose opus, Sonnet-X or haiku; /model default takes a choice back."
     )
-    assert reply(post.cli("/model gpt")) == "There is no model gpt here. You can choose opus, Sonnet-X or haiku."
+    assert (
+        reply(post.cli("/model gpt"))
+        == "There is no model gpt here. You can choose opus, Sonnet-X or haiku."
+    )
     name = home(post.cli("/model sonnet-x"))
     assert post.get(name).model == "Sonnet-X"
     assert post.command(name, "/model nothing").reply.startswith("There is no model nothing here")
     assert post.get(name).model == "Sonnet-X"
-    failure = failure_of(lambda: post.conversations.SetModel(api.SetModelRequest(conversation_id=name, model="gpt")))
+    failure = failure_of(
+        lambda: post.conversations.SetModel(api.SetModelRequest(conversation_id=name, model="gpt"))
+    )
     assert (failure.reason, failure.fields) == ("INVALID_FIELD", ("model",))
-    assert post.conversations.SetModel(api.SetModelRequest(conversation_id=name, model="OPUS")).conversation.model == "opus"
-    assert post.conversations.SetModel(api.SetModelRequest(conversation_id=name)).conversation.model == ""
+    assert (
+        post.conversations.SetModel(
+            api.SetModelRequest(conversation_id=name, model="OPUS")
+        ).conversation.model
+        == "opus"
+    )
+    assert (
+        post.conversations.SetModel(api.SetModelRequest(conversation_id=name)).conversation.model
+        == ""
+    )
 
 
 def test_without_a_list_any_model_may_be_chosen(post: Post) -> None:

@@ -9,7 +9,9 @@ def test_a_provider_delivers_a_message_three_times(post: Post, clock: MovableClo
     first = post.whatsapp("Only once", delivery="wamid.1")
     clock.move(60_000)
     post.whatsapp("And then this", delivery="wamid.2")
-    again = post.whatsapp("Only once", "1555000@s.whatsapp.net", delivery="wamid.1", time=moment(clock.now))
+    again = post.whatsapp(
+        "Only once", "1555000@s.whatsapp.net", delivery="wamid.1", time=moment(clock.now)
+    )
     changed = post.whatsapp("Only once, edited", delivery="wamid.1")
     assert (first.duplicate, again.duplicate, changed.duplicate) == (False, True, True)
     assert first.conversation == again.conversation == changed.conversation
@@ -18,12 +20,17 @@ def test_a_provider_delivers_a_message_three_times(post: Post, clock: MovableClo
 
 def test_the_same_delivery_on_another_channel_is_another_message(post: Post) -> None:
     post.own("signal", ALEX)
-    first, second = post.whatsapp("One", delivery="1"), post.deliver("signal", "Two", ALEX, delivery="1")
+    first, second = (
+        post.whatsapp("One", delivery="1"),
+        post.deliver("signal", "Two", ALEX, delivery="1"),
+    )
     assert not second.duplicate
     assert home(first) != home(second)
 
 
-def test_a_provider_delivers_again_after_a_restart_and_with_a_new_index(start_server: Start, reach: Reach) -> None:
+def test_a_provider_delivers_again_after_a_restart_and_with_a_new_index(
+    start_server: Start, reach: Reach
+) -> None:
     server = start_server()
     post = reach(server)
     post.own("whatsapp", ALEX)
@@ -38,9 +45,14 @@ def test_a_provider_delivers_again_after_a_restart_and_with_a_new_index(start_se
         server = start_server()
         post = reach(server)
         for said, before in (("Only once", first), ("/history", commanded), ("/new", new)):
-            again = post.whatsapp(said, delivery=f"wamid.{1 + [first, commanded, new].index(before)}")
+            again = post.whatsapp(
+                said, delivery=f"wamid.{1 + [first, commanded, new].index(before)}"
+            )
             assert again.duplicate
-            assert (again.conversation, again.command_reply) == (before.conversation, before.command_reply)
+            assert (again.conversation, again.command_reply) == (
+                before.conversation,
+                before.command_reply,
+            )
         assert post.everything() == kept
 
 
@@ -48,7 +60,10 @@ def test_messages_that_come_at_the_same_moment_begin_one_conversation(post: Post
     for round_ in range(5):
         sender = f"+4930{round_}"
         post.own("whatsapp", sender)
-        homes = at_once(8, lambda number, sender=sender: home(post.whatsapp(f"Message {number}", sender)))  # type: ignore[misc]
+        homes = at_once(
+            8,
+            lambda number, sender=sender: home(post.whatsapp(f"Message {number}", sender)),  # type: ignore[misc]
+        )
         assert len(set(homes)) == 1
         assert sorted(post.said(homes[0])) == [f"Message {number}" for number in range(8)]
 
@@ -66,7 +81,9 @@ def test_a_command_that_is_delivered_by_eight_at_once_is_run_once(post: Post) ->
     assert set(post.everything()) == {first, home(answers[0])}
 
 
-def test_a_deleted_message_that_is_delivered_again_does_not_come_back(start_server: Start, reach: Reach) -> None:
+def test_a_deleted_message_that_is_delivered_again_does_not_come_back(
+    start_server: Start, reach: Reach
+) -> None:
     server = start_server()
     post = reach(server)
     post.own("whatsapp", ALEX)
@@ -91,7 +108,12 @@ def test_a_deleted_message_that_is_delivered_again_does_not_come_back(start_serv
 def test_a_contact_whose_conversation_is_deleted_meanwhile_begins_a_new_one(post: Post) -> None:
     for _ in range(5):
         old = home(post.whatsapp("Hello"))
-        homes = at_once(4, lambda number, old=old: home(post.whatsapp("And on")) if number else post.delete(old) and "")  # type: ignore[misc]
+        homes = at_once(
+            4,
+            lambda number, old=old: (  # type: ignore[misc]
+                home(post.whatsapp("And on")) if number else post.delete(old) and ""
+            ),
+        )
         assert old not in post.everything()
         assert home(post.whatsapp("Still there?")) in {*homes, *post.everything()}
         assert len(post.listed(pinned=True).conversations) == 1

@@ -1,4 +1,6 @@
-"""Groups: what the other members write is kept with its group, and shown to the owner's agent on request, as nobody's word."""
+"""Groups: what the other members write is kept with its group, and shown to the owner's agent on
+request, as nobody's word.
+"""
 
 import json
 from xml.etree import ElementTree
@@ -17,13 +19,18 @@ from tests.server.conftest import delete_index
 
 GROUP = "120363@g.us"
 XML, OPENAI = context_pb2.CONTEXT_FORMAT_XML, context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES
-ANTHROPIC, RECALL = context_pb2.CONTEXT_FORMAT_ANTHROPIC_MESSAGES, context_pb2.CONTEXT_FORMAT_RECALL_BLOCK
+ANTHROPIC, RECALL = (
+    context_pb2.CONTEXT_FORMAT_ANTHROPIC_MESSAGES,
+    context_pb2.CONTEXT_FORMAT_RECALL_BLOCK,
+)
 
 
 def context(
     post: Post, name: str, form: context_pb2.ContextFormat.ValueType = XML, *, group: bool = True
 ) -> api.BuildContextResponse:
-    request = api.BuildContextRequest(conversation_id=name, message="When?", format=form, include_group=group)
+    request = api.BuildContextRequest(
+        conversation_id=name, message="When?", format=form, include_group=group
+    )
     return post.recall.BuildContext(request)
 
 
@@ -45,7 +52,11 @@ def test_what_other_members_write_is_in_the_context_when_asked_for(post: Post) -
     post.whatsapp("In private", "222")
     answer = context(post, name)
     assert written(answer) == [("222", "At eight!"), ("333", "At nine!")]
-    assert (answer.group[0].communication_id, answer.group[0].message.sender_name, answer.group[0].tokens > 0) == (sam, "Sam", True)
+    assert (
+        answer.group[0].communication_id,
+        answer.group[0].message.sender_name,
+        answer.group[0].tokens > 0,
+    ) == (sam, "Sam", True)
     assert not context(post, name, group=False).group
     assert "eight" not in context(post, name, group=False).rendered
     assert post.said(name) == ["Dinner?"]
@@ -66,13 +77,17 @@ def test_a_discord_channel_and_a_thread_are_groups_and_a_direct_message_is_none(
     assert written(context(post, home(post.whatsapp("Hi")))) == []
 
 
-def test_the_newest_are_shown_within_bounds_and_none_of_blocked_members(post: Post, server: RunningServer) -> None:
+def test_the_newest_are_shown_within_bounds_and_none_of_blocked_members(
+    post: Post, server: RunningServer
+) -> None:
     name = home(post.whatsapp("Dinner?", ALEX, group=GROUP))
     outside = ExternalCommunicationServiceStub(post.channel)
     for number in range(30):
         server.clock.move(1000)
         member(post, f"No. {number}", str(200 + number % 3))
-    assert [text for _, text in written(context(post, name))] == [f"No. {number}" for number in range(10, 30)]
+    assert [text for _, text in written(context(post, name))] == [
+        f"No. {number}" for number in range(10, 30)
+    ]
     server.clock.move(1000)
     long = member(post, "x" * 20_000, "400")
     answer = context(post, name)
@@ -83,7 +98,10 @@ def test_the_newest_are_shown_within_bounds_and_none_of_blocked_members(post: Po
     post.whatsapp("🦓" * 10, "401", group=GROUP, attachments=files)
     member(post, "🦓" * 20_000, "402")
     answer = context(post, name)
-    assert (answer.group[-1].message.text, len(answer.group[-1].message.attachments)) == ("🦓" * 10, 0)
+    assert (answer.group[-1].message.text, len(answer.group[-1].message.attachments)) == (
+        "🦓" * 10,
+        0,
+    )
     assert sum(it.tokens for it in answer.group) <= 900
     assert len(answer.rendered) < 10_000
     outside.SetTrust(external_api.SetTrustRequest(communication_id=long, trust=TRUST_BLOCKED))
@@ -124,7 +142,11 @@ def test_no_text_or_name_passes_for_the_users_words_or_another_line(post: Post, 
     for form in (OPENAI, ANTHROPIC):
         said = json.loads(context(post, name, form).rendered)
         own = [it for it in said if it["role"] == "user"]
-        flat = [block["text"] for it in own for block in it["content"]] if form == ANTHROPIC else [it["content"] for it in own]
+        flat = (
+            [block["text"] for it in own for block in it["content"]]
+            if form == ANTHROPIC
+            else [it["content"] for it in own]
+        )
         assert [it for it in flat if not it.startswith("<context>")] == ["Dinner?", "When?"]
     lines = context(post, name, RECALL).rendered.split("\n")
     assert len(lines) == 2

@@ -27,7 +27,12 @@ ADDRESSES = {
     "discord": {"42": ["42", "<@42>", "<@!42>"]},
     "matrix": {"@Alex:b.c": ["@Alex:b.c", " @Alex:b.c "], "@alex:b.c": ["@alex:b.c"]},
 }  # fmt: skip
-CASES = [(channel, text, normal) for channel, them in ADDRESSES.items() for normal, texts in them.items() for text in texts]
+CASES = [
+    (channel, text, normal)
+    for channel, them in ADDRESSES.items()
+    for normal, texts in them.items()
+    for text in texts
+]
 
 
 @pytest.mark.parametrize(("channel", "text", "normal"), CASES)
@@ -46,12 +51,20 @@ def test_a_normal_form_is_its_own_normal_form(channel: str, text: str) -> None:
 
 
 @hypothesis.given(
-    digits=st.from_regex(r"\A[1-9][0-9]{4,14}\Z"), prefix=st.sampled_from(["", "+", "00", "whatsapp:+", "tel:"]), data=st.data()
+    digits=st.from_regex(r"\A[1-9][0-9]{4,14}\Z"),
+    prefix=st.sampled_from(["", "+", "00", "whatsapp:+", "tel:"]),
+    data=st.data(),
 )
-def test_a_number_is_the_same_however_it_is_grouped(digits: str, prefix: str, data: st.DataObject) -> None:
+def test_a_number_is_the_same_however_it_is_grouped(
+    digits: str, prefix: str, data: st.DataObject
+) -> None:
     gaps = [data.draw(st.sampled_from(["", "", " ", "-", "."])) for _ in digits]
     written = prefix + "".join(digit + gap for digit, gap in zip(digits, gaps, strict=True))
-    assert normal_address("whatsapp", written) == normal_address("whatsapp", f"{digits}@s.whatsapp.net") == digits
+    assert (
+        normal_address("whatsapp", written)
+        == normal_address("whatsapp", f"{digits}@s.whatsapp.net")
+        == digits
+    )
 
 
 @hypothesis.given(text=st.text())
@@ -75,7 +88,11 @@ def test_identities_are_added_listed_linked_unlinked_and_removed(post: Post) -> 
         ("email", "alex@example.org", "Alex"),
         ("whatsapp", "1555000", "Alex"),
     ]
-    everybody = [("discord", "77", "Sam"), ("email", "alex@example.org", "Alex"), ("whatsapp", "1555000", "Alex")]
+    everybody = [
+        ("discord", "77", "Sam"),
+        ("email", "alex@example.org", "Alex"),
+        ("whatsapp", "1555000", "Alex"),
+    ]
     assert post.identities() == everybody
     assert post.identities(channel="email") == everybody[1:2]
     assert post.identities(person="Alex") == everybody[1:]
@@ -93,11 +110,17 @@ def test_what_was_never_added_is_not_found(post: Post) -> None:
         lambda: post.link("Alex", ("whatsapp", ALEX), ("whatsapp", "+2")),
     ):
         failure = failure_of(call)
-        assert (failure.code, failure.reason, failure.metadata) == ("NOT_FOUND", "NOT_FOUND", {"name": "whatsapp 2"})
+        assert (failure.code, failure.reason, failure.metadata) == (
+            "NOT_FOUND",
+            "NOT_FOUND",
+            {"name": "whatsapp 2"},
+        )
     assert post.identities(person="Alex") == []
 
 
-def test_identities_outlive_the_index_and_their_requests_are_answered_as_the_first_time(start_server: Start, reach: Reach) -> None:
+def test_identities_outlive_the_index_and_their_requests_are_answered_as_the_first_time(
+    start_server: Start, reach: Reach
+) -> None:
     server = start_server()
     post = reach(server)
     first = post.own("whatsapp", ALEX, "Alex", request_id="add-1")
@@ -122,10 +145,15 @@ def test_identities_outlive_the_index_and_their_requests_are_answered_as_the_fir
 
 def test_a_request_id_of_an_append_is_none_of_an_identity(post: Post) -> None:
     post.append(post.create().id, user("Hello"), request_id="mine")
-    assert failure_of(lambda: post.own("whatsapp", "+2", request_id="mine")).reason == "REQUEST_ID_REUSED"
+    assert (
+        failure_of(lambda: post.own("whatsapp", "+2", request_id="mine")).reason
+        == "REQUEST_ID_REUSED"
+    )
 
 
-def test_a_ledger_that_was_cut_off_loses_only_its_last_line(start_server: Start, reach: Reach) -> None:
+def test_a_ledger_that_was_cut_off_loses_only_its_last_line(
+    start_server: Start, reach: Reach
+) -> None:
     server = start_server()
     post = reach(server)
     post.own("whatsapp", "+1")
@@ -138,7 +166,10 @@ def test_a_ledger_that_was_cut_off_loses_only_its_last_line(start_server: Start,
         ledger.write_bytes(data[:-cut])
         server = start_server()
         post = reach(server)
-        assert post.identities() == [("whatsapp", "1", ""), ("whatsapp", "2", "")][: 2 if cut == 1 else 1]
+        assert (
+            post.identities()
+            == [("whatsapp", "1", ""), ("whatsapp", "2", "")][: 2 if cut == 1 else 1]
+        )
         post.own("whatsapp", "+2")
         server.stop()
         server = start_server()
@@ -158,7 +189,10 @@ def test_a_person_is_found_on_every_channel_and_nobody_else(post: Post) -> None:
     post.own("discord", "77")
     post.own("discord", "1555000")  # the same name as a number, and somebody else
     phone, mail = home(post.whatsapp("The otter")), home(post.mail("The otter", "<a@mail>"))
-    chat, other = home(post.discord("The otter", dm_user_id="77")), home(post.discord("The otter", "1555000", dm_user_id="1555000"))
+    chat, other = (
+        home(post.discord("The otter", dm_user_id="77")),
+        home(post.discord("The otter", "1555000", dm_user_id="1555000")),
+    )
     desk = post.told("The otter")
     contact = post.create("whatsapp", party={"contact": "1555000"}).id
     post.append(contact, agent("The otter"))

@@ -15,7 +15,9 @@ def test_a_thread_is_followed_by_what_it_answers_and_by_its_references(post: Pos
     first = post.mail("The bill", "<a@mail>", subject="Bill")
     thread = home(first)
     assert home(post.mail("Paid", "<b@mail>", "<a@mail>")) == thread
-    assert home(post.mail("Thanks", "<c@mail>", "<lost@mail>", ["<a@mail>", "<lost@mail>"])) == thread
+    assert (
+        home(post.mail("Thanks", "<c@mail>", "<lost@mail>", ["<a@mail>", "<lost@mail>"])) == thread
+    )
     assert home(post.mail("Another bill", "<d@mail>", subject="Bill")) != thread
     party = here(first).party
     assert (party.contact, party.thread_id, party.subject) == ("alex@example.org", "a@mail", "Bill")
@@ -54,8 +56,13 @@ def test_a_message_that_never_arrives_leaves_its_thread_whole(post: Post) -> Non
 
 
 def test_two_threads_that_turn_out_to_be_one_go_on_in_the_one_that_began_first(post: Post) -> None:
-    older, younger = home(post.mail("The roof", "<a@mail>")), home(post.mail("The tiles", "<b@mail>"))
-    assert home(post.mail("Roof and tiles", "<c@mail>", "<b@mail>", ["<a@mail>", "<b@mail>"])) == older
+    older, younger = (
+        home(post.mail("The roof", "<a@mail>")),
+        home(post.mail("The tiles", "<b@mail>")),
+    )
+    assert (
+        home(post.mail("Roof and tiles", "<c@mail>", "<b@mail>", ["<a@mail>", "<b@mail>"])) == older
+    )
     assert home(post.mail("Red tiles", "<d@mail>", "<b@mail>")) == older
     assert home(post.mail("On the roof", "<e@mail>", "<d@mail>")) == older
     assert [post.get(it).pinned for it in (older, younger)] == [True, False]
@@ -100,7 +107,9 @@ def test_answers_that_come_at_the_same_moment_begin_one_thread(post: Post) -> No
     for thread in range(5):
         homes = at_once(
             8,
-            lambda number, thread=thread: home(post.mail(str(number), f"<{thread}-{number}@x>", f"<{thread}-root@x>")),  # type: ignore[misc]
+            lambda number, thread=thread: home(
+                post.mail(str(number), f"<{thread}-{number}@x>", f"<{thread}-root@x>")
+            ),  # type: ignore[misc]
         )
         assert len(set(homes)) == 1
         assert len(post.said(homes[0])) == 8
@@ -114,29 +123,44 @@ def test_two_owners_share_a_thread(post: Post) -> None:
 
 
 def test_deleting_a_thread_takes_its_message_ids_along(server: RunningServer, post: Post) -> None:
-    thread = home(post.mail("The papaya", "<papaya-1@mail>", references=["<papaya-0@mail>"], delivery="imap-1"))
+    thread = home(
+        post.mail(
+            "The papaya", "<papaya-1@mail>", references=["<papaya-0@mail>"], delivery="imap-1"
+        )
+    )
     post.delete(thread)
     kept_by(post, server)
     assert not files_with(server.data_dir, "papaya")
-    connection = apsw.Connection(str(server.folder / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    connection = apsw.Connection(
+        str(server.folder / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY
+    )
     assert connection.execute("SELECT count(*) FROM mail").get == 0
     connection.close()
     fresh = home(post.mail("Another", "<x@mail>", "<papaya-1@mail>"))
     assert fresh != thread
-    assert post.mail("The papaya", "<papaya-1@mail>", delivery="imap-1").WhichOneof("outcome") is None
+    assert (
+        post.mail("The papaya", "<papaya-1@mail>", delivery="imap-1").WhichOneof("outcome") is None
+    )
 
 
 @st.composite
 def threads(draw: st.DrawFn) -> tuple[list[tuple[int, list[int]]], list[int]]:
-    """Messages, each with those that it names (earlier ones, some of which never arrive), and an order of arrival."""
+    """Messages, each with those that it names (earlier ones, some of which never arrive), and an
+    order of arrival.
+    """
     count = draw(st.integers(2, 9))
-    messages = [(at, draw(st.lists(st.integers(0, at - 1), max_size=3, unique=True)) if at else []) for at in range(count)]
+    messages = [
+        (at, draw(st.lists(st.integers(0, at - 1), max_size=3, unique=True)) if at else [])
+        for at in range(count)
+    ]
     arriving = draw(st.lists(st.sampled_from(messages), min_size=1, unique_by=lambda it: it[0]))
     return messages, [at for at, _ in arriving]
 
 
 def components(named: dict[int, list[int]]) -> dict[int, int]:
-    """The thread of each message: the smallest number that it is connected with, by messages that arrived or are only named."""
+    """The thread of each message: the smallest number that it is connected with, by messages that
+    arrived or are only named.
+    """
     parent: dict[int, int] = {}
 
     def find(it: int) -> int:
@@ -152,7 +176,9 @@ def components(named: dict[int, list[int]]) -> dict[int, int]:
     return {at: find(at) for at in named}
 
 
-@hypothesis.settings(max_examples=60, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.settings(
+    max_examples=60, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+)
 @hypothesis.given(case=threads())
 @hypothesis.example(case=([(0, []), (1, []), (2, [0, 1]), (3, [1])], [0, 1, 3, 2]))
 def test_in_whatever_order_messages_arrive_those_of_one_thread_end_in_one_place(
@@ -169,4 +195,7 @@ def test_in_whatever_order_messages_arrive_those_of_one_thread_end_in_one_place(
         post.mail("Hi", name(at), references=[name(it) for it in names[at]])
     expected = components({at: names[at] for at in order})
     ends = {at: home(post.mail("Where?", f"<{prefix}-probe-{at}@mail>", name(at))) for at in order}
-    assert {(expected[a] == expected[b], ends[a] == ends[b]) for a in order for b in order} <= {(True, True), (False, False)}
+    assert {(expected[a] == expected[b], ends[a] == ends[b]) for a in order for b in order} <= {
+        (True, True),
+        (False, False),
+    }

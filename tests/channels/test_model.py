@@ -1,4 +1,6 @@
-"""Any story of messages, repeats, resets, deletes and restarts ends as a model of a few lines says."""
+"""Any story of messages, repeats, resets, deletes and restarts ends as a model of a few lines
+says.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +17,12 @@ PLACES = ("alex", "sam", "group", "session", "channel", "thread")
 Step = tuple[str, int]
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["say"] * 6 + ["repeat"] * 3 + ["new"] * 2 + ["delete", "restart", "rebuild"]), st.integers(0, 40)),
+    st.tuples(
+        st.sampled_from(
+            ["say"] * 6 + ["repeat"] * 3 + ["new"] * 2 + ["delete", "restart", "rebuild"]
+        ),
+        st.integers(0, 40),
+    ),
     min_size=3,
     max_size=25,
 )
@@ -23,7 +30,9 @@ STEPS = st.lists(
 
 @dataclass
 class Model:
-    """What must be: the conversation of each place, what was said in each, and what each delivery came to."""
+    """What must be: the conversation of each place, what was said in each, and what each delivery
+    came to.
+    """
 
     prefix: int
     homes: dict[str, str] = field(default_factory=dict)
@@ -44,7 +53,9 @@ class Model:
                 return post.discord(text, "77", channel_id=str(self.prefix), delivery=delivery)
             case _:  # every mail names the first one, which never comes
                 name, root = f"<{self.prefix}.{delivery}@x>", f"<{self.prefix}.root@x>"
-                return post.mail(text, name, root, sender=f"{self.prefix}@example.org", delivery=delivery)
+                return post.mail(
+                    text, name, root, sender=f"{self.prefix}@example.org", delivery=delivery
+                )
 
     def own(self, post: Post) -> None:
         for identity in (f"+1000{self.prefix}1", f"+1000{self.prefix}2"):
@@ -77,7 +88,9 @@ class Model:
             return
         which %= len(self.deliveries)
         place, text, where = self.deliveries[which]
-        answer = self.deliver(post, place, text if text == "/new" else f"{text}, edited", f"{self.prefix}-{which}")
+        answer = self.deliver(
+            post, place, text if text == "/new" else f"{text}, edited", f"{self.prefix}-{which}"
+        )
         assert answer.duplicate
         if where in self.texts:
             assert home(answer) == where
@@ -89,15 +102,22 @@ class Model:
             gone = self.homes.pop(place)
             post.delete(gone)
             del self.texts[gone]
-            if place == "thread":  # what went on in the one that is gone goes back to the one before, if there is one
-                before = [where for at, _, where in self.deliveries if at == "thread" and where in self.texts]
+            # what went on in the one that is gone goes back to the one before, if there is one
+            if place == "thread":
+                before = [
+                    where
+                    for at, _, where in self.deliveries
+                    if at == "thread" and where in self.texts
+                ]
                 if before:
                     self.homes[place] = before[-1]
 
 
 @hypothesis.settings(max_examples=25, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(steps=STEPS)
-def test_any_story_ends_as_the_model_says(start_server: Start, reach: Reach, steps: Sequence[Step]) -> None:
+def test_any_story_ends_as_the_model_says(
+    start_server: Start, reach: Reach, steps: Sequence[Step]
+) -> None:
     server = start_server()
     try:
         post = reach(server)

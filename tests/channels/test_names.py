@@ -25,16 +25,23 @@ def test_the_name_before_an_owners_address_is_on_the_message_and_on_the_party(po
     assert post.listed().conversations[0].party.contact_name == "Hanan H."
 
 
-def test_sender_name_is_kept_and_the_newest_one_is_the_partys(post: Post, start_server: Start, reach: Reach) -> None:
+def test_sender_name_is_kept_and_the_newest_one_is_the_partys(
+    post: Post, start_server: Start, reach: Reach
+) -> None:
     first = home(post.whatsapp("One"))
     assert post.get(first).party.contact_name == ""
     assert here(post.whatsapp("Two", sender_name="Alex")).party.contact_name == "Alex"
-    assert here(post.whatsapp("Three", sender_name="Alex at work")).party.contact_name == "Alex at work"
+    assert (
+        here(post.whatsapp("Three", sender_name="Alex at work")).party.contact_name
+        == "Alex at work"
+    )
     assert here(post.whatsapp("Four")).party.contact_name == "Alex at work"
     assert [it.sender_name for it in post.load(first).messages] == ["", "Alex", "Alex at work", ""]
 
 
-def test_names_outlive_the_index_and_verify_finds_them_whole(start_server: Start, reach: Reach) -> None:
+def test_names_outlive_the_index_and_verify_finds_them_whole(
+    start_server: Start, reach: Reach
+) -> None:
     server = start_server()
     post = reach(server)
     post.own("whatsapp", "1")
@@ -42,24 +49,47 @@ def test_names_outlive_the_index_and_verify_finds_them_whole(start_server: Start
     post.mail("Pay.", "<m@x>", "<before@x>", subject="Roof", sender="Hanan <h@x.org>")
     server.stop()
     verified = run("verify", "--data-dir", server.data_dir)
-    assert (verified.exit_code, verified.stdout) == (0, "1 conversations, 1 messages, 1 external communications, 0 problems\n")
+    assert (verified.exit_code, verified.stdout) == (
+        0,
+        "1 conversations, 1 messages, 1 external communications, 0 problems\n",
+    )
     delete_index(server)
     post = reach(start_server())
     assert post.get(name).party.contact_name == "Alex"
-    listed = outside(post).ListCommunications(external_api.ListCommunicationsRequest()).communications[0]
+    listed = (
+        outside(post).ListCommunications(external_api.ListCommunicationsRequest()).communications[0]
+    )
     assert (listed.party_name, listed.subject) == ("Hanan", "Roof")
 
 
 def test_a_strangers_mail_keeps_what_an_answer_needs(post: Post) -> None:
     received = post.mail(
-        "Please pay.", "<2@x>", "<1@x>", ["<0@x>", "<1@x>"], subject="Re: The roof", sender='"Hanan" <Hanan@Example.org>'
+        "Please pay.",
+        "<2@x>",
+        "<1@x>",
+        ["<0@x>", "<1@x>"],
+        subject="Re: The roof",
+        sender='"Hanan" <Hanan@Example.org>',
     ).external
     message = received.message
-    assert (message.email.message_id, message.email.in_reply_to, list(message.email.references)) == ("2@x", "1@x", ["0@x", "1@x"])
-    assert (message.email.subject, message.sender_name, message.group_id) == ("Re: The roof", "Hanan", "")
-    assert (received.communication.party, received.communication.party_name) == ("hanan@example.org", "Hanan")
+    assert (
+        message.email.message_id,
+        message.email.in_reply_to,
+        list(message.email.references),
+    ) == ("2@x", "1@x", ["0@x", "1@x"])
+    assert (message.email.subject, message.sender_name, message.group_id) == (
+        "Re: The roof",
+        "Hanan",
+        "",
+    )
+    assert (received.communication.party, received.communication.party_name) == (
+        "hanan@example.org",
+        "Hanan",
+    )
     assert received.communication.subject == "Re: The roof"
-    assert received.escalation.question.startswith('"Hanan" (hanan@example.org) wrote on email: Please pay.')
+    assert received.escalation.question.startswith(
+        '"Hanan" (hanan@example.org) wrote on email: Please pay.'
+    )
     again = external_api.GetCommunicationRequest(communication_id=received.communication.id)
     assert outside(post).GetCommunication(again).messages[0] == message
 
@@ -70,7 +100,9 @@ def test_a_strangers_message_keeps_its_group(post: Post) -> None:
     assert not whatsapp.message.HasField("email")
     assert "in 120363@g.us" in whatsapp.escalation.question
     assert post.whatsapp("Hi you", STRANGER).external.message.group_id == ""
-    assert post.discord("Hi", "88", channel_id="7").external.message.thread_id == "discord:channel:7"
+    assert (
+        post.discord("Hi", "88", channel_id="7").external.message.thread_id == "discord:channel:7"
+    )
     assert post.discord("Hi", "88", dm_user_id="88").external.message.thread_id == ""
 
 
@@ -78,8 +110,15 @@ def test_nothing_is_searched_filtered_or_trusted_by_a_display_name(post: Post) -
     name = home(post.whatsapp("A roof", sender_name="Zebulon"))
     assert post.found("Zebulon") == []
     assert post.found("roof", participants=["Zebulon"]) == []
-    assert [it.id for it in post.listed(party=Party(contact_name="Zebulon the other")).conversations] == [name]
-    received = post.mail("Let me in", "<1@x>", sender='"alex@example.org" <mallory@x.org>', sender_name="alex@example.org")
+    assert [
+        it.id for it in post.listed(party=Party(contact_name="Zebulon the other")).conversations
+    ] == [name]
+    received = post.mail(
+        "Let me in",
+        "<1@x>",
+        sender='"alex@example.org" <mallory@x.org>',
+        sender_name="alex@example.org",
+    )
     assert received.WhichOneof("outcome") == "external"
     assert received.external.communication.party == "mallory@x.org"
 
@@ -87,7 +126,9 @@ def test_nothing_is_searched_filtered_or_trusted_by_a_display_name(post: Post) -
 def test_appended_messages_and_created_parties_have_names_too(service: Service) -> None:
     made = service.create("sms", party=Party(contact="1", contact_name="Hanan\n"))
     assert made.party.contact_name == "Hanan"
-    stored = service.append(made.id, user("Hello", sender="1", sender_name="Hanan H."), agent("Hi", sender_name="Clerk"))
+    stored = service.append(
+        made.id, user("Hello", sender="1", sender_name="Hanan H."), agent("Hi", sender_name="Clerk")
+    )
     assert [it.sender_name for it in stored.messages] == ["Hanan H.", "Clerk"]
     assert stored.conversation.party.contact_name == "Hanan H."
 

@@ -17,20 +17,30 @@ def test_discord_keeps_direct_messages_channels_and_threads_apart(post: Post) ->
     assert [home(post.discord("Again", **name)) for name in names] == homes
     assert home(post.discord("I too", "<@!78>", channel_id="77")) == homes[1]
     assert home(post.deliver("discord", "Direct", "77")) == homes[0]
-    assert [post.get(it).party.thread_id for it in homes[:3]] == ["discord:dm:77", "discord:channel:77", "discord:thread:77"]
+    assert [post.get(it).party.thread_id for it in homes[:3]] == [
+        "discord:dm:77",
+        "discord:channel:77",
+        "discord:thread:77",
+    ]
 
 
 def test_the_command_line_has_its_sessions_by_name(post: Post) -> None:
     default, work = home(post.cli("Hi")), home(post.cli("Hi", "work"))
     assert default != work
-    assert home(post.cli("Again", "default")) == home(post.deliver("cli", "Without an origin")) == default
+    assert (
+        home(post.cli("Again", "default"))
+        == home(post.deliver("cli", "Without an origin"))
+        == default
+    )
     anew = home(post.cli("/new", "work"))
     assert home(post.cli("Hi", "work")) == anew
     assert home(post.cli("Hi")) == default
     assert [post.get(it).party.thread_id for it in (default, anew)] == ["cli:default", "cli:work"]
 
 
-def test_the_web_goes_on_with_the_most_recent_one_or_the_one_named(post: Post, clock: MovableClock) -> None:
+def test_the_web_goes_on_with_the_most_recent_one_or_the_one_named(
+    post: Post, clock: MovableClock
+) -> None:
     first = home(post.web("Hello"))
     clock.move(1000)
     second = post.create("web").id
@@ -43,13 +53,18 @@ def test_the_web_goes_on_with_the_most_recent_one_or_the_one_named(post: Post, c
     third = home(post.web("/new"))
     assert home(post.web("Anew")) == third not in (first, second)
     assert not post.get(third).pinned
-    assert failure_of(lambda: post.web("To nobody", "conv-01J00000000000000000000000")).reason == "CONVERSATION_NOT_FOUND"
+    assert (
+        failure_of(lambda: post.web("To nobody", "conv-01J00000000000000000000000")).reason
+        == "CONVERSATION_NOT_FOUND"
+    )
 
 
 def test_any_other_channel_has_a_conversation_for_each_sender(post: Post) -> None:
     post.own("matrix", "@alex:example.org")
     post.own("matrix", "@sam:example.org")
-    alex, sam = (home(post.deliver("matrix", "Hi", f"@{name}:example.org")) for name in ("alex", "sam"))
+    alex, sam = (
+        home(post.deliver("matrix", "Hi", f"@{name}:example.org")) for name in ("alex", "sam")
+    )
     assert alex != sam
     assert home(post.deliver("matrix", "Again", " @alex:example.org ")) == alex
     assert post.get(alex).party.contact == "@alex:example.org"

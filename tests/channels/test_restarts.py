@@ -1,4 +1,6 @@
-"""Channels across kills, crashes and a lost index: everything is found where it was, and nothing is there twice."""
+"""Channels across kills, crashes and a lost index: everything is found where it was, and nothing is
+there twice.
+"""
 
 import itertools
 import os
@@ -14,10 +16,17 @@ from tests.conftest import RunningServer, Start
 from tests.server.conftest import delete_index, server_process, transcript
 
 
-def test_everything_is_found_where_it_was_after_the_index_was_deleted(start_server: Start, reach: Reach) -> None:
+def test_everything_is_found_where_it_was_after_the_index_was_deleted(
+    start_server: Start, reach: Reach
+) -> None:
     server = start_server()
     post = reach(server)
-    for channel, identity in (("whatsapp", ALEX), ("email", "alex@example.org"), ("discord", "77"), ("matrix", "@alex:x")):
+    for channel, identity in (
+        ("whatsapp", ALEX),
+        ("email", "alex@example.org"),
+        ("discord", "77"),
+        ("matrix", "@alex:x"),
+    ):
         post.own(channel, identity)
     numbers = itertools.count()
 
@@ -91,14 +100,28 @@ def test_a_server_killed_between_the_disk_and_the_answer_takes_the_message_once(
         assert [it.count("Stored and not answered") for it in post.everything().values()] == [1]
 
 
-def test_a_first_message_is_one_write_and_whole_or_not_there(server: RunningServer, post: Post) -> None:
+def test_a_first_message_is_one_write_and_whole_or_not_there(
+    server: RunningServer, post: Post
+) -> None:
     file = transcript(server, home(post.whatsapp("All in one", delivery="wamid.1")))
     began, said = (orjson.loads(line) for line in file.read_bytes().splitlines())
-    assert (began["type"], began["pinned"], began["batch"], began["requestId"]) == ("meta", True, [1, 2], "whatsapp wamid.1")
-    assert (said["type"], said["batch"], said["requestId"], said["turnNumber"]) == ("turn", [2, 2], "whatsapp wamid.1", 1)
+    assert (began["type"], began["pinned"], began["batch"], began["requestId"]) == (
+        "meta",
+        True,
+        [1, 2],
+        "whatsapp wamid.1",
+    )
+    assert (said["type"], said["batch"], said["requestId"], said["turnNumber"]) == (
+        "turn",
+        [2, 2],
+        "whatsapp wamid.1",
+        1,
+    )
 
 
-def test_a_first_message_cut_off_by_a_crash_was_never_there(start_server: Start, reach: Reach) -> None:
+def test_a_first_message_cut_off_by_a_crash_was_never_there(
+    start_server: Start, reach: Reach
+) -> None:
     server = start_server()
     post = reach(server)
     post.own("whatsapp", ALEX)

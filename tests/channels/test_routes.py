@@ -39,7 +39,9 @@ def _prune(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Asked(Index):
-    """An index that counts how often it is asked for Message-IDs, and to which something may happen while it is."""
+    """An index that counts how often it is asked for Message-IDs, and to which something may happen
+    while it is.
+    """
 
     asked = 0
     meanwhile: Callable[[], object] | None = None
@@ -95,7 +97,9 @@ def test_the_index_is_asked_for_an_id_once(index: Asked, known: Routes) -> None:
     assert index.asked == 1
 
 
-def test_what_is_said_and_taken_in_while_the_index_is_asked_is_not_lost(index: Asked, known: Routes) -> None:
+def test_what_is_said_and_taken_in_while_the_index_is_asked_is_not_lost(
+    index: Asked, known: Routes
+) -> None:
     said: list[str] = []
     index.meanwhile = lambda: said.extend((say(index, known, 7), say(index, known, 8)))
     known.threads(index, [7])
@@ -118,7 +122,9 @@ def test_an_index_that_is_opened_again_knows_the_ids_it_has(tmp_path: Path, know
     index.close()
 
 
-def test_an_id_that_an_agent_says_leads_to_its_thread_also_where_it_was_looked_up(start_server: Start, reach: Reach) -> None:
+def test_an_id_that_an_agent_says_leads_to_its_thread_also_where_it_was_looked_up(
+    start_server: Start, reach: Reach
+) -> None:
     post = reach(start_server())
     post.own("email", "alex@example.org")
     older = home(post.mail("The roof", "<a@mail>"))
@@ -134,7 +140,9 @@ def test_an_id_that_an_agent_says_leads_to_its_thread_also_where_it_was_looked_u
     assert home(post.mail("Which red?", "<e@mail>", "<b@mail>")) == older
 
 
-def test_a_conversation_that_is_deleted_is_not_the_one_that_a_command_ends(start_server: Start, reach: Reach) -> None:
+def test_a_conversation_that_is_deleted_is_not_the_one_that_a_command_ends(
+    start_server: Start, reach: Reach
+) -> None:
     server = start_server()
     post = reach(server)
     for place in (ALEX, "+1 555-001"):
@@ -149,13 +157,21 @@ def test_a_conversation_that_is_deleted_is_not_the_one_that_a_command_ends(start
     assert gone not in transcript(server, new).read_text()
 
 
-def test_an_id_that_somebody_wrote_into_a_transcript_is_known_once_it_was_read(start_server: Start, reach: Reach) -> None:
+def test_an_id_that_somebody_wrote_into_a_transcript_is_known_once_it_was_read(
+    start_server: Start, reach: Reach
+) -> None:
     server = start_server()
     post = reach(server)
     post.own("email", "alex@example.org")
     older = home(post.mail("The roof", "<a@mail>"))
     home(post.mail("Which tiles?", "<b@mail>", "<sent@agent>"))
-    written = Message(Role.ASSISTANT, "Red ones.", timestamp=1, turn_number=1, metadata={"email": {"message_id": "sent@agent"}})
+    written = Message(
+        Role.ASSISTANT,
+        "Red ones.",
+        timestamp=1,
+        turn_number=1,
+        metadata={"email": {"message_id": "sent@agent"}},
+    )
     with transcript(server, older).open("ab") as file:
         file.write(encode(Entry(written)))
     assert failure_of(lambda: post.append(older, agent("Yes."))).reason == "STORAGE_UNAVAILABLE"
@@ -163,7 +179,9 @@ def test_an_id_that_somebody_wrote_into_a_transcript_is_known_once_it_was_read(s
     assert home(post.mail("Red ones, then", "<d@mail>", "<sent@agent>")) == older
 
 
-def test_what_an_index_said_that_was_lost_is_asked_of_the_next(start_server: Start, reach: Reach) -> None:
+def test_what_an_index_said_that_was_lost_is_asked_of_the_next(
+    start_server: Start, reach: Reach
+) -> None:
     server = start_server()
     post = reach(server)
     post.own("email", "alex@example.org")
@@ -190,7 +208,9 @@ def test_what_an_index_said_that_was_lost_is_asked_of_the_next(start_server: Sta
     until(goes_home)
 
 
-def test_a_new_index_is_asked_once_it_has_taken_in_all(monkeypatch: pytest.MonkeyPatch, start_server: Start, reach: Reach) -> None:
+def test_a_new_index_is_asked_once_it_has_taken_in_all(
+    monkeypatch: pytest.MonkeyPatch, start_server: Start, reach: Reach
+) -> None:
     server = start_server()
     post = reach(server)
     post.own("whatsapp", ALEX)

@@ -11,7 +11,9 @@ from tests.conftest import MovableClock
 from tests.server.conftest import agent, failure_of, moment, user
 
 
-def test_a_contact_writes_resets_writes_again_is_linked_to_mail_and_is_found_from_the_web(post: Post) -> None:
+def test_a_contact_writes_resets_writes_again_is_linked_to_mail_and_is_found_from_the_web(
+    post: Post,
+) -> None:
     first = home(post.whatsapp("The boiler is leaking"))
     assert home(post.whatsapp("It drips on the floor", "1555000@s.whatsapp.net")) == first
     post.append(first, agent("I called the plumber."))
@@ -24,7 +26,11 @@ def test_a_contact_writes_resets_writes_again_is_linked_to_mail_and_is_found_fro
     post.link("Alex", ("whatsapp", "+1555000"), ("email", "alex@example.org"))
     assert set(post.found("plumber", participants=["Alex"])) == {first, second, third}
     assert set(post.found("plumber", participants=["alex@example.org"])) == {first, second, third}
-    assert post.said(first) == ["The boiler is leaking", "It drips on the floor", "I called the plumber."]
+    assert post.said(first) == [
+        "The boiler is leaking",
+        "It drips on the floor",
+        "I called the plumber.",
+    ]
     assert post.said(third) == ["The plumber sent his bill"]
 
 
@@ -32,10 +38,19 @@ def test_what_came_in_is_stored_as_it_was_said(post: Post, clock: MovableClock) 
     picture = Attachment(media_type="image/png", uri="https://example.org/1", bytes_length=7)
     answer = post.whatsapp("", attachments=[picture], time=moment(clock.now - 60_000))
     (message,) = answer.conversation.messages
-    assert (message.sender, message.turn_number, message.sequence, message.attachments[0]) == ("1555000", 1, 2, picture)
+    assert (message.sender, message.turn_number, message.sequence, message.attachments[0]) == (
+        "1555000",
+        1,
+        2,
+        picture,
+    )
     assert message.timestamp == moment(clock.now - 60_000)
     conversation = here(answer)
-    assert (conversation.channel, conversation.party.contact, conversation.pinned) == ("whatsapp", "1555000", True)
+    assert (conversation.channel, conversation.party.contact, conversation.pinned) == (
+        "whatsapp",
+        "1555000",
+        True,
+    )
     assert list(conversation.participants) == ["1555000"]
     assert post.get(conversation.id) == conversation
     later = post.whatsapp("And this?").conversation.messages[0]
@@ -51,7 +66,11 @@ def test_two_people_write_in_a_group_and_alone(post: Post) -> None:
     assert home(post.whatsapp("Another secret")) == alone
     assert home(post.whatsapp("Which group?", group="1204@g.us")) not in (group, alone)
     found = post.get(group)
-    assert (list(found.participants), found.party.group_id, found.party.contact) == (["1555000", "1555111"], "1203@g.us", "")
+    assert (list(found.participants), found.party.group_id, found.party.contact) == (
+        ["1555000", "1555111"],
+        "1203@g.us",
+        "",
+    )
     assert [it.sender for it in post.load(group).messages] == ["1555000", "1555111"]
 
 
@@ -62,7 +81,9 @@ def test_a_reset_of_a_group_leaves_its_people_alone(post: Post) -> None:
     assert home(post.whatsapp("Hello again")) == alone
 
 
-def test_a_pinned_conversation_is_read_only_for_the_web_and_goes_on_once_it_is_not(post: Post) -> None:
+def test_a_pinned_conversation_is_read_only_for_the_web_and_goes_on_once_it_is_not(
+    post: Post,
+) -> None:
     first = home(post.whatsapp("From the phone"))
     before = kept_state(post, first)
     for call in (
@@ -103,7 +124,9 @@ def test_who_watches_sees_a_conversation_begin_and_what_was_said(post: Post) -> 
     new = home(post.whatsapp("/new"))
     post.whatsapp("Hi there")
     stream = post.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=cursor))
-    told = (element.update for element in stream if element.update.WhichOneof("kind") != "heartbeat")
+    told = (
+        element.update for element in stream if element.update.WhichOneof("kind") != "heartbeat"
+    )
     updates = list(itertools.islice(told, 3))
     stream.cancel()
     assert [(it.WhichOneof("kind"), it.conversation_id) for it in updates] == [
@@ -120,7 +143,9 @@ def test_the_log_says_where_a_message_went_and_not_what_it_says(post: Post) -> N
     with structlog.testing.capture_logs() as logs:
         went = home(post.whatsapp("A secret word"))
         post.whatsapp("/model haiku")
-    assert [(it["method"], it["conversation"]) for it in logs if it["event"] == "call"] == [("ChannelService.Receive", went)] * 2
+    assert [(it["method"], it["conversation"]) for it in logs if it["event"] == "call"] == [
+        ("ChannelService.Receive", went)
+    ] * 2
     assert "secret" not in str(logs)
 
 

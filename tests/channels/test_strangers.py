@@ -1,4 +1,6 @@
-"""Who is no owner: kept apart, slowed down where it floods, and known from the moment that somebody says so."""
+"""Who is no owner: kept apart, slowed down where it floods, and known from the moment that somebody
+says so.
+"""
 
 import hypothesis
 from click.testing import CliRunner
@@ -29,7 +31,9 @@ def test_a_stranger_who_becomes_known_begins_a_conversation_and_moves_nothing(po
     assert post.said(now) == ["It is me again"]
 
 
-def test_an_owners_message_delivered_again_after_the_identity_was_removed_is_the_same_message(post: Post) -> None:
+def test_an_owners_message_delivered_again_after_the_identity_was_removed_is_the_same_message(
+    post: Post,
+) -> None:
     first = post.whatsapp("Mine", delivery="wamid.1")
     post.disown("whatsapp", ALEX)
     again = post.whatsapp("Mine", delivery="wamid.1")
@@ -74,9 +78,16 @@ def test_a_stranger_who_floods_is_told_when_to_come_back_and_owners_are_not_slow
         post.whatsapp("Spam", STRANGER)
     first = post.whatsapp("Spam", "+44 2", delivery="first")
     for _ in range(5):
-        assert post.whatsapp("Spam", "+44 2", delivery="first").external.message == first.external.message
+        assert (
+            post.whatsapp("Spam", "+44 2", delivery="first").external.message
+            == first.external.message
+        )
     failure = failure_of(lambda: post.whatsapp("Spam", "0049170999", delivery="late"))
-    assert (failure.code, failure.reason, failure.retry_ms) == ("RESOURCE_EXHAUSTED", "RATE_LIMITED", 10_000)
+    assert (failure.code, failure.reason, failure.retry_ms) == (
+        "RESOURCE_EXHAUSTED",
+        "RATE_LIMITED",
+        10_000,
+    )
     assert failure.metadata == {"sender": "49170999"}
     assert post.whatsapp("Somebody else", "+44 1").WhichOneof("outcome") == "external"
     assert {home(it) for it in at_once(4, lambda _: [post.whatsapp("Mine") for _ in range(10)])[0]}
@@ -84,7 +95,9 @@ def test_a_stranger_who_floods_is_told_when_to_come_back_and_owners_are_not_slow
     clock.move(9_999)
     assert failure_of(lambda: post.whatsapp("Spam", STRANGER)).retry_ms == 1
     clock.move(1)
-    assert post.whatsapp("Spam", STRANGER, delivery="late").external.communication.message_count == 4
+    assert (
+        post.whatsapp("Spam", STRANGER, delivery="late").external.communication.message_count == 4
+    )
     assert failure_of(lambda: post.whatsapp("Spam", STRANGER)).retry_ms == 10_000
 
 
@@ -98,9 +111,12 @@ def test_who_floods_is_named_in_the_stats(start_server: Start, reach: Reach) -> 
     def said() -> str:
         result = CliRunner().invoke(commands, ["stats", "--data-dir", str(server.data_dir)])
         assert result.exit_code == 0, result.output
-        return next(line for line in result.output.splitlines() if line.startswith("limited_senders"))
+        return next(
+            line for line in result.output.splitlines() if line.startswith("limited_senders")
+        )
 
-    assert said() == "limited_senders: 1, whatsapp 49170999 (1 refused)"  # a flood of messages is none of writes
+    # a flood of messages is none of writes
+    assert said() == "limited_senders: 1, whatsapp 49170999 (1 refused)"
     server.stop()
     assert said() == "limited_senders: 1, whatsapp 49170999 (4 refused)"
 
@@ -108,7 +124,8 @@ def test_who_floods_is_named_in_the_stats(start_server: Start, reach: Reach) -> 
 def test_no_limit_is_no_limit(start_server: Start, reach: Reach) -> None:
     post = reach(start_server(sender_rate=0))
     answers = [post.whatsapp("Many", STRANGER) for _ in range(50)]
-    assert [it.external.message.sequence for it in answers] == [2, *range(4, 53)]  # a line between asks the owner
+    # a line between asks the owner
+    assert [it.external.message.sequence for it in answers] == [2, *range(4, 53)]
 
 
 def test_buckets_are_bounded_and_forget_who_was_silent_longest() -> None:
@@ -127,8 +144,14 @@ def test_a_clock_that_was_set_back_blocks_nobody_for_longer_than_a_bucket_takes_
     assert buckets.take("x", 1000) == 0
 
 
-@hypothesis.given(rate=st.integers(1, 1000), burst=st.integers(1, 50), pauses=st.lists(st.integers(0, 30_000), max_size=60))
-def test_in_any_span_no_more_pass_than_the_rate_and_the_burst_allow(rate: int, burst: int, pauses: list[int]) -> None:
+@hypothesis.given(
+    rate=st.integers(1, 1000),
+    burst=st.integers(1, 50),
+    pauses=st.lists(st.integers(0, 30_000), max_size=60),
+)
+def test_in_any_span_no_more_pass_than_the_rate_and_the_burst_allow(
+    rate: int, burst: int, pauses: list[int]
+) -> None:
     buckets, now = Buckets(rate, burst), 0
     passed: list[int] = []
     for pause in pauses:

@@ -17,7 +17,9 @@ def run(*arguments: object) -> tuple[int, str]:
 
 
 def filled(post: Post) -> tuple[str, str]:
-    """A thread that took another in, and a conversation with a delivery that is deleted. Returns both homes of the thread."""
+    """A thread that took another in, and a conversation with a delivery that is deleted. Returns
+    both homes of the thread.
+    """
     post.own("whatsapp", ALEX, "Alex")
     post.own("email", "alex@example.org", "Alex")
     older, younger = home(post.mail("One", "<a@x>")), home(post.mail("Two", "<b@x>"))
@@ -26,7 +28,9 @@ def filled(post: Post) -> tuple[str, str]:
     return older, younger
 
 
-def test_a_backup_has_owners_and_what_was_forgotten(start_server: Start, reach: Reach, tmp_path: Path) -> None:
+def test_a_backup_has_owners_and_what_was_forgotten(
+    start_server: Start, reach: Reach, tmp_path: Path
+) -> None:
     server = start_server()
     post = reach(server)
     older, _ = filled(post)
@@ -41,7 +45,9 @@ def test_a_backup_has_owners_and_what_was_forgotten(start_server: Start, reach: 
     assert home(post.mail("Three", "<d@x>", "<b@x>")) == older
 
 
-def test_a_backup_whose_owners_are_damaged_says_so(start_server: Start, reach: Reach, tmp_path: Path) -> None:
+def test_a_backup_whose_owners_are_damaged_says_so(
+    start_server: Start, reach: Reach, tmp_path: Path
+) -> None:
     server = start_server()
     filled(reach(server))
     assert run("backup", tmp_path / "backup", "--data-dir", server.data_dir)[0] == 0
@@ -53,13 +59,18 @@ def test_a_backup_whose_owners_are_damaged_says_so(start_server: Start, reach: R
     assert run("restore", tmp_path / "backup", "--data-dir", tmp_path / "new")[0] == 1
 
 
-def test_verify_sees_what_the_index_has_otherwise_and_rebuild_mends_it(start_server: Start, reach: Reach) -> None:
+def test_verify_sees_what_the_index_has_otherwise_and_rebuild_mends_it(
+    start_server: Start, reach: Reach
+) -> None:
     server = start_server()
     _, younger = filled(reach(server))
     server.stop()
     assert run("verify", "--data-dir", server.data_dir)[0] == 0
     for change, expected in (
-        ("DELETE FROM mail WHERE name IN (SELECT name FROM mail LIMIT 1)", "the index leads other messages to it"),
+        (
+            "DELETE FROM mail WHERE name IN (SELECT name FROM mail LIMIT 1)",
+            "the index leads other messages to it",
+        ),
         ("DELETE FROM continued", f"{younger}: the index leads other messages to it"),
         ("DELETE FROM forgotten", "it knows 0 of 1 forgotten messages"),
     ):
@@ -75,7 +86,9 @@ def test_verify_sees_what_the_index_has_otherwise_and_rebuild_mends_it(start_ser
     assert "identities.jsonl: line 1 is damaged" in run("verify", "--data-dir", server.data_dir)[1]
 
 
-def test_what_channels_wrote_is_imported_as_far_as_the_contract_takes_it(start_server: Start, reach: Reach, tmp_path: Path) -> None:
+def test_what_channels_wrote_is_imported_as_far_as_the_contract_takes_it(
+    start_server: Start, reach: Reach, tmp_path: Path
+) -> None:
     server = start_server()
     post = reach(server)
     _, younger = filled(post)

@@ -1,4 +1,6 @@
-"""An agent writes first: it begins a pinned conversation, and what is answered over the channel joins it."""
+"""An agent writes first: it begins a pinned conversation, and what is answered over the channel
+joins it.
+"""
 
 import pytest
 from recollect.v1.conversation_pb2 import Party
@@ -20,16 +22,23 @@ def test_the_reply_on_whatsapp_joins_what_the_agent_began(post: Post) -> None:
     name = says(post, "whatsapp", "The disk is full.", contact="+1 (555) 000")
     assert post.get(name).pinned
     assert home(post.whatsapp("Clean it up.")) == name
-    assert [(it.turn_number, it.content) for it in post.load(name).messages] == [(1, "The disk is full."), (2, "Clean it up.")]
+    assert [(it.turn_number, it.content) for it in post.load(name).messages] == [
+        (1, "The disk is full."),
+        (2, "Clean it up."),
+    ]
 
 
 def test_its_first_words_are_stored_with_it_or_not_at_all(post: Post) -> None:
     party = Party(contact=ALEX, contact_name="Alex")
-    name = post.create("whatsapp", party=party, pinned=True, messages=[agent("The disk is full.")]).id
+    name = post.create(
+        "whatsapp", party=party, pinned=True, messages=[agent("The disk is full.")]
+    ).id
     assert home(post.whatsapp("Clean it up.")) == name
     assert post.said(name) == ["The disk is full.", "Clean it up."]
     elsewhere = [agent("The disk is full.", channel="web")]
-    failure = failure_of(lambda: post.create("whatsapp", party=party, pinned=True, messages=elsewhere))
+    failure = failure_of(
+        lambda: post.create("whatsapp", party=party, pinned=True, messages=elsewhere)
+    )
     assert failure.reason == "CONVERSATION_READ_ONLY"
     assert post.get(name).pinned
 
@@ -48,7 +57,9 @@ def test_the_reply_in_a_group_joins_it(post: Post) -> None:
         ({"thread_id": "discord:thread:9"}, {"thread_id": "9"}),
     ],
 )
-def test_the_reply_on_discord_joins_it(post: Post, party: dict[str, str], place: dict[str, str]) -> None:
+def test_the_reply_on_discord_joins_it(
+    post: Post, party: dict[str, str], place: dict[str, str]
+) -> None:
     post.own("discord", "77")
     name = says(post, "discord", "Deployed.", **party)
     assert home(post.discord("Good", **place)) == name
@@ -65,7 +76,9 @@ def test_the_reply_on_a_command_line_and_on_another_channel_joins_it(post: Post)
 
 
 def test_the_reply_to_a_mail_joins_the_thread_that_the_agent_began(post: Post) -> None:
-    name = post.create("email", party=Party(contact="Alex@Example.org", subject="Disk"), pinned=True).id
+    name = post.create(
+        "email", party=Party(contact="Alex@Example.org", subject="Disk"), pinned=True
+    ).id
     sent = Message()
     sent.CopyFrom(agent("The disk is full."))
     sent.metadata.update({"email": {"message_id": "<sent@agent>", "subject": "Disk"}})
@@ -87,7 +100,11 @@ def test_it_takes_the_place_of_the_one_that_was_pinned_there(post: Post) -> None
 def test_a_repeated_create_begins_one_and_takes_no_place_back(post: Post) -> None:
     def create() -> str:
         return post.create(
-            "whatsapp", party=Party(contact=ALEX), pinned=True, messages=[agent("Good morning!")], request_id="first-1"
+            "whatsapp",
+            party=Party(contact=ALEX),
+            pinned=True,
+            messages=[agent("Good morning!")],
+            request_id="first-1",
         ).id
 
     name = create()
@@ -97,12 +114,16 @@ def test_a_repeated_create_begins_one_and_takes_no_place_back(post: Post) -> Non
     assert create() == name
     assert [post.get(it).pinned for it in (name, later)] == [False, True]
     assert home(post.whatsapp("Hi")) == later
-    again = failure_of(lambda: post.create("whatsapp", party=Party(contact=ALEX), request_id="first-1"))
+    again = failure_of(
+        lambda: post.create("whatsapp", party=Party(contact=ALEX), request_id="first-1")
+    )
     assert again.reason == "REQUEST_ID_REUSED"
 
 
 def test_an_imported_conversation_goes_on_over_its_channel(post: Post) -> None:
-    name = post.create("whatsapp", party=Party(contact=ALEX), pinned=True, create_time=moment(1_600_000_000_000)).id
+    name = post.create(
+        "whatsapp", party=Party(contact=ALEX), pinned=True, create_time=moment(1_600_000_000_000)
+    ).id
     post.append(name, agent("Long ago", timestamp=moment(1_600_000_000_000)))
     assert home(post.whatsapp("Now")) == name
 
@@ -143,7 +164,9 @@ def test_several_at_once_leave_one_pinned_which_takes_what_comes_in(post: Post) 
         ("cli", {"contact": "alex"}, "party"),
     ],
 )
-def test_a_pinned_one_needs_a_place(post: Post, server: RunningServer, channel: str, party: dict[str, str], field: str) -> None:
+def test_a_pinned_one_needs_a_place(
+    post: Post, server: RunningServer, channel: str, party: dict[str, str], field: str
+) -> None:
     refused(post, server, lambda: post.create(channel, party=Party(**party), pinned=True), field)
 
 

@@ -1,4 +1,6 @@
-"""A real gRPC server that answers what a test scripts: failures that the real one does not do on demand."""
+"""A real gRPC server that answers what a test scripts: failures that the real one does not do on
+demand.
+"""
 
 import concurrent.futures
 import threading
@@ -45,8 +47,12 @@ def error_info(reason: str, domain: str = "recollect", **metadata: str) -> Any:
 
 def bad_request(**violations: str) -> Any:
     """A BadRequest that names these fields."""
-    named = [{"field": field, "description": description} for field, description in violations.items()]
-    return error_details_pb2.BadRequest(field_violations=[error_details_pb2.BadRequest.FieldViolation(**it) for it in named])
+    named = [
+        {"field": field, "description": description} for field, description in violations.items()
+    ]
+    return error_details_pb2.BadRequest(
+        field_violations=[error_details_pb2.BadRequest.FieldViolation(**it) for it in named]
+    )
 
 
 def retry_info(seconds: float) -> Any:
@@ -68,7 +74,9 @@ class Seen:
 
 @dataclass
 class Scripted:
-    """What the scripted server will answer, in order, and what it has seen. Without a script it answers emptily."""
+    """What the scripted server will answer, in order, and what it has seen. Without a script it
+    answers emptily.
+    """
 
     target: str = ""
     script: list[Fault | Message] = field(default_factory=list)
@@ -110,7 +118,9 @@ def _answers(service: type, module: Any) -> dict[str, Any]:
     def handler(name: str, response: type[Message]) -> Any:
         if name == "StreamUpdates":
             return lambda self, request, context: self.scripted.stream(name, request, context)
-        return lambda self, request, context: self.scripted.answer(name, request, context, response())
+        return lambda self, request, context: self.scripted.answer(
+            name, request, context, response()
+        )
 
     methods = next(iter(module.DESCRIPTOR.services_by_name.values())).methods
     return {it.name: handler(it.name, getattr(module, it.output_type.name)) for it in methods}
@@ -164,7 +174,9 @@ def waits() -> Waits:
     return Waits()
 
 
-FULL_JITTER = recollect.RetryPolicy(max_attempts=4, initial_delay=0.1, multiplier=2.0, max_delay=0.3, random=lambda: 1.0)
+FULL_JITTER = recollect.RetryPolicy(
+    max_attempts=4, initial_delay=0.1, multiplier=2.0, max_delay=0.3, random=lambda: 1.0
+)
 """The longest waits that the policy allows: 0.1, 0.2, 0.3, 0.3, …"""
 
 

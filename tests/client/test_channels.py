@@ -30,22 +30,37 @@ from tests.conftest import RunningServer
 
 ORIGINS: list[tuple[str, Any, str]] = [
     ("whatsapp", WhatsappOrigin(group_id="1@g.us"), "1@g.us"),
-    ("email", EmailOrigin(message_id="<1@x>", in_reply_to="<0@x>", references=("<0@x>",), subject="Hi"), "0@x"),
+    (
+        "email",
+        EmailOrigin(message_id="<1@x>", in_reply_to="<0@x>", references=("<0@x>",), subject="Hi"),
+        "0@x",
+    ),
     ("discord", DiscordOrigin(channel_id="5"), "discord:channel:5"),
     ("cli", CliOrigin(session_name="work"), "cli:work"),
     ("web", WebOrigin(), ""),
 ]
 
 
-@pytest.mark.parametrize(("channel", "origin", "place"), ORIGINS, ids=[channel for channel, _, _ in ORIGINS])
-def test_a_message_of_every_origin_is_received(client: Client, channel: str, origin: Any, place: str) -> None:
+@pytest.mark.parametrize(
+    ("channel", "origin", "place"), ORIGINS, ids=[channel for channel, _, _ in ORIGINS]
+)
+def test_a_message_of_every_origin_is_received(
+    client: Client, channel: str, origin: Any, place: str
+) -> None:
     sender = "alex@example.org" if channel == "email" else "1555000"
     client.channels.add_owner_identity(channel, sender)
     file, time = Attachment("image/png", "https://example.org/1"), datetime(2026, 9, 1, tzinfo=UTC)
-    received = client.channels.receive(channel, "1", "Hello", sender=sender, attachments=[file], time=time, origin=origin)
+    received = client.channels.receive(
+        channel, "1", "Hello", sender=sender, attachments=[file], time=time, origin=origin
+    )
     assert isinstance(received.outcome, StoredInConversation)
     (message,) = received.outcome.messages
-    assert (message.content, message.sender, message.attachments, message.timestamp) == ("Hello", sender, (file,), time)
+    assert (message.content, message.sender, message.attachments, message.timestamp) == (
+        "Hello",
+        sender,
+        (file,),
+        time,
+    )
     party = received.outcome.conversation.party
     assert place in ("", party and party.thread_id, party and party.group_id)
     assert client.channels.receive(channel, "1", "Hello", sender=sender, origin=origin).duplicate
@@ -56,9 +71,15 @@ def test_a_command_is_answered(client: Client) -> None:
     second = client.channels.receive("cli", "2", "/model haiku").outcome
     assert isinstance(first, StoredInConversation)
     assert isinstance(second, CommandReply)
-    assert (second.text, second.conversation.id) == ("The model is haiku from here on.", first.conversation.id)
+    assert (second.text, second.conversation.id) == (
+        "The model is haiku from here on.",
+        first.conversation.id,
+    )
     third = client.channels.run_command(first.conversation.id, "/new")
-    assert (third.conversation.model, client.conversations.get(first.conversation.id).pinned) == ("haiku", False)
+    assert (third.conversation.model, client.conversations.get(first.conversation.id).pinned) == (
+        "haiku",
+        False,
+    )
     client.conversations.delete(first.conversation.id)
     assert client.channels.receive("cli", "1", "Hello").outcome is None
 
@@ -66,11 +87,27 @@ def test_a_command_is_answered(client: Client) -> None:
 def test_a_stranger_is_kept_apart(client: Client) -> None:
     received = client.channels.receive("whatsapp", "1", "Who are you?", sender="+2")
     assert isinstance(received.outcome, ReceivedExternal)
-    communication, message, escalation = received.outcome.communication, received.outcome.message, received.outcome.escalation
-    assert (communication.party, communication.trust, communication.open_escalations) == ("2", Trust.UNTRUSTED, 1)
-    assert (message.text, message.direction, message.provider_message_id) == ("Who are you?", Direction.INBOUND, "1")
+    communication, message, escalation = (
+        received.outcome.communication,
+        received.outcome.message,
+        received.outcome.escalation,
+    )
+    assert (communication.party, communication.trust, communication.open_escalations) == (
+        "2",
+        Trust.UNTRUSTED,
+        1,
+    )
+    assert (message.text, message.direction, message.provider_message_id) == (
+        "Who are you?",
+        Direction.INBOUND,
+        "1",
+    )
     assert escalation is not None
-    assert (escalation.sequence, escalation.answer, escalation.resolve_time) == (message.sequence, "", None)
+    assert (escalation.sequence, escalation.answer, escalation.resolve_time) == (
+        message.sequence,
+        "",
+        None,
+    )
     assert list(client.conversations.list()) == []
 
 
@@ -79,13 +116,20 @@ def test_identities_are_kept(client: Client) -> None:
     assert phone == OwnerIdentity("whatsapp", "1555000", "Alex")
     mail = client.channels.add_owner_identity("email", "A@b.c")
     linked = client.channels.link_identities("Alex", [mail, ("whatsapp", "1555000")])
-    assert linked == client.channels.list_owner_identities(person="Alex") == (OwnerIdentity("email", "a@b.c", "Alex"), phone)
+    assert (
+        linked
+        == client.channels.list_owner_identities(person="Alex")
+        == (OwnerIdentity("email", "a@b.c", "Alex"), phone)
+    )
     assert client.channels.unlink_identity("email", "a@b.c") == mail
     assert client.channels.remove_owner_identity("email", "a@b.c") == mail
     assert client.channels.list_owner_identities(channel="email") == ()
     with pytest.raises(NotFound) as raised:
         client.channels.remove_owner_identity("email", "a@b.c")
-    assert (raised.value.reason, raised.value.metadata["name"]) == (ErrorReason.NOT_FOUND, "email a@b.c")
+    assert (raised.value.reason, raised.value.metadata["name"]) == (
+        ErrorReason.NOT_FOUND,
+        "email a@b.c",
+    )
 
 
 def test_what_is_refused_says_why(client: Client, server: RunningServer) -> None:
@@ -93,13 +137,18 @@ def test_what_is_refused_says_why(client: Client, server: RunningServer) -> None
     outcome = client.channels.receive("whatsapp", "1", "Hello", sender="1").outcome
     assert isinstance(outcome, StoredInConversation)
     with pytest.raises(FailedPrecondition) as read_only:
-        client.channels.receive("web", "1", "Hi", origin=WebOrigin(conversation_id=outcome.conversation.id))
+        client.channels.receive(
+            "web", "1", "Hi", origin=WebOrigin(conversation_id=outcome.conversation.id)
+        )
     assert read_only.value.reason == ErrorReason.CONVERSATION_READ_ONLY
     for number in range(20):
         client.channels.receive("whatsapp", f"s{number}", "Spam", sender="666")
     with pytest.raises(ResourceExhausted) as limited:
         client.channels.receive("whatsapp", "too many", "Spam", sender="666")
-    assert (limited.value.reason, limited.value.metadata["sender"]) == (ErrorReason.RATE_LIMITED, "666")
+    assert (limited.value.reason, limited.value.metadata["sender"]) == (
+        ErrorReason.RATE_LIMITED,
+        "666",
+    )
     assert limited.value.retry_delay == pytest.approx(1.0)
     for faulty, field in (
         ({"origin": DiscordOrigin(dm_user_id="1", channel_id="2")}, "discord"),
@@ -118,11 +167,15 @@ def test_what_is_refused_says_why(client: Client, server: RunningServer) -> None
 async def test_the_async_client_receives_too(server: RunningServer) -> None:
     async with AsyncClient(server.target) as client:
         await client.channels.add_owner_identity("discord", "77")
-        received = await client.channels.receive("discord", "1", "Hello", sender="77", origin=DiscordOrigin(thread_id="5"))
+        received = await client.channels.receive(
+            "discord", "1", "Hello", sender="77", origin=DiscordOrigin(thread_id="5")
+        )
         assert isinstance(received.outcome, StoredInConversation)
         reply = await client.channels.run_command(received.outcome.conversation.id, "/history")
         assert reply.text.endswith("77: Hello")
         assert await client.channels.link_identities("Sam", [("discord", "77")])
-        assert await client.channels.list_owner_identities(person="Sam") == (OwnerIdentity("discord", "77", "Sam"),)
+        assert await client.channels.list_owner_identities(person="Sam") == (
+            OwnerIdentity("discord", "77", "Sam"),
+        )
         assert (await client.channels.unlink_identity("discord", "77")).person == ""
         assert (await client.channels.remove_owner_identity("discord", "77")).identity == "77"

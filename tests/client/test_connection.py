@@ -60,7 +60,9 @@ def test_closing_ends_a_call_that_runs_in_another_thread(scripted: Scripted) -> 
     assert [type(error) for error in raised] == [recollect.ClientClosed]
 
 
-async def test_closing_ends_a_call_of_another_task_without_cancelling_the_task(scripted: Scripted) -> None:
+async def test_closing_ends_a_call_of_another_task_without_cancelling_the_task(
+    scripted: Scripted,
+) -> None:
     scripted.hang.clear()
     client = recollect.AsyncClient(scripted.target)
     task = asyncio.create_task(client.conversations.get(CONVERSATION))
@@ -97,7 +99,9 @@ def test_a_unix_socket_is_a_target(scripted: Scripted, tmp_path: Path) -> None:
     assert scripted.methods == ["Get"]
 
 
-async def test_a_unix_socket_is_a_target_of_the_async_client(scripted: Scripted, tmp_path: Path) -> None:
+async def test_a_unix_socket_is_a_target_of_the_async_client(
+    scripted: Scripted, tmp_path: Path
+) -> None:
     async with recollect.AsyncClient(f"unix:{tmp_path / 'socket'}") as client:
         await client.conversations.get(CONVERSATION)
     assert scripted.methods == ["Get"]
@@ -214,13 +218,17 @@ def test_a_token_that_no_header_can_carry_is_refused_without_being_shown(token: 
     assert not token or token not in str(caught.value)
 
 
-def test_an_answer_beyond_grpcs_own_limit_arrives(scripted: Scripted, scripted_client: recollect.Client) -> None:
+def test_an_answer_beyond_grpcs_own_limit_arrives(
+    scripted: Scripted, scripted_client: recollect.Client
+) -> None:
     large = "x" * (5 * 1024 * 1024)
     scripted.script = [recall_pb.FetchContextResponse(conversation_name=large)]
     assert scripted_client.recall.fetch_context(CONVERSATION, (1, 2)).conversation_name == large
 
 
-def test_a_proxy_of_the_environment_is_not_used(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_of_the_environment_is_not_used(
+    scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("no_proxy", "")
     with recollect.Client(scripted.target, retry=None) as client:

@@ -32,7 +32,11 @@ def test_a_conversation_is_created_with_all_that_was_given(client: recollect.Cli
         create_time=began,
     )
     assert created.id.startswith("conv-")
-    assert (created.channel, created.participants, created.model) == ("email", ("alex", "sam"), "haiku")
+    assert (created.channel, created.participants, created.model) == (
+        "email",
+        ("alex", "sam"),
+        "haiku",
+    )
     assert created.party == Party(contact="sam@example.org", subject="The invoice")
     assert (created.create_time, created.update_time, created.title) == (began, began, "")
     assert client.conversations.get(created.id) == created
@@ -41,12 +45,20 @@ def test_a_conversation_is_created_with_all_that_was_given(client: recollect.Cli
 def test_a_turn_comes_back_as_it_was_appended(client: recollect.Client) -> None:
     conversation = client.conversations.create("web")
     stored = client.conversations.append_turn(conversation.id, TURN)
-    assert (stored.turn_number, stored.duplicate, stored.conversation.message_count) == (1, False, 4)
+    assert (stored.turn_number, stored.duplicate, stored.conversation.message_count) == (
+        1,
+        False,
+        4,
+    )
     assert stored.conversation.usage_total == Usage(2500, 55)
     assert stored.conversation.cost_total == pytest.approx(0.005)
     loaded = client.conversations.load(conversation.id)
     assert loaded.messages == stored.messages
-    assert (loaded.conversation, loaded.has_more, loaded.damaged_lines) == (stored.conversation, False, 0)
+    assert (loaded.conversation, loaded.has_more, loaded.damaged_lines) == (
+        stored.conversation,
+        False,
+        0,
+    )
     for sent, back in zip(TURN, loaded.messages, strict=True):
         assert back.role is sent.role
         assert (back.content, back.thinking_text, back.usage, back.cost) == (
@@ -55,7 +67,11 @@ def test_a_turn_comes_back_as_it_was_appended(client: recollect.Client) -> None:
             sent.usage,
             sent.cost,
         )
-        assert (back.tool_calls, back.tool_call_id, back.metadata) == (sent.tool_calls, sent.tool_call_id, sent.metadata)
+        assert (back.tool_calls, back.tool_call_id, back.metadata) == (
+            sent.tool_calls,
+            sent.tool_call_id,
+            sent.metadata,
+        )
         assert back.timestamp is not None
         assert back.timestamp.tzinfo is UTC
         assert back.sequence > 1
@@ -64,18 +80,28 @@ def test_a_turn_comes_back_as_it_was_appended(client: recollect.Client) -> None:
 def test_a_message_keeps_its_own_time_and_its_attachments(client: recollect.Client) -> None:
     conversation = client.conversations.create("web")
     said = datetime(2024, 12, 24, 18, 0, 0, 5000, tzinfo=UTC)
-    message = Message.user(attachments=[Attachment("image/png", "file:///tree.png", 12)], timestamp=said)
+    message = Message.user(
+        attachments=[Attachment("image/png", "file:///tree.png", 12)], timestamp=said
+    )
     stored = client.conversations.append_turn(conversation.id, [message]).messages[0]
     assert (stored.timestamp, stored.attachments) == (said, message.attachments)
 
 
-def test_the_same_request_id_stores_once_and_with_another_payload_is_refused(client: recollect.Client) -> None:
+def test_the_same_request_id_stores_once_and_with_another_payload_is_refused(
+    client: recollect.Client,
+) -> None:
     conversation = client.conversations.create("web")
-    first = client.conversations.append_turn(conversation.id, [Message.user("once")], request_id="run-1")
-    again = client.conversations.append_turn(conversation.id, [Message.user("once")], request_id="run-1")
+    first = client.conversations.append_turn(
+        conversation.id, [Message.user("once")], request_id="run-1"
+    )
+    again = client.conversations.append_turn(
+        conversation.id, [Message.user("once")], request_id="run-1"
+    )
     assert (again.messages, first.duplicate, again.duplicate) == (first.messages, False, True)
     with pytest.raises(recollect.AlreadyExists) as caught:
-        client.conversations.append_turn(conversation.id, [Message.user("other")], request_id="run-1")
+        client.conversations.append_turn(
+            conversation.id, [Message.user("other")], request_id="run-1"
+        )
     assert caught.value.reason is recollect.ErrorReason.REQUEST_ID_REUSED
     assert caught.value.metadata["request_id"] == "run-1"
     assert client.conversations.get(conversation.id).message_count == 1
@@ -115,11 +141,16 @@ def test_a_list_has_all_pages_newest_first(client: recollect.Client) -> None:
     ids = [client.conversations.create("listing").id for _ in range(7)]
     for conversation_id in ids:
         client.conversations.append_turn(conversation_id, [Message.user("Hi")])
-    listed = [conversation.id for conversation in client.conversations.list(channels=["listing"], page_size=3)]
+    listed = [
+        conversation.id
+        for conversation in client.conversations.list(channels=["listing"], page_size=3)
+    ]
     assert sorted(listed) == sorted(ids)
     page = client.conversations.list_page(channels=["listing"], page_size=3)
     assert [conversation.id for conversation in page] == listed[:3]
-    following = client.conversations.list_page(channels=["listing"], page_size=3, page_token=page.next_page_token)
+    following = client.conversations.list_page(
+        channels=["listing"], page_size=3, page_token=page.next_page_token
+    )
     assert [conversation.id for conversation in following] == listed[3:6]
     assert list(client.conversations.list(channels=["nowhere"])) == []
 
@@ -134,7 +165,9 @@ def test_history_is_loaded_page_by_page(client: recollect.Client) -> None:
     assert [message.content for message in before.messages] == ["question 2", "question 3"]
 
 
-def test_the_most_recent_conversation_of_a_channel_is_loaded_and_none_where_there_is_none(client: recollect.Client) -> None:
+def test_the_most_recent_conversation_of_a_channel_is_loaded_and_none_where_there_is_none(
+    client: recollect.Client,
+) -> None:
     conversation = client.conversations.create("cli")
     client.conversations.append_turn(conversation.id, [Message.user("ls")])
     loaded = client.conversations.load(channel="cli")
@@ -152,15 +185,25 @@ def test_a_switch_loads_the_other_conversation(client: recollect.Client) -> None
     assert client.conversations.switch(new.id).conversation is None
 
 
-def test_a_conversation_begins_with_its_first_messages_and_is_answered_late(client: recollect.Client) -> None:
+def test_a_conversation_begins_with_its_first_messages_and_is_answered_late(
+    client: recollect.Client,
+) -> None:
     call = ToolCall("c1", "df", "{}")
-    first = [Message.user("Full?"), Message.assistant("", tool_calls=[call]), Message.user("And now?")]
+    first = [
+        Message.user("Full?"),
+        Message.assistant("", tool_calls=[call]),
+        Message.user("And now?"),
+    ]
     conversation = client.conversations.create("web", messages=first)
     assert (conversation.message_count, conversation.turn_count) == (3, 2)
     client.conversations.append_turn(conversation.id, [Message.tool("97%", tool_call_id="c1")])
-    stored = client.conversations.append_turn(conversation.id, [Message.assistant("Yes.")], in_reply_to_turn=1)
+    stored = client.conversations.append_turn(
+        conversation.id, [Message.assistant("Yes.")], in_reply_to_turn=1
+    )
     assert (stored.turn_number, stored.conversation.turn_count) == (1, 2)
-    there = [(it.turn_number, it.content) for it in client.conversations.load(conversation.id).messages]
+    there = [
+        (it.turn_number, it.content) for it in client.conversations.load(conversation.id).messages
+    ]
     assert there == [(1, "Full?"), (1, ""), (1, "97%"), (1, "Yes."), (2, "And now?")]
 
 
@@ -170,7 +213,10 @@ def test_a_pinned_conversation_is_deleted_with_force(client: recollect.Client) -
     with pytest.raises(recollect.FailedPrecondition) as raised:
         client.conversations.delete(received.conversation.id)
     assert raised.value.reason == "ERROR_REASON_CONVERSATION_PINNED"
-    assert client.conversations.delete(received.conversation.id, force=True).conversation_id == received.conversation.id
+    assert (
+        client.conversations.delete(received.conversation.id, force=True).conversation_id
+        == received.conversation.id
+    )
 
 
 def test_a_watch_begins_with_what_it_chooses(client: recollect.Client) -> None:
@@ -181,7 +227,10 @@ def test_a_watch_begins_with_what_it_chooses(client: recollect.Client) -> None:
     assert isinstance(listed, recollect.ConversationList)
     assert isinstance(loaded, recollect.LoadedConversation)
     assert loaded.conversation is not None
-    assert ([it.channel for it in listed.conversations], loaded.conversation.id) == (["cli"], web.id)
+    assert ([it.channel for it in listed.conversations], loaded.conversation.id) == (
+        ["cli"],
+        web.id,
+    )
     with client.conversations.watch(load_conversation_id=web.id) as watch:
         assert len(next(watch).kind.conversations) == 2  # type: ignore[union-attr]
 
@@ -191,11 +240,15 @@ def test_a_name_a_model_and_notes_are_kept(client: recollect.Client) -> None:
     client.conversations.append_turn(conversation.id, TURN)
     client.conversations.rename(conversation.id, "Server Monitoring")
     client.conversations.set_model(conversation.id, "haiku")
-    client.conversations.record_abbreviation(conversation.id, "Decided: rotate the logs.", topics=["log-rotation"])
+    client.conversations.record_abbreviation(
+        conversation.id, "Decided: rotate the logs.", topics=["log-rotation"]
+    )
     kept = client.conversations.get(conversation.id)
     assert (kept.title, kept.manually_named, kept.model) == ("Server Monitoring", True, "haiku")
     assert (kept.abbreviation, kept.topics) == ("Decided: rotate the logs.", ("log-rotation",))
-    assert [found.id for found in client.conversations.list(query="monitor", topics=["log-rotation"])] == [conversation.id]
+    assert [
+        found.id for found in client.conversations.list(query="monitor", topics=["log-rotation"])
+    ] == [conversation.id]
     assert client.conversations.set_model(conversation.id, "").model == ""
 
 
@@ -225,7 +278,9 @@ def test_what_was_said_is_found_again(client: recollect.Client) -> None:
     before = recollect.DateRange(end=hit.date)
     assert client.recall.search("logs", date_range=before).hits == ()
     since = recollect.DateRange(start=hit.date, end=hit.date + timedelta(seconds=1))
-    assert hit.sequence in [found.sequence for found in client.recall.search("logs", date_range=since).hits]
+    assert hit.sequence in [
+        found.sequence for found in client.recall.search("logs", date_range=since).hits
+    ]
 
 
 def test_turns_around_a_hit_are_fetched(client: recollect.Client) -> None:
@@ -242,15 +297,22 @@ def test_turns_around_a_hit_are_fetched(client: recollect.Client) -> None:
 def test_recent_conversations_are_browsed_by_time(client: recollect.Client) -> None:
     ids = []
     for year in (2021, 2022, 2023):
-        conversation = client.conversations.create("browse", create_time=datetime(year, 1, 1, tzinfo=UTC))
+        conversation = client.conversations.create(
+            "browse", create_time=datetime(year, 1, 1, tzinfo=UTC)
+        )
         said = datetime(year, 6, 1, tzinfo=UTC)
-        client.conversations.append_turn(conversation.id, [Message.user(f"in {year}", timestamp=said)])
+        client.conversations.append_turn(
+            conversation.id, [Message.user(f"in {year}", timestamp=said)]
+        )
         ids.append(conversation.id)
     newest = client.recall.recent(channel="browse")
     assert [entry.conversation.id for entry in newest] == ids[::-1]
     assert newest[0].snippet == "in 2023"
     oldest = client.recall.recent(
-        channel="browse", after=datetime(2022, 1, 1, tzinfo=UTC), order=recollect.RecentOrder.OLDEST_FIRST, limit=1
+        channel="browse",
+        after=datetime(2022, 1, 1, tzinfo=UTC),
+        order=recollect.RecentOrder.OLDEST_FIRST,
+        limit=1,
     )
     assert [entry.conversation.id for entry in oldest] == [ids[1]]
 
@@ -281,15 +343,21 @@ async def test_the_async_client_does_all_of_it_too(server: RunningServer) -> Non
         conversation = await client.conversations.create("async", participants=["alex"])
         stored = await client.conversations.append_turn(conversation.id, TURN)
         assert (await client.conversations.load(conversation.id)).messages == stored.messages
-        assert (await client.conversations.switch(None, conversation.id)).messages == stored.messages
+        assert (
+            await client.conversations.switch(None, conversation.id)
+        ).messages == stored.messages
         await client.conversations.rename(conversation.id, "Async")
         await client.conversations.set_model(conversation.id, "haiku")
         await client.conversations.record_abbreviation(conversation.id, "Notes.")
         await client.conversations.record_compression(conversation.id, 1, "Summary.")
         listed = [it async for it in client.conversations.list(channels=["async"], page_size=1)]
         assert listed == [await client.conversations.get(conversation.id)]
-        assert (await client.conversations.list_page(channels=["async"])).conversations == tuple(listed)
-        assert (await client.recall.search("disk", channel="async")).hits[0].conversation_id == conversation.id
+        assert (await client.conversations.list_page(channels=["async"])).conversations == tuple(
+            listed
+        )
+        assert (await client.recall.search("disk", channel="async")).hits[
+            0
+        ].conversation_id == conversation.id
         assert (await client.recall.fetch_context(conversation.id)).messages == stored.messages
         assert (await client.recall.recent(channel="async"))[0].conversation == listed[0]
         await client.conversations.delete(conversation.id)
@@ -297,7 +365,9 @@ async def test_the_async_client_does_all_of_it_too(server: RunningServer) -> Non
             await client.conversations.get(conversation.id)
 
 
-def test_a_call_outlives_a_restart_of_the_server(server: RunningServer, start_server: Start) -> None:
+def test_a_call_outlives_a_restart_of_the_server(
+    server: RunningServer, start_server: Start
+) -> None:
     restarted: list[RunningServer] = []
 
     def restart_instead_of_waiting(seconds: float) -> None:
@@ -313,7 +383,9 @@ def test_a_call_outlives_a_restart_of_the_server(server: RunningServer, start_se
         assert client.conversations.load(conversation.id).messages == stored.messages
 
 
-def test_the_example_of_the_readme_runs(server: RunningServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_the_readme_runs(
+    server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     readme = (Path(__file__).parents[2] / "client" / "README.md").read_text()
     example = readme.partition("```python\n")[2].partition("```")[0]
     assert "127.0.0.1:50051" in example

@@ -42,7 +42,10 @@ CODES = {
 def failure(scripted: Scripted, fault: Fault) -> recollect.RecollectError:
     """What a call raises that the server fails so."""
     scripted.script = [fault]
-    with recollect.Client(scripted.target, retry=None) as client, pytest.raises(recollect.RecollectError) as caught:
+    with (
+        recollect.Client(scripted.target, retry=None) as client,
+        pytest.raises(recollect.RecollectError) as caught,
+    ):
         client.conversations.get(CONVERSATION)
     return caught.value
 
@@ -56,25 +59,33 @@ def test_every_reason_of_the_contract_is_known() -> None:
 @pytest.mark.parametrize("name", CODES)
 def test_a_reason_has_its_exception(scripted: Scripted, name: str) -> None:
     code, kind = CODES[name]
-    error = failure(scripted, Fault(grpc.StatusCode[code], [error_info(f"ERROR_REASON_{name}", some="thing")]))
+    error = failure(
+        scripted, Fault(grpc.StatusCode[code], [error_info(f"ERROR_REASON_{name}", some="thing")])
+    )
     assert type(error) is kind
     assert error.reason is ErrorReason[name]
     assert (error.code, error.metadata, str(error)) == (code, {"some": "thing"}, "scripted")
 
 
 def test_the_reason_is_stronger_than_the_code(scripted: Scripted) -> None:
-    error = failure(scripted, Fault(grpc.StatusCode.UNKNOWN, [error_info("ERROR_REASON_TURN_OUT_OF_DATE")]))
+    error = failure(
+        scripted, Fault(grpc.StatusCode.UNKNOWN, [error_info("ERROR_REASON_TURN_OUT_OF_DATE")])
+    )
     assert type(error) is recollect.TurnOutOfDate
 
 
 def test_the_text_decides_nothing(scripted: Scripted) -> None:
-    error = failure(scripted, Fault(grpc.StatusCode.ABORTED, text="ERROR_REASON_TURN_OUT_OF_DATE not found"))
+    error = failure(
+        scripted, Fault(grpc.StatusCode.ABORTED, text="ERROR_REASON_TURN_OUT_OF_DATE not found")
+    )
     assert type(error) is recollect.RecollectError
     assert (error.code, error.reason) == ("ABORTED", None)
 
 
 def test_a_reason_of_a_newer_server_falls_back_to_the_code(scripted: Scripted) -> None:
-    error = failure(scripted, Fault(grpc.StatusCode.NOT_FOUND, [error_info("ERROR_REASON_OF_2031")]))
+    error = failure(
+        scripted, Fault(grpc.StatusCode.NOT_FOUND, [error_info("ERROR_REASON_OF_2031")])
+    )
     assert type(error) is recollect.NotFound
     assert error.reason == "ERROR_REASON_OF_2031"
 
@@ -119,7 +130,11 @@ def test_an_exception_survives_pickling(scripted: Scripted) -> None:
 
 
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
-    drawn = {line.split()[1] for line in (recollect.errors.__doc__ or "").splitlines() if line.strip()[:1] in "├└" and line}
+    drawn = {
+        line.split()[1]
+        for line in (recollect.errors.__doc__ or "").splitlines()
+        if line.strip()[:1] in "├└" and line
+    }
     assert drawn == {kind.__name__ for kind in recollect.RecollectError.__subclasses__()}
     assert drawn <= set(recollect.__all__)
 
@@ -129,6 +144,8 @@ async def test_the_async_client_raises_the_same_exception(scripted: Scripted) ->
     scripted.script = [Fault(grpc.StatusCode.ABORTED, [info])]
     async with recollect.AsyncClient(scripted.target) as client:
         with pytest.raises(recollect.TurnOutOfDate) as caught:
-            await client.conversations.append_turn(CONVERSATION, [recollect.Message.user("Hi")], expected_turn=3)
+            await client.conversations.append_turn(
+                CONVERSATION, [recollect.Message.user("Hi")], expected_turn=3
+            )
     assert caught.value.metadata == {"expected_turn": "3", "turn_count": "4"}
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)

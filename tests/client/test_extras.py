@@ -3,11 +3,23 @@
 import subprocess
 import sys
 
-EXTRAS = ("agents", "anthropic", "click", "langchain_core", "langgraph", "mcp", "openai", "pydantic", "rich")
+EXTRAS = (
+    "agents",
+    "anthropic",
+    "click",
+    "langchain_core",
+    "langgraph",
+    "mcp",
+    "openai",
+    "pydantic",
+    "rich",
+)
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 def test_the_client_loads_nothing_that_its_extras_need() -> None:

@@ -1,4 +1,6 @@
-"""What the client makes of its arguments: requests of the contract, or a clear refusal before anything is sent."""
+"""What the client makes of its arguments: requests of the contract, or a clear refusal before
+anything is sent.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
@@ -33,9 +35,15 @@ REFUSED: dict[str, tuple[Call, str]] = {
         lambda c: c.conversations.create("web", participants=["ok", HALF]),
         "participants[1]",
     ),
-    "a lone surrogate in a part": (lambda c: c.conversations.create("web", party=Party(subject=HALF)), "party.subject"),
+    "a lone surrogate in a part": (
+        lambda c: c.conversations.create("web", party=Party(subject=HALF)),
+        "party.subject",
+    ),
     "a lone surrogate in a query": (lambda c: c.recall.search(HALF), "query"),
-    "a lone surrogate in a message": (append(Message.user("ok"), Message.user(HALF)), "messages[1].content"),
+    "a lone surrogate in a message": (
+        append(Message.user("ok"), Message.user(HALF)),
+        "messages[1].content",
+    ),
     "a lone surrogate in a tool call": (
         append(Message.assistant(tool_calls=[ToolCall("1", "x"), ToolCall("2", "x", HALF)])),
         "messages[0].tool_calls[1].arguments",
@@ -44,8 +52,14 @@ REFUSED: dict[str, tuple[Call, str]] = {
         append(Message.user(attachments=[Attachment("image/png", HALF)])),
         "messages[0].attachments[0].uri",
     ),
-    "a lone surrogate in metadata": (append(Message.user("a", metadata={"x": [HALF]})), "messages[0].metadata.x[0]"),
-    "a lone surrogate in a metadata key": (append(Message.user("a", metadata={HALF: 1})), "messages[0].metadata"),
+    "a lone surrogate in metadata": (
+        append(Message.user("a", metadata={"x": [HALF]})),
+        "messages[0].metadata.x[0]",
+    ),
+    "a lone surrogate in a metadata key": (
+        append(Message.user("a", metadata={HALF: 1})),
+        "messages[0].metadata",
+    ),
     "a naive datetime": (lambda c: c.recall.recent(before=datetime(2026, 1, 1)), "before"),  # noqa: DTZ001
     "a naive datetime in a message": (
         append(Message.user("a", timestamp=datetime(2026, 1, 1))),  # noqa: DTZ001
@@ -56,10 +70,19 @@ REFUSED: dict[str, tuple[Call, str]] = {
         "date_range.end",
     ),
     "a date that is no datetime": (lambda c: c.recall.recent(after=NOON.date()), "after"),  # type: ignore[arg-type]
-    "a number out of range": (lambda c: c.conversations.load(CONVERSATION, max_turns=2**31), "max_turns"),
-    "a number that is a text": (lambda c: c.conversations.load(CONVERSATION, max_turns="3"), "max_turns"),  # type: ignore[arg-type]
+    "a number out of range": (
+        lambda c: c.conversations.load(CONVERSATION, max_turns=2**31),
+        "max_turns",
+    ),
+    "a number that is a text": (
+        lambda c: c.conversations.load(CONVERSATION, max_turns="3"),  # type: ignore[arg-type]
+        "max_turns",
+    ),
     "an id that is no text": (lambda c: c.conversations.get(17), "conversation_id"),  # type: ignore[arg-type]
-    "one text where several belong": (lambda c: c.conversations.create("web", participants="alex"), "participants"),
+    "one text where several belong": (
+        lambda c: c.conversations.create("web", participants="alex"),
+        "participants",
+    ),
     "one message where several belong": (
         lambda c: c.conversations.append_turn(CONVERSATION, Message.user("a")),  # type: ignore[arg-type]
         "messages",
@@ -70,16 +93,34 @@ REFUSED: dict[str, tuple[Call, str]] = {
         append(Message.assistant(tool_calls=[{"id": "1"}])),  # type: ignore[list-item]
         "messages[0].tool_calls[0]",
     ),
-    "usage out of range": (append(Message.assistant("a", usage=Usage(2**63))), "messages[0].usage.input"),
-    "metadata too deep": (append(Message.user("a", metadata=deep(25))), "messages[0].metadata" + ".a" * 24),
-    "metadata that JSON lacks": (append(Message.user("a", metadata={"x": NOON})), "messages[0].metadata.x"),
-    "metadata that is not finite": (append(Message.user("a", metadata={"x": float("nan")})), "messages[0].metadata.x"),
-    "a number that would lose digits": (append(Message.user("a", metadata={"x": 2**53 + 1})), "messages[0].metadata.x"),
+    "usage out of range": (
+        append(Message.assistant("a", usage=Usage(2**63))),
+        "messages[0].usage.input",
+    ),
+    "metadata too deep": (
+        append(Message.user("a", metadata=deep(25))),
+        "messages[0].metadata" + ".a" * 24,
+    ),
+    "metadata that JSON lacks": (
+        append(Message.user("a", metadata={"x": NOON})),
+        "messages[0].metadata.x",
+    ),
+    "metadata that is not finite": (
+        append(Message.user("a", metadata={"x": float("nan")})),
+        "messages[0].metadata.x",
+    ),
+    "a number that would lose digits": (
+        append(Message.user("a", metadata={"x": 2**53 + 1})),
+        "messages[0].metadata.x",
+    ),
     "a metadata key that is no text": (
         append(Message.user("a", metadata={1: 2})),  # type: ignore[dict-item]
         "messages[0].metadata",
     ),
-    "a party that is a dict": (lambda c: c.conversations.create("web", party={"contact": "a"}), "party"),  # type: ignore[arg-type]
+    "a party that is a dict": (
+        lambda c: c.conversations.create("web", party={"contact": "a"}),  # type: ignore[arg-type]
+        "party",
+    ),
     "a turn range of one": (lambda c: c.recall.fetch_context(CONVERSATION, (1,)), "turn_range"),  # type: ignore[arg-type]
     "an unknown order": (lambda c: c.recall.recent(order="sideways"), "order"),  # type: ignore[arg-type]
 }
@@ -98,12 +139,16 @@ def test_what_cannot_be_sent_is_refused_by_the_fields_name(
     assert scripted.seen == []
 
 
-def test_a_list_refuses_its_arguments_at_once_and_not_at_the_first_page(scripted_client: recollect.Client) -> None:
+def test_a_list_refuses_its_arguments_at_once_and_not_at_the_first_page(
+    scripted_client: recollect.Client,
+) -> None:
     with pytest.raises(recollect.InvalidArgument):
         scripted_client.conversations.list(query=HALF)
 
 
-def test_what_is_left_out_is_not_sent(scripted: Scripted, scripted_client: recollect.Client) -> None:
+def test_what_is_left_out_is_not_sent(
+    scripted: Scripted, scripted_client: recollect.Client
+) -> None:
     scripted_client.conversations.create("web", request_id="r")
     scripted_client.conversations.load(CONVERSATION)
     scripted_client.recall.recent()
@@ -114,7 +159,9 @@ def test_what_is_left_out_is_not_sent(scripted: Scripted, scripted_client: recol
     ]
 
 
-def test_a_message_is_sent_with_all_its_fields(scripted: Scripted, scripted_client: recollect.Client) -> None:
+def test_a_message_is_sent_with_all_its_fields(
+    scripted: Scripted, scripted_client: recollect.Client
+) -> None:
     message = Message.assistant(
         "Let me look.",
         thinking_text="disk?",
@@ -127,7 +174,9 @@ def test_a_message_is_sent_with_all_its_fields(scripted: Scripted, scripted_clie
         timestamp=NOON.astimezone(timezone(timedelta(hours=9))),
         metadata={"n": 1, "x": 1.5, "t": True, "no": None, "list": [1, {"a": "ü"}], "empty": {}},
     )
-    scripted_client.conversations.append_turn(CONVERSATION, iter([message]), expected_turn=0, request_id="r")
+    scripted_client.conversations.append_turn(
+        CONVERSATION, iter([message]), expected_turn=0, request_id="r"
+    )
     request = scripted.seen[0].request
     assert request.HasField("expected_turn")
     assert MessageToDict(request.messages[0]) == {
@@ -141,14 +190,30 @@ def test_a_message_is_sent_with_all_its_fields(scripted: Scripted, scripted_clie
         "sender": "agent",
         "toolCalls": [{"id": "call-1", "name": "df", "arguments": '{"path": "/"}'}],
         "attachments": [{"mediaType": "image/png", "uri": "file:///a.png", "bytesLength": "12"}],
-        "metadata": {"n": 1.0, "x": 1.5, "t": True, "no": None, "list": [1.0, {"a": "ü"}], "empty": {}},
+        "metadata": {
+            "n": 1.0,
+            "x": 1.5,
+            "t": True,
+            "no": None,
+            "list": [1.0, {"a": "ü"}],
+            "empty": {},
+        },
     }
 
 
-def test_a_message_comes_back_as_it_was_sent(scripted: Scripted, scripted_client: recollect.Client) -> None:
+def test_a_message_comes_back_as_it_was_sent(
+    scripted: Scripted, scripted_client: recollect.Client
+) -> None:
     messages = (
-        Message.user("Hi", sender="Caroline", attachments=[Attachment("image/png", "u")], metadata={"deep": deep(23)}),
-        Message.assistant(tool_calls=[ToolCall("1", "df")], usage=Usage(1, 2), cost=0.5, timestamp=NOON),
+        Message.user(
+            "Hi",
+            sender="Caroline",
+            attachments=[Attachment("image/png", "u")],
+            metadata={"deep": deep(23)},
+        ),
+        Message.assistant(
+            tool_calls=[ToolCall("1", "df")], usage=Usage(1, 2), cost=0.5, timestamp=NOON
+        ),
         Message.tool("97%", tool_call_id="1", metadata={"n": 3, "f": 0.25, "l": [None, True, "x"]}),
     )
     scripted_client.conversations.append_turn(CONVERSATION, messages)
@@ -176,9 +241,14 @@ def test_a_message_is_frozen_and_can_be_a_key() -> None:
     assert {message: 1}[Message.user("Hi", metadata={"a": [1]})] == 1
 
 
-def test_a_list_reads_page_after_page_with_the_same_filters(scripted: Scripted, scripted_client: recollect.Client) -> None:
+def test_a_list_reads_page_after_page_with_the_same_filters(
+    scripted: Scripted, scripted_client: recollect.Client
+) -> None:
     def page(names: list[str], token: str) -> pb.ListResponse:
-        return pb.ListResponse(conversations=[{"id": name} for name in names], next_page_token=token)  # type: ignore[misc]
+        return pb.ListResponse(
+            conversations=[{"id": name} for name in names],  # type: ignore[misc]
+            next_page_token=token,
+        )
 
     scripted.script = [page(["a", "b"], "t1"), page([], "t2"), page(["c"], "")]
     found = scripted_client.conversations.list(channels=["web"], pinned=False, page_size=2)
@@ -187,7 +257,9 @@ def test_a_list_reads_page_after_page_with_the_same_filters(scripted: Scripted, 
     assert len(scripted.seen) == 1
     assert [conversation.id for conversation in found] == ["c"]
     assert [seen.request.page_token for seen in scripted.seen] == ["", "t1", "t2"]
-    assert all(seen.request.channels == ["web"] and seen.request.page_size == 2 for seen in scripted.seen)
+    assert all(
+        seen.request.channels == ["web"] and seen.request.page_size == 2 for seen in scripted.seen
+    )
     assert all(seen.request.HasField("pinned") for seen in scripted.seen)
 
 

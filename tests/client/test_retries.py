@@ -21,7 +21,9 @@ def test_a_read_survives_two_unavailable_answers_with_growing_waits(
     assert waits.seconds == pytest.approx([0.1, 0.2])
 
 
-def test_a_write_is_repeated_with_the_same_request_id(scripted: Scripted, scripted_client: recollect.Client) -> None:
+def test_a_write_is_repeated_with_the_same_request_id(
+    scripted: Scripted, scripted_client: recollect.Client
+) -> None:
     scripted.script = [UNAVAILABLE, CANCELLED]
     scripted_client.conversations.append_turn(CONVERSATION, [recollect.Message.user("Hi")])
     assert scripted.methods == ["AppendTurn"] * 3
@@ -29,13 +31,17 @@ def test_a_write_is_repeated_with_the_same_request_id(scripted: Scripted, script
     assert len(scripted.request_ids[0]) == 32
 
 
-def test_two_writes_have_two_request_ids(scripted: Scripted, scripted_client: recollect.Client) -> None:
+def test_two_writes_have_two_request_ids(
+    scripted: Scripted, scripted_client: recollect.Client
+) -> None:
     scripted_client.conversations.rename(CONVERSATION, "One")
     scripted_client.conversations.rename(CONVERSATION, "One")
     assert len(set(scripted.request_ids)) == 2
 
 
-def test_a_request_id_of_the_callers_is_sent_as_it_is(scripted: Scripted, scripted_client: recollect.Client) -> None:
+def test_a_request_id_of_the_callers_is_sent_as_it_is(
+    scripted: Scripted, scripted_client: recollect.Client
+) -> None:
     scripted_client.conversations.delete(CONVERSATION, request_id="mine-1")
     assert scripted.request_ids == ["mine-1"]
 
@@ -45,18 +51,24 @@ def test_a_write_without_a_request_id_is_never_repeated(
 ) -> None:
     scripted.script = [UNAVAILABLE]
     with pytest.raises(recollect.Unavailable):
-        scripted_client.conversations.append_turn(CONVERSATION, [recollect.Message.user("Hi")], request_id="")
+        scripted_client.conversations.append_turn(
+            CONVERSATION, [recollect.Message.user("Hi")], request_id=""
+        )
     assert scripted.methods == ["AppendTurn"]
     assert waits.seconds == []
 
 
-def test_a_cancelled_that_nobody_asked_for_is_tried_again(scripted: Scripted, scripted_client: recollect.Client) -> None:
+def test_a_cancelled_that_nobody_asked_for_is_tried_again(
+    scripted: Scripted, scripted_client: recollect.Client
+) -> None:
     scripted.script = [CANCELLED]
     assert scripted_client.recall.search("disk").hits == ()
     assert scripted.methods == ["Search", "Search"]
 
 
-def test_the_servers_retry_info_is_the_shortest_wait(scripted: Scripted, scripted_client: recollect.Client, waits: Waits) -> None:
+def test_the_servers_retry_info_is_the_shortest_wait(
+    scripted: Scripted, scripted_client: recollect.Client, waits: Waits
+) -> None:
     info = error_info("ERROR_REASON_INDEX_UNAVAILABLE")
     scripted.script = [Fault(grpc.StatusCode.UNAVAILABLE, [info, retry_info(1.5)]), UNAVAILABLE]
     scripted_client.recall.search("disk")
@@ -97,7 +109,9 @@ def test_the_deadline_bounds_all_attempts_together(scripted: Scripted, waits: Wa
     assert left[-1] < 0.3 < left[0] <= 0.601  # gRPC sends whole milliseconds, rounded up
 
 
-def test_a_call_that_hangs_ends_at_its_own_time_out(scripted: Scripted, scripted_client: recollect.Client) -> None:
+def test_a_call_that_hangs_ends_at_its_own_time_out(
+    scripted: Scripted, scripted_client: recollect.Client
+) -> None:
     scripted.hang.clear()
     with pytest.raises(recollect.DeadlineExceeded) as caught:
         scripted_client.conversations.get(CONVERSATION, timeout=0.05)
@@ -118,7 +132,9 @@ def test_every_call_has_the_clients_time_out_or_its_own(scripted: Scripted) -> N
     [code for code in grpc.StatusCode if code.name not in {"OK", "UNAVAILABLE", "CANCELLED"}],
     ids=lambda code: code.name,
 )
-def test_no_other_failure_is_tried_again(scripted: Scripted, scripted_client: recollect.Client, code: grpc.StatusCode) -> None:
+def test_no_other_failure_is_tried_again(
+    scripted: Scripted, scripted_client: recollect.Client, code: grpc.StatusCode
+) -> None:
     scripted.script = [Fault(code)]
     with pytest.raises(recollect.RecollectError) as caught:
         scripted_client.conversations.get(CONVERSATION)
@@ -128,7 +144,10 @@ def test_no_other_failure_is_tried_again(scripted: Scripted, scripted_client: re
 
 def test_retries_can_be_turned_off(scripted: Scripted) -> None:
     scripted.script = [UNAVAILABLE]
-    with recollect.Client(scripted.target, retry=None) as client, pytest.raises(recollect.Unavailable):
+    with (
+        recollect.Client(scripted.target, retry=None) as client,
+        pytest.raises(recollect.Unavailable),
+    ):
         client.conversations.get(CONVERSATION)
     assert len(scripted.seen) == 1
 
@@ -143,11 +162,19 @@ def test_a_server_that_is_not_there_is_unavailable(waits: Waits) -> None:
 
 def test_the_jitter_takes_a_part_of_the_longest_wait() -> None:
     policy = recollect.RetryPolicy(initial_delay=1, multiplier=3, max_delay=5, random=lambda: 0.5)
-    assert [policy.delay(failures, None) for failures in (1, 2, 3, 4, 1000)] == [0.5, 1.5, 2.5, 2.5, 2.5]
+    assert [policy.delay(failures, None) for failures in (1, 2, 3, 4, 1000)] == [
+        0.5,
+        1.5,
+        2.5,
+        2.5,
+        2.5,
+    ]
     assert all(0 <= recollect.RetryPolicy().delay(2, None) <= 0.2 for _ in range(100))
 
 
-@pytest.mark.parametrize("wrong", [{"max_attempts": 0}, {"initial_delay": -1}, {"max_delay": -1}, {"multiplier": 0.5}])
+@pytest.mark.parametrize(
+    "wrong", [{"max_attempts": 0}, {"initial_delay": -1}, {"max_delay": -1}, {"multiplier": 0.5}]
+)
 def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(recollect.InvalidArgument):
         recollect.RetryPolicy(**wrong)  # type: ignore[arg-type]
@@ -155,16 +182,23 @@ def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan"), "5"])
 def test_a_time_out_is_a_number_above_zero(scripted: Scripted, timeout: float) -> None:
-    with recollect.Client(scripted.target) as client, pytest.raises(recollect.InvalidArgument, match="timeout"):
+    with (
+        recollect.Client(scripted.target) as client,
+        pytest.raises(recollect.InvalidArgument, match="timeout"),
+    ):
         client.conversations.get(CONVERSATION, timeout=timeout)
     with pytest.raises(recollect.InvalidArgument, match="timeout"):
         recollect.Client(timeout=timeout)
     assert scripted.seen == []
 
 
-async def test_the_async_client_repeats_as_the_sync_one_does(scripted: Scripted, waits: Waits) -> None:
+async def test_the_async_client_repeats_as_the_sync_one_does(
+    scripted: Scripted, waits: Waits
+) -> None:
     scripted.script = [UNAVAILABLE, CANCELLED, pb.GetResponse()]
-    async with recollect.AsyncClient(scripted.target, retry=FULL_JITTER, sleep=waits.sleep_async) as client:
+    async with recollect.AsyncClient(
+        scripted.target, retry=FULL_JITTER, sleep=waits.sleep_async
+    ) as client:
         await client.conversations.get(CONVERSATION)
         scripted.script = [UNAVAILABLE]
         with pytest.raises(recollect.Unavailable):

@@ -1,4 +1,6 @@
-"""The two clients: the blocking one is generated from the asyncio one, and both cover the contract."""
+"""The two clients: the blocking one is generated from the asyncio one, and both cover the
+contract.
+"""
 
 import ast
 import inspect
@@ -41,16 +43,24 @@ TWINS = [
 
 
 def public_methods(kind: type) -> list[str]:
-    return [name for name, member in vars(kind).items() if inspect.isfunction(member) and not name.startswith("_")]
+    return [
+        name
+        for name, member in vars(kind).items()
+        if inspect.isfunction(member) and not name.startswith("_")
+    ]
 
 
 def test_the_blocking_client_is_what_the_script_generates_from_the_asyncio_one() -> None:
-    ended = subprocess.run([sys.executable, UNASYNC, "--check"], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, UNASYNC, "--check"], capture_output=True, text=True, check=False
+    )
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(("sync", "twin"), TWINS, ids=lambda kind: kind.__name__)
-def test_both_clients_have_the_same_public_methods_each_with_an_example(sync: type, twin: type) -> None:
+def test_both_clients_have_the_same_public_methods_each_with_an_example(
+    sync: type, twin: type
+) -> None:
     assert public_methods(sync) == public_methods(twin) != []
     for name in public_methods(sync):
         blocking, asynchronous = getattr(sync, name).__doc__, getattr(twin, name).__doc__
@@ -60,10 +70,18 @@ def test_both_clients_have_the_same_public_methods_each_with_an_example(sync: ty
 
 
 SERVICES = [
-    (conversation_service_pb2.DESCRIPTOR.services_by_name["ConversationService"], sync_conversations.Conversations),
+    (
+        conversation_service_pb2.DESCRIPTOR.services_by_name["ConversationService"],
+        sync_conversations.Conversations,
+    ),
     (recall_service_pb2.DESCRIPTOR.services_by_name["RecallService"], sync_recall.Recall),
     (channel_service_pb2.DESCRIPTOR.services_by_name["ChannelService"], sync_channels.Channels),
-    (external_communication_service_pb2.DESCRIPTOR.services_by_name["ExternalCommunicationService"], sync_external.External),
+    (
+        external_communication_service_pb2.DESCRIPTOR.services_by_name[
+            "ExternalCommunicationService"
+        ],
+        sync_external.External,
+    ),
 ]
 
 
@@ -73,9 +91,13 @@ def method_of(rpc: str) -> str:
     return {"stream_updates": "watch", "stream_communication_updates": "watch"}.get(snake, snake)
 
 
-@pytest.mark.parametrize(("service", "group"), SERVICES, ids=[group.__name__ for _, group in SERVICES])
+@pytest.mark.parametrize(
+    ("service", "group"), SERVICES, ids=[group.__name__ for _, group in SERVICES]
+)
 def test_every_rpc_has_its_method(service: ServiceDescriptor, group: type) -> None:
-    assert {name for name in public_methods(group) if not name.endswith("_page")} == {method_of(it.name) for it in service.methods}
+    assert {name for name in public_methods(group) if not name.endswith("_page")} == {
+        method_of(it.name) for it in service.methods
+    }
 
 
 ELSEWHERE = {
@@ -88,11 +110,15 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize(("service", "group"), SERVICES, ids=[group.__name__ for _, group in SERVICES])
+@pytest.mark.parametrize(
+    ("service", "group"), SERVICES, ids=[group.__name__ for _, group in SERVICES]
+)
 def test_every_field_of_a_request_can_be_given(service: ServiceDescriptor, group: type) -> None:
     for method in service.methods:
         name = method_of(method.name)
-        fields = {field.name for field in method.input_type.fields} - ELSEWHERE.get(method.input_type.name, set())
+        fields = {field.name for field in method.input_type.fields} - ELSEWHERE.get(
+            method.input_type.name, set()
+        )
         assert fields <= set(inspect.signature(getattr(group, name)).parameters), name
 
 
@@ -102,7 +128,9 @@ def test_every_public_name_is_exported_and_has_a_docstring() -> None:
         assert (getattr(recollect, name).__doc__ or "").strip(), name
 
 
-@pytest.mark.parametrize("module", ["channel", "context", "conversation", "external", "message", "recall", "update"])
+@pytest.mark.parametrize(
+    "module", ["channel", "context", "conversation", "external", "message", "recall", "update"]
+)
 def test_every_attribute_of_a_data_class_has_a_docstring(module: str) -> None:
     package = Path(recollect.__file__).parent / "_types" / f"{module}.py"
     for node in ast.parse(package.read_text()).body:
@@ -119,11 +147,22 @@ def test_no_docstring_of_the_client_opens_with_a_question_word() -> None:
     package = Path(recollect.__file__).parent
     for path in package.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-                assert not openings.match(node.value.value.strip()), f"{path.relative_to(package)}:{node.lineno}"
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            ):
+                assert not openings.match(node.value.value.strip()), (
+                    f"{path.relative_to(package)}:{node.lineno}"
+                )
 
 
 def test_the_generated_code_alone_imports_nothing_of_the_client() -> None:
     """A server starts with it, and would take a sixth longer with the client."""
     program = "import sys, recollect.v1.message_pb2; print([name for name in sys.modules if name.startswith('recollect._')])"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )

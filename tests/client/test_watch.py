@@ -35,7 +35,9 @@ def test_a_watch_yields_a_snapshot_and_then_every_change(client: Client) -> None
         new = client.conversations.create("web", model="small")
         client.conversations.publish_delta(new.id, "d", 0, "No")
         created, delta = next(watch), next(watch)
-        stored = client.conversations.append_turn(new.id, [Message.user("Hi"), Message.assistant("Noted")], draft_id="d")
+        stored = client.conversations.append_turn(
+            new.id, [Message.user("Hi"), Message.assistant("Noted")], draft_id="d"
+        )
         client.conversations.rename(new.id, "Hello")
         client.conversations.record_abbreviation(new.id, "They met.", topics=["a-meeting"])
         updated, renamed, notes = (next(watch) for _ in range(3))
@@ -44,8 +46,16 @@ def test_a_watch_yields_a_snapshot_and_then_every_change(client: Client) -> None
     assert created.kind == ConversationCreated(conversation=new)
     assert delta.kind == MessageDelta(draft_id="d", offset=0, text="No", done=False, dropped=False)
     assert isinstance(updated.kind, ConversationUpdated)
-    assert (updated.kind.conversation, updated.kind.messages, updated.kind.draft_id) == (stored.conversation, stored.messages, "d")
-    assert (updated.cursor, updated.conversation_id, updated.reset) == (stored.cursor, new.id, False)
+    assert (updated.kind.conversation, updated.kind.messages, updated.kind.draft_id) == (
+        stored.conversation,
+        stored.messages,
+        "d",
+    )
+    assert (updated.cursor, updated.conversation_id, updated.reset) == (
+        stored.cursor,
+        new.id,
+        False,
+    )
     assert renamed.kind == ConversationRenamed(title="Hello", manually_named=True, topics=())
     assert notes.kind == ConversationAbbreviated(abbreviation="They met.", topics=("a-meeting",))
     assert gone.kind == ConversationDeleted()
@@ -61,7 +71,9 @@ def test_a_watch_goes_on_behind_the_cursor_of_another(client: Client) -> None:
             client.conversations.append_turn(conversation.id, [Message.user(text)])
         next(watch)
         cursor = watch.cursor
-    with client.conversations.watch(cursor=cursor, conversation_ids=[conversation.id], channels=["web"]) as watch:
+    with client.conversations.watch(
+        cursor=cursor, conversation_ids=[conversation.id], channels=["web"]
+    ) as watch:
         assert [next(watch).kind.messages[0].content for _ in range(2)] == ["Two", "Three"]  # type: ignore[union-attr]
 
 
@@ -78,7 +90,8 @@ async def test_the_async_watch_does_the_same_across_a_restart(start_server: Star
         waiting = asyncio.create_task(anext(watch))
         await asyncio.to_thread(server.stop)
         await asyncio.to_thread(start_server, listen=server.target)
-        async with AsyncClient(server.target) as another:  # whose connection need not come back first
+        # whose connection need not come back first
+        async with AsyncClient(server.target) as another:
             await another.conversations.append_turn(conversation.id, [Message.user("Two")])
         update: Any = await waiting
         assert update.kind.messages[0].content == "Two"
@@ -109,11 +122,17 @@ def test_the_caller_is_told_of_a_reset(start_server: Start) -> None:
             start_server(listen=server.target)
             listed, loaded = next(watch), next(watch)
     assert isinstance(listed.kind, ConversationList)
-    assert ([it.id for it in listed.kind.conversations], listed.reset, loaded.reset) == ([conversation.id], True, False)
+    assert ([it.id for it in listed.kind.conversations], listed.reset, loaded.reset) == (
+        [conversation.id],
+        True,
+        False,
+    )
 
 
 @pytest.mark.parametrize("close_what", ["watch", "client"])
-def test_a_watch_ends_when_it_is_closed_or_its_client_is(server: RunningServer, close_what: str) -> None:
+def test_a_watch_ends_when_it_is_closed_or_its_client_is(
+    server: RunningServer, close_what: str
+) -> None:
     client = Client(server.target)
     watch = client.conversations.watch()
     next(watch)
@@ -129,7 +148,9 @@ def test_a_watch_ends_when_it_is_closed_or_its_client_is(server: RunningServer, 
 
 
 @pytest.mark.parametrize("close", ["client", "watch", "watch without await"])
-async def test_an_async_watch_ends_when_it_is_closed_or_its_client_is(server: RunningServer, close: str) -> None:
+async def test_an_async_watch_ends_when_it_is_closed_or_its_client_is(
+    server: RunningServer, close: str
+) -> None:
     async with AsyncClient(server.target) as client:
         watch = client.conversations.watch()
         await anext(watch)
@@ -155,7 +176,10 @@ def test_what_connecting_again_does_not_mend_is_raised(client: Client) -> None:
 def test_a_first_connection_is_tried_as_often_as_any_call() -> None:
     waits: list[float] = []
     policy = RetryPolicy(max_attempts=4, initial_delay=0.1, max_delay=0.3, random=lambda: 1.0)
-    with Client("127.0.0.1:1", retry=policy, sleep=waits.append) as client, pytest.raises(recollect.Unavailable):
+    with (
+        Client("127.0.0.1:1", retry=policy, sleep=waits.append) as client,
+        pytest.raises(recollect.Unavailable),
+    ):
         next(client.conversations.watch())
     assert waits == [0.1, 0.2, 0.3]
 
@@ -166,7 +190,10 @@ def test_where_no_more_subscribers_are_taken_it_waits_as_long_as_the_server_asks
     server = start_server(max_subscribers=1)
     waits: list[float] = []
     policy = RetryPolicy(max_attempts=3, random=lambda: 0.5)
-    with Client(server.target, retry=policy, sleep=waits.append) as client, client.conversations.watch() as first:
+    with (
+        Client(server.target, retry=policy, sleep=waits.append) as client,
+        client.conversations.watch() as first,
+    ):
         next(first)
         with pytest.raises(recollect.ResourceExhausted) as raised:
             next(client.conversations.watch())

@@ -6,7 +6,14 @@ from collections.abc import Callable
 import grpc
 import pytest
 import recollect
-from recollect import Client, ConversationCreated, ConversationDeleted, ConversationList, LoadedConversation, RetryPolicy
+from recollect import (
+    Client,
+    ConversationCreated,
+    ConversationDeleted,
+    ConversationList,
+    LoadedConversation,
+    RetryPolicy,
+)
 from recollect.v1 import conversation_service_pb2 as pb
 from recollect.v1.update_pb2 import ConversationDeleted as ProtoDeleted
 from recollect.v1.update_pb2 import Update as ProtoUpdate
@@ -15,7 +22,9 @@ from tests.client.conftest import Fault, Scripted, Waits, error_info
 from tests.conftest import RunningServer
 
 
-def test_a_connection_that_was_there_once_is_made_again_for_as_long_as_it_takes(start_server: Callable[..., RunningServer]) -> None:
+def test_a_connection_that_was_there_once_is_made_again_for_as_long_as_it_takes(
+    start_server: Callable[..., RunningServer],
+) -> None:
     server = start_server()
     waited = 0
 
@@ -58,7 +67,9 @@ def test_what_looks_like_a_broken_connection_is_made_again_and_a_fault_is_raised
 
     with Client(scripted.target, retry=RetryPolicy(random=lambda: 1.0), sleep=sleep) as client:
         watch = client.conversations.watch()
-        assert [type(next(watch).kind) for _ in range(min(connections, 2))] == [ConversationDeleted] * min(connections, 2)
+        assert [type(next(watch).kind) for _ in range(min(connections, 2))] == [
+            ConversationDeleted
+        ] * min(connections, 2)
         with pytest.raises(recollect.RecollectError):
             next(watch)
     assert [seen.request.cursor for seen in scripted.seen] == ["", "here", "here"][:connections]

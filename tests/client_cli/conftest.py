@@ -1,4 +1,6 @@
-"""What the tests of the command `recollect` share: it is run as a program, into a pipe or on a terminal."""
+"""What the tests of the command `recollect` share: it is run as a program, into a pipe or on a
+terminal.
+"""
 
 import fcntl
 import io
@@ -54,10 +56,20 @@ class Recollect:
 
     def __call__(self, *arguments: str, stdin: str = "", **more: str) -> Ran:
         """Into a pipe."""
-        return Ran(*ran(CLIENT, arguments, stdin=stdin, env=environment(self.address, **more), seconds=TIMEOUT))
+        return Ran(
+            *ran(
+                CLIENT,
+                arguments,
+                stdin=stdin,
+                env=environment(self.address, **more),
+                seconds=TIMEOUT,
+            )
+        )
 
     def on_terminal(self, *arguments: str, typed: tuple[str, ...] = (), **more: str) -> Ran:
-        """On a terminal of 120 columns. Its standard error is apart. Each of `typed` is typed at a prompt of its own."""
+        """On a terminal of 120 columns. Its standard error is apart. Each of `typed` is typed at a
+        prompt of its own.
+        """
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         with Forked(
@@ -89,7 +101,9 @@ class Recollect:
     @contextmanager
     def started(self, *arguments: str) -> Iterator[Forked]:
         """Into a pipe, and still running. It is killed at the end if it runs then."""
-        with Forked(CLIENT, arguments, stderr=subprocess.PIPE, env=environment(self.address), text=False) as process:
+        with Forked(
+            CLIENT, arguments, stderr=subprocess.PIPE, env=environment(self.address), text=False
+        ) as process:
             try:
                 yield process
             finally:
@@ -115,16 +129,25 @@ class _Stream(io.TextIOWrapper):
 
 @dataclass(frozen=True)
 class Inside:
-    """Runs `recollect` in this process, which takes a tenth of the time that a program takes to start."""
+    """Runs `recollect` in this process, which takes a tenth of the time that a program takes to
+    start.
+    """
 
     address: str
     patch: pytest.MonkeyPatch
 
     def __call__(self, *arguments: str, stdin: str = "", on_terminal: bool = False) -> Ran:
-        """With streams of its own. On a terminal it prints for people, and may ask: `stdin` is what is typed."""
-        streams = [_Stream(stdin.encode(), is_terminal=on_terminal), *(_Stream(is_terminal=on_terminal) for _ in range(2))]
+        """With streams of its own. On a terminal it prints for people, and may ask: `stdin` is what
+        is typed.
+        """
+        streams = [
+            _Stream(stdin.encode(), is_terminal=on_terminal),
+            *(_Stream(is_terminal=on_terminal) for _ in range(2)),
+        ]
         with self.patch.context() as patch:
-            for name, value in environment(self.address, COLUMNS="160", NO_COLOR="1", TERM="dumb").items():
+            for name, value in environment(
+                self.address, COLUMNS="160", NO_COLOR="1", TERM="dumb"
+            ).items():
                 patch.setenv(name, value)
             for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
                 patch.setattr(sys, name, stream)
@@ -163,7 +186,9 @@ class Counts:
 
 
 def counts_of(ran: Ran) -> Counts:
-    """Return the numbers of an import, which must be the only line. The exit code says whether something was left out."""
+    """Return the numbers of an import, which must be the only line. The exit code says whether
+    something was left out.
+    """
     assert ran.code in (0, INCOMPLETE), ran
     [line] = ran.lines
     names = ("conversationsNew", "conversationsKnown", "messagesNew", "messagesKnown", "leftOut")
@@ -201,7 +226,12 @@ def bring_in(run: Run) -> BringIn:
 def said(number: int, role: str = "user", content: str = "", **fields: Any) -> dict[str, Any]:
     """A message of a recall set."""
     time = f"2024-05-01T10:{number // 60:02d}:{number % 60:02d}Z"
-    return {"id": f"m{number}", "role": role, "content": content or f"line {number}", "timestamp": time} | fields
+    return {
+        "id": f"m{number}",
+        "role": role,
+        "content": content or f"line {number}",
+        "timestamp": time,
+    } | fields
 
 
 def talk(count: int) -> list[dict[str, Any]]:
@@ -209,9 +239,16 @@ def talk(count: int) -> list[dict[str, Any]]:
     return [said(number, "assistant" if number % 2 else "user") for number in range(count)]
 
 
-def set_line(name: str, messages: list[dict[str, Any]], group: str = "alex", **fields: Any) -> dict[str, Any]:
+def set_line(
+    name: str, messages: list[dict[str, Any]], group: str = "alex", **fields: Any
+) -> dict[str, Any]:
     """A conversation of a recall set."""
-    return {"group": group, "id": name, "started": "2024-05-01T10:00:00Z", "messages": messages} | fields
+    return {
+        "group": group,
+        "id": name,
+        "started": "2024-05-01T10:00:00Z",
+        "messages": messages,
+    } | fields
 
 
 @pytest.fixture
@@ -249,17 +286,27 @@ def write_transcript(tmp_path: Path) -> Set:
 
 def messages_of(client: Client, conversation_id: str) -> list[str]:
     """The contents of a conversation of at most a few hundred turns, oldest first."""
-    return [message.content for message in client.conversations.load(conversation_id, max_turns=1000, max_tokens=10**9).messages]
+    return [
+        message.content
+        for message in client.conversations.load(
+            conversation_id, max_turns=1000, max_tokens=10**9
+        ).messages
+    ]
 
 
 @pytest.fixture
 def talked(client: Client) -> Callable[..., Conversation]:
     """Begins a conversation of so many turns."""
 
-    def talk(turns: int = 1, *, channel: str = "web", said: str = "line", title: str = "", **fields: Any) -> Conversation:
+    def talk(
+        turns: int = 1, *, channel: str = "web", said: str = "line", title: str = "", **fields: Any
+    ) -> Conversation:
         conversation = client.conversations.create(channel, **fields)
         for turn in range(1, turns + 1):
-            messages = [Message.user(f"{said} {turn}", sender="alex"), Message.assistant(f"answer {turn}")]
+            messages = [
+                Message.user(f"{said} {turn}", sender="alex"),
+                Message.assistant(f"answer {turn}"),
+            ]
             client.conversations.append_turn(conversation.id, messages)
         if title:
             client.conversations.rename(conversation.id, title)

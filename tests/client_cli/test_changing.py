@@ -15,7 +15,9 @@ Talked = Callable[..., Conversation]
 UNKNOWN = "conv-01HQ0000000000000000000000"
 
 
-def test_model_shows_and_sets_the_model_that_answers(inside: Inside, client: Client, talked: Talked) -> None:
+def test_model_shows_and_sets_the_model_that_answers(
+    inside: Inside, client: Client, talked: Talked
+) -> None:
     it = talked()
     assert inside("model", it.id).lines == [plain(it)]
     assert inside("model", it.id, "haiku").lines[0]["model"] == "haiku"
@@ -26,12 +28,21 @@ def test_model_shows_and_sets_the_model_that_answers(inside: Inside, client: Cli
     assert inside("model", it.id, "haiku", "--default").code == 2
 
 
-def test_notes_shows_and_records_the_notes(inside: Inside, client: Client, talked: Talked, tmp_path: Path) -> None:
+def test_notes_shows_and_records_the_notes(
+    inside: Inside, client: Client, talked: Talked, tmp_path: Path
+) -> None:
     it = talked()
-    assert inside("notes", it.id).lines == [{"conversationId": it.id, "abbreviation": "", "topics": []}]
+    assert inside("notes", it.id).lines == [
+        {"conversationId": it.id, "abbreviation": "", "topics": []}
+    ]
     assert inside("notes", it.id, on_terminal=True).out == "No notes yet.\n"
-    [stored] = inside("notes", it.id, "Decided:", "rotate daily.", "--topic", "logging", "--topic", "disk").lines
-    assert (stored["abbreviation"], stored["topics"]) == ("Decided: rotate daily.", ["logging", "disk"])
+    [stored] = inside(
+        "notes", it.id, "Decided:", "rotate daily.", "--topic", "logging", "--topic", "disk"
+    ).lines
+    assert (stored["abbreviation"], stored["topics"]) == (
+        "Decided: rotate daily.",
+        ["logging", "disk"],
+    )
     notes, by = inside("notes", it.id, on_terminal=True).out.splitlines()
     assert notes == "Decided: rotate daily."
     assert by.startswith("Written by caller on ")
@@ -39,7 +50,10 @@ def test_notes_shows_and_records_the_notes(inside: Inside, client: Client, talke
     file = tmp_path / "notes.txt"
     file.write_text("Open: who watches\nthe backup?\n")
     assert inside("notes", it.id, "--file", str(file)).code == 0
-    assert inside("notes", it.id, "--file", "-", stdin="From a pipe.\n").lines[0]["abbreviation"] == "From a pipe."
+    assert (
+        inside("notes", it.id, "--file", "-", stdin="From a pipe.\n").lines[0]["abbreviation"]
+        == "From a pipe."
+    )
     after = client.conversations.get(it.id)
     assert (after.abbreviation, after.topics) == ("From a pipe.", ("logging", "disk"))
     assert inside("notes", it.id, "words", "--file", str(file)).code == 2
@@ -60,16 +74,23 @@ def test_redo_notes_counts_those_that_get_new_ones(inside: Inside, talked: Talke
     assert inside("redo-notes").code != 0  # nothing is chosen, and --all is not said
 
 
-def test_switch_leaves_one_conversation_and_shows_the_other(inside: Inside, client: Client, talked: Talked) -> None:
+def test_switch_leaves_one_conversation_and_shows_the_other(
+    inside: Inside, client: Client, talked: Talked
+) -> None:
     old, new = talked(3), talked(2, said="here")
     ran = inside("switch", new.id, "--from", old.id, "--turns", "1")
-    assert [(line["conversationId"], line["content"]) for line in ran.lines] == [(new.id, "here 2"), (new.id, "answer 2")]
+    assert [(line["conversationId"], line["content"]) for line in ran.lines] == [
+        (new.id, "here 2"),
+        (new.id, "answer 2"),
+    ]
     assert "here 2" in inside("switch", new.id, on_terminal=True).out
     assert inside("switch", "--from", old.id).lines == [{"leftConversationId": old.id}]
     assert inside("switch").code == 2
 
 
-def test_delete_removes_for_good_and_prints_a_receipt(inside: Inside, client: Client, talked: Talked) -> None:
+def test_delete_removes_for_good_and_prints_a_receipt(
+    inside: Inside, client: Client, talked: Talked
+) -> None:
     first, second, stays = talked(), talked(2), talked()
     ran = inside("delete", first.id, second.id, first.id, "--yes")
     assert [line["conversationId"] for line in ran.lines] == [first.id, second.id]
@@ -79,7 +100,9 @@ def test_delete_removes_for_good_and_prints_a_receipt(inside: Inside, client: Cl
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("", 130)])
-def test_delete_asks_on_a_terminal(inside: Inside, client: Client, talked: Talked, answer: str, code: int) -> None:
+def test_delete_asks_on_a_terminal(
+    inside: Inside, client: Client, talked: Talked, answer: str, code: int
+) -> None:
     it = talked(title="Old Plans")
     ran = inside("delete", it.id, on_terminal=True, stdin=answer)
     assert ran.code == code
@@ -93,7 +116,9 @@ def test_delete_asks_on_a_terminal(inside: Inside, client: Client, talked: Talke
         client.conversations.get(it.id)
 
 
-def test_what_cannot_be_undone_needs_yes_where_nobody_can_be_asked(inside: Inside, client: Client, talked: Talked) -> None:
+def test_what_cannot_be_undone_needs_yes_where_nobody_can_be_asked(
+    inside: Inside, client: Client, talked: Talked
+) -> None:
     it = talked()
     client.recall.set_anchor("name", "Alex")
     for command in (("delete", it.id), ("anchors", "delete", "name")):
@@ -103,7 +128,9 @@ def test_what_cannot_be_undone_needs_yes_where_nobody_can_be_asked(inside: Insid
     assert [anchor.key for anchor in client.recall.list_anchors()] == ["name"]
 
 
-def test_delete_says_what_becomes_of_anchors(inside: Inside, client: Client, talked: Talked) -> None:
+def test_delete_says_what_becomes_of_anchors(
+    inside: Inside, client: Client, talked: Talked
+) -> None:
     first, second = talked(), talked()
     for key, it in (("name", first), ("city", second)):
         client.recall.set_anchor(key, "x", source=(it.id, 2))
@@ -114,7 +141,9 @@ def test_delete_says_what_becomes_of_anchors(inside: Inside, client: Client, tal
     assert [anchor.key for anchor in client.recall.list_anchors()] == ["name"]
 
 
-def test_delete_removes_a_pinned_conversation_with_force_alone(inside: Inside, client: Client) -> None:
+def test_delete_removes_a_pinned_conversation_with_force_alone(
+    inside: Inside, client: Client
+) -> None:
     it = client.conversations.create("sms", party=Party(contact="1555000"), pinned=True)
     refused = inside("delete", it.id, "--yes")
     assert (refused.code, refused.out, "pinned" in refused.err) == (5, "", True)
@@ -122,20 +151,33 @@ def test_delete_removes_a_pinned_conversation_with_force_alone(inside: Inside, c
     assert list(client.conversations.list()) == []
 
 
-def test_anchors_are_set_listed_and_forgotten(inside: Inside, client: Client, talked: Talked) -> None:
+def test_anchors_are_set_listed_and_forgotten(
+    inside: Inside, client: Client, talked: Talked
+) -> None:
     it = talked()
     inside("anchors", "set", "name", "Al")
-    [stored] = inside("anchors", "set", "name", "Alex", "Doe", "--confidence", "0.5", "--source", it.id, "2").lines
+    [stored] = inside(
+        "anchors", "set", "name", "Alex", "Doe", "--confidence", "0.5", "--source", it.id, "2"
+    ).lines
     assert (stored["value"], stored["supersedes"], stored["confidence"]) == ("Alex Doe", "Al", 0.5)
     assert stored["source"] == {"conversationId": it.id, "sequence": 2}
     client.recall.set_anchor("city", "Oslo")
     assert [line["key"] for line in inside("anchors", "list").lines] == ["city", "name"]
-    assert {line["value"] for line in inside("anchors", "list", "name", "--superseded").lines} == {"Al", "Alex Doe"}
+    assert {line["value"] for line in inside("anchors", "list", "name", "--superseded").lines} == {
+        "Al",
+        "Alex Doe",
+    }
     assert "name: Alex Doe\n" in inside("anchors", "list", on_terminal=True).out
-    assert {line["value"] for line in inside("anchors", "delete", "name", "--yes").lines} == {"Al", "Alex Doe"}
+    assert {line["value"] for line in inside("anchors", "delete", "name", "--yes").lines} == {
+        "Al",
+        "Alex Doe",
+    }
     assert [anchor.key for anchor in client.recall.list_anchors()] == ["city"]
     assert inside("anchors", "delete", "name", "--yes").code == 3
-    assert inside("anchors", "delete", "city", on_terminal=True, stdin="y\n").out == "city is forgotten: 'Oslo'.\n"
+    assert (
+        inside("anchors", "delete", "city", on_terminal=True, stdin="y\n").out
+        == "city is forgotten: 'Oslo'.\n"
+    )
     assert inside("anchors", "list", on_terminal=True).out == "No anchors.\n"
 
 
@@ -167,7 +209,12 @@ def test_what_is_wrong_is_named(inside: Inside, arguments: tuple[str, ...], name
     assert named in ran.err
 
 
-@pytest.mark.parametrize("arguments", [("model", UNKNOWN), ("notes", UNKNOWN), ("switch", UNKNOWN), ("delete", UNKNOWN, "--yes")])
-def test_a_conversation_that_is_not_there_is_told_by_its_code(inside: Inside, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [("model", UNKNOWN), ("notes", UNKNOWN), ("switch", UNKNOWN), ("delete", UNKNOWN, "--yes")],
+)
+def test_a_conversation_that_is_not_there_is_told_by_its_code(
+    inside: Inside, arguments: tuple[str, ...]
+) -> None:
     ran = inside(*arguments)
     assert (ran.code, ran.out, UNKNOWN in ran.err) == (3, "", True)

@@ -1,4 +1,6 @@
-"""`recollect chat`: what is typed is kept, commands are answered by the server, and a command may answer."""
+"""`recollect chat`: what is typed is kept, commands are answered by the server, and a command may
+answer.
+"""
 
 import json
 import sys
@@ -9,23 +11,42 @@ from recollect.cli.exits import FAILED
 
 
 def said(client: Client, conversation_id: str) -> list[tuple[Role, str]]:
-    return [(message.role, message.content) for message in client.conversations.load(conversation_id).messages]
+    return [
+        (message.role, message.content)
+        for message in client.conversations.load(conversation_id).messages
+    ]
 
 
-def test_what_is_typed_is_kept_in_the_conversation_of_that_name(recollect: Any, client: Client) -> None:
+def test_what_is_typed_is_kept_in_the_conversation_of_that_name(
+    recollect: Any, client: Client
+) -> None:
     ran = recollect("chat", stdin="Buy milk.\n\n  And bread.\n")
     assert (ran.code, ran.err) == (0, "")
-    assert [(line["role"], line["content"]) for line in ran.lines] == [("user", "Buy milk."), ("user", "  And bread.")]
+    assert [(line["role"], line["content"]) for line in ran.lines] == [
+        ("user", "Buy milk."),
+        ("user", "  And bread."),
+    ]
     again = recollect("chat", stdin="And eggs.")
     other = recollect("chat", "--name", "work", stdin="Ship it.\n/quit\nnever read\n")
-    assert again.lines[0]["conversationId"] == ran.lines[0]["conversationId"] != other.lines[0]["conversationId"]
-    assert [content for _, content in said(client, ran.lines[0]["conversationId"])] == ["Buy milk.", "  And bread.", "And eggs."]
+    assert (
+        again.lines[0]["conversationId"]
+        == ran.lines[0]["conversationId"]
+        != other.lines[0]["conversationId"]
+    )
+    assert [content for _, content in said(client, ran.lines[0]["conversationId"])] == [
+        "Buy milk.",
+        "  And bread.",
+        "And eggs.",
+    ]
     assert len(other.lines) == 1
     assert {it.channel for it in client.conversations.list()} == {"cli"}
 
 
 def test_commands_are_answered_by_the_server_and_not_kept(recollect: Any, client: Client) -> None:
-    ran = recollect("chat", stdin="Buy milk.\n/model haiku\n/history\n/new\nAnother thing.\n/help\n/frobnicate\n")
+    ran = recollect(
+        "chat",
+        stdin="Buy milk.\n/model haiku\n/history\n/new\nAnother thing.\n/help\n/frobnicate\n",
+    )
     milk, model, history, new, another, usage, unknown = ran.lines
     assert client.conversations.get(milk["conversationId"]).model == "haiku"
     assert "haiku" in model["reply"]
@@ -68,7 +89,10 @@ def test_whoever_watches_sees_the_answer_grow(recollect: Any, client: Client) ->
             if update["kind"] == "messageDelta":
                 assert update["offset"] == len(text)
                 text += update["text"]
-            if update["kind"] == "conversationUpdated" and update["messages"][-1]["role"] == "assistant":
+            if (
+                update["kind"] == "conversationUpdated"
+                and update["messages"][-1]["role"] == "assistant"
+            ):
                 break
     assert text == "The disk\nis full.\n"
     assert update["messages"][-1]["content"] == "The disk\nis full." == ran.lines[1]["content"]
@@ -88,15 +112,24 @@ def test_an_answer_that_fails_is_not_kept(recollect: Any, client: Client) -> Non
     assert said(client, conversation.id) == [(Role.USER, "?")] * 3
 
 
-def test_a_long_context_and_a_long_answer_do_not_block_each_other(recollect: Any, client: Client) -> None:
-    ran = recollect("chat", "--answer-with", "yes long | head -c 300000; cat", stdin="x" * 200_000 + "\n")
+def test_a_long_context_and_a_long_answer_do_not_block_each_other(
+    recollect: Any, client: Client
+) -> None:
+    ran = recollect(
+        "chat", "--answer-with", "yes long | head -c 300000; cat", stdin="x" * 200_000 + "\n"
+    )
     assert ran.code == 0
     assert len(ran.lines[1]["content"]) > 500_000
 
 
 def test_on_a_terminal_it_prompts_and_shows_the_answer(recollect: Any, client: Client) -> None:
     ran = recollect.on_terminal(
-        "chat", "--answer-with", "echo 97 percent", typed=("full?\n", "/help\n", "\x04"), NO_COLOR="1", TERM="dumb"
+        "chat",
+        "--answer-with",
+        "echo 97 percent",
+        typed=("full?\n", "/help\n", "\x04"),
+        NO_COLOR="1",
+        TERM="dumb",
     )
     assert (ran.code, ran.err) == (0, "")
     assert "Kept in cli:default." in ran.out

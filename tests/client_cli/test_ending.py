@@ -28,7 +28,11 @@ def test_an_unknown_conversation_is_told_by_its_own_code(recollect: Any, command
 
 def test_a_channel_without_a_conversation_is_not_found(recollect: Any) -> None:
     ran = recollect("show", "--channel", "discord")
-    assert (ran.code, ran.out, ran.err) == (3, "", "Error: there is no conversation on discord yet\n")
+    assert (ran.code, ran.out, ran.err) == (
+        3,
+        "",
+        "Error: there is no conversation on discord yet\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +56,9 @@ def test_a_channel_without_a_conversation_is_not_found(recollect: Any) -> None:
         (("frobnicate",), "frobnicate"),
     ],
 )
-def test_wrong_usage_names_what_is_wrong(recollect: Any, arguments: tuple[str, ...], named: str) -> None:
+def test_wrong_usage_names_what_is_wrong(
+    recollect: Any, arguments: tuple[str, ...], named: str
+) -> None:
     ran = recollect(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert named in ran.err
@@ -108,11 +114,15 @@ def test_the_help_and_the_page_name_every_exit_code(recollect: Any) -> None:
         assert f"| {code} | {meaning} |" in page
 
 
-def test_a_shell_completes_commands_and_conversations(recollect: Any, talked: Callable[..., Conversation]) -> None:
+def test_a_shell_completes_commands_and_conversations(
+    recollect: Any, talked: Callable[..., Conversation]
+) -> None:
     first, second = talked(title="Disk"), talked()
 
     def completed(words: str, number: int) -> list[str]:
-        ran = recollect(_RECOLLECT_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(number))
+        ran = recollect(
+            _RECOLLECT_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(number)
+        )
         assert ran.code == 0
         return [line.partition(",")[2] for line in ran.out.splitlines()]
 
@@ -121,13 +131,19 @@ def test_a_shell_completes_commands_and_conversations(recollect: Any, talked: Ca
     assert completed(f"recollect show {first.id}", 2) == [first.id]
     assert "--since" in completed("recollect list --s", 2)
     assert "_recollect_completion" in recollect(_RECOLLECT_COMPLETE="bash_source").out
-    nobody = Recollect(NOBODY)(_RECOLLECT_COMPLETE="bash_complete", COMP_WORDS="recollect show conv-", COMP_CWORD="2")
+    nobody = Recollect(NOBODY)(
+        _RECOLLECT_COMPLETE="bash_complete", COMP_WORDS="recollect show conv-", COMP_CWORD="2"
+    )
     assert (nobody.code, nobody.out.strip(), nobody.err) == (0, "", "")
 
 
 @pytest.mark.parametrize("command", ["import", "export"])
-@pytest.mark.parametrize("address", ["localhost", "http://127.0.0.1:1", "unix:", "a b:1", "127.0.0.1:"])
-def test_an_address_that_is_none_is_refused_by_name(run_at: Run, command: str, address: str) -> None:
+@pytest.mark.parametrize(
+    "address", ["localhost", "http://127.0.0.1:1", "unix:", "a b:1", "127.0.0.1:"]
+)
+def test_an_address_that_is_none_is_refused_by_name(
+    run_at: Run, command: str, address: str
+) -> None:
     for ran in (run_at(NOBODY, command, "-", "--address", address), run_at(address, command, "-")):
         assert (ran.code, ran.out) == (2, "")
         assert "--address" in ran.err

@@ -52,20 +52,38 @@ def folded(path: Path) -> Folded:
 
 
 def fill(client: Client) -> str:
-    """Writes a few conversations with everything that they can have. Answers the id of the richest."""
+    """Writes a few conversations with everything that they can have. Answers the id of the
+    richest.
+    """
     rich = client.conversations.create(
-        "whatsapp", participants=["alex", "agent"], party=Party(contact="491701234567", thread_id="t"), model="haiku"
+        "whatsapp",
+        participants=["alex", "agent"],
+        party=Party(contact="491701234567", thread_id="t"),
+        model="haiku",
     )
     client.conversations.append_turn(
         rich.id,
         [
-            Message.user("Is the disk full?", sender="Caroline", attachments=[Attachment("image/png", "file:///a.png", 10)]),
-            Message.assistant(thinking_text="Hm.", tool_calls=[ToolCall("c1", "df", '{"')], usage=Usage(0, 35), cost=0.0),
-            Message.tool("", tool_call_id="c1", metadata={"z": 1, "a": {"y": [1.5, None, True], "b": "ü"}}),
+            Message.user(
+                "Is the disk full?",
+                sender="Caroline",
+                attachments=[Attachment("image/png", "file:///a.png", 10)],
+            ),
+            Message.assistant(
+                thinking_text="Hm.",
+                tool_calls=[ToolCall("c1", "df", '{"')],
+                usage=Usage(0, 35),
+                cost=0.0,
+            ),
+            Message.tool(
+                "", tool_call_id="c1", metadata={"z": 1, "a": {"y": [1.5, None, True], "b": "ü"}}
+            ),
             Message.assistant("Yes: 97 %.", channel="cli"),
         ],
     )
-    client.conversations.append_turn(rich.id, [Message.user("Rotate the logs.\n\u2028Now."), Message.assistant("Done.")])
+    client.conversations.append_turn(
+        rich.id, [Message.user("Rotate the logs.\n\u2028Now."), Message.assistant("Done.")]
+    )
     client.conversations.record_compression(rich.id, 1, "The disk was full.")
     client.conversations.record_abbreviation(rich.id, "Logs are rotated.", topics=["disk", "logs"])
     client.conversations.rename(rich.id, "Full Disk")
@@ -87,10 +105,14 @@ def test_an_export_that_is_imported_and_exported_again_is_equal(
     assert counts_of(imported) == Counts(3, 0, 8, 0, 0)
     assert run("export", "-d", tmp_path / "second", "--address", other.target).code == 0
     assert all_contents(tmp_path / "second") == all_contents(tmp_path / "first")
-    assert {path.name for path in (tmp_path / "first").iterdir()} == {path.name for path in (tmp_path / "second").iterdir()}
+    assert {path.name for path in (tmp_path / "first").iterdir()} == {
+        path.name for path in (tmp_path / "second").iterdir()
+    }
 
 
-def test_an_export_says_what_the_servers_own_transcript_says(run: Run, client: Client, server: Any, tmp_path: Path) -> None:
+def test_an_export_says_what_the_servers_own_transcript_says(
+    run: Run, client: Client, server: Any, tmp_path: Path
+) -> None:
     name = f"{fill(client)}.jsonl"
     result = run("export", "-d", tmp_path / "out")
     assert result.lines == [{"conversations": 3, "messages": 8, "leftOut": 0}]
@@ -98,8 +120,14 @@ def test_an_export_says_what_the_servers_own_transcript_says(run: Run, client: C
     assert mine == theirs
 
     def told(path: Path) -> list[StoredMessage]:
-        """The messages, without the lines they stand in: events stand elsewhere; an empty metadata is none."""
-        return [replace(it, sequence=0, metadata=it.metadata or None) for it in contents(path) if isinstance(it, StoredMessage)]
+        """The messages, without the lines they stand in: events stand elsewhere; an empty metadata
+        is none.
+        """
+        return [
+            replace(it, sequence=0, metadata=it.metadata or None)
+            for it in contents(path)
+            if isinstance(it, StoredMessage)
+        ]
 
     assert told(tmp_path / "out" / name) == told(server.folder / name)
 
@@ -124,11 +152,20 @@ def test_every_turn_of_an_export_is_one_batch(run: Run, client: Client, tmp_path
     name = f"{fill(client)}.jsonl"
     run("export", "-d", tmp_path / "out")
     stamps = [line.entry.stamp for line in scan(tmp_path / "out" / name) if line.entry]
-    assert [stamp.batch for stamp in stamps[1:7]] == [(1, 4), (2, 4), (3, 4), (4, 4), (1, 2), (2, 2)]
+    assert [stamp.batch for stamp in stamps[1:7]] == [
+        (1, 4),
+        (2, 4),
+        (3, 4),
+        (4, 4),
+        (1, 2),
+        (2, 2),
+    ]
     assert {stamp.request_id for stamp in stamps} == {""}
 
 
-def test_files_that_are_there_are_kept_unless_told_otherwise(run: Run, client: Client, tmp_path: Path) -> None:
+def test_files_that_are_there_are_kept_unless_told_otherwise(
+    run: Run, client: Client, tmp_path: Path
+) -> None:
     conversation = client.conversations.create("web")
     run("export", "-d", tmp_path / "out")
     client.conversations.append_turn(conversation.id, [Message.user("More")])
@@ -151,7 +188,9 @@ def test_only_what_the_filters_name_is_exported(run: Run, client: Client, tmp_pa
     assert [path.stem for path in (tmp_path / "one").iterdir()] == [ids["cli"]]
 
 
-def test_a_conversation_that_is_not_there_is_refused_by_name(run: Run, client: Client, tmp_path: Path) -> None:
+def test_a_conversation_that_is_not_there_is_refused_by_name(
+    run: Run, client: Client, tmp_path: Path
+) -> None:
     for wrong, code in (("conv-01HQ0000000000000000000000", 3), ("../../etc/passwd", 2)):
         result = run("export", "-d", tmp_path / "out", wrong)
         assert result.code == code
@@ -161,42 +200,75 @@ def test_a_conversation_that_is_not_there_is_refused_by_name(run: Run, client: C
 
 
 def test_an_automatic_title_with_its_topics_is_exported(
-    run_at: Run, start_server: Callable[..., Any], write_transcript: Callable[..., Path], tmp_path: Path
+    run_at: Run,
+    start_server: Callable[..., Any],
+    write_transcript: Callable[..., Path],
+    tmp_path: Path,
 ) -> None:
     message = StoredMessage(StoredRole.USER, "Hi", START, turn_number=1)
     names = ["conv-01HQ0000000000000000000000", "conv-01HQ0000000000000000000001"]
     titled = [TitleAssigned("Small Talk", ("small", "talk"), START)]
     folder = "data/default/conversations"
-    write_transcript(names[0], [Began(names[0], "web", START, ("user",))], [message], titled, folder=folder)
+    write_transcript(
+        names[0], [Began(names[0], "web", START, ("user",))], [message], titled, folder=folder
+    )
     named = [MetaUpdated(START, title="Mine", manually_named=True)]
-    write_transcript(names[1], [Began(names[1], "web", START, ("user",))], [message], titled, named, folder=folder)
+    write_transcript(
+        names[1],
+        [Began(names[1], "web", START, ("user",))],
+        [message],
+        titled,
+        named,
+        folder=folder,
+    )
     server = start_server()
     run_at(server.target, "export", "-d", tmp_path / "out")
     automatic, manual = (folded(tmp_path / "out" / f"{name}.jsonl") for name in names)
-    assert (automatic.title, automatic.manually_named, automatic.topics) == ("Small Talk", False, ("small", "talk"))
+    assert (automatic.title, automatic.manually_named, automatic.topics) == (
+        "Small Talk",
+        False,
+        ("small", "talk"),
+    )
     assert (manual.title, manual.manually_named, manual.topics) == ("Mine", True, ("small", "talk"))
 
 
 def test_a_pin_is_exported(
-    run_at: Run, start_server: Callable[..., Any], write_transcript: Callable[..., Path], tmp_path: Path
+    run_at: Run,
+    start_server: Callable[..., Any],
+    write_transcript: Callable[..., Path],
+    tmp_path: Path,
 ) -> None:
     name = "conv-01HQ0000000000000000000000"
     pinned = [MetaUpdated(START, pinned=True)]
-    write_transcript(name, [Began(name, "discord", START, ("user",))], pinned, folder="data/default/conversations")
+    write_transcript(
+        name,
+        [Began(name, "discord", START, ("user",))],
+        pinned,
+        folder="data/default/conversations",
+    )
     run_at(start_server().target, "export", "-d", tmp_path / "out")
     assert folded(tmp_path / "out" / f"{name}.jsonl").pinned
 
 
 def test_what_the_api_does_not_tell_is_not_in_an_export_and_its_help_says_so(
-    run_at: Run, start_server: Callable[..., Any], write_transcript: Callable[..., Path], tmp_path: Path
+    run_at: Run,
+    start_server: Callable[..., Any],
+    write_transcript: Callable[..., Path],
+    tmp_path: Path,
 ) -> None:
     name = "conv-01HQ0000000000000000000000"
     batches: list[list[Content]] = [
         [Began(name, "web", START, ("user",))],
         [StoredMessage(StoredRole.USER, "I am Alex.", START, turn_number=1)],
         [Abbreviated("Earlier notes.", START)],
-        [AnchorSet("name", "Alex", 0.9, 2, START), SplitSuggested("Two things.", ("One Thing", "Another Thing"), START)],
-        [Abbreviated("Alex said who he is.", START, ("names",)), TitleAssigned("Who He Is", ("names",), START)],
+        [
+            AnchorSet("name", "Alex", 0.9, 2, START),
+            SplitSuggested("Two things.", ("One Thing", "Another Thing"), START),
+        ],
+        [
+            Abbreviated("Alex said who he is.", START, ("names",)),
+            TitleAssigned("Who He Is", ("names",), START),
+        ],
     ]
     path = write_transcript(name, *batches, folder="data/default/conversations")
     run_at(start_server().target, "export", "-d", tmp_path / "out")
@@ -205,14 +277,26 @@ def test_what_the_api_does_not_tell_is_not_in_an_export_and_its_help_says_so(
     left_out = {type(it) for it in contents(path)} - {type(it) for it in contents(exported)}
     assert left_out == {AnchorSet, SplitSuggested}
     said = " ".join(run_at("", "export", "--help").out.split())
-    assert all(words in said for words in ("Earlier ones, anchors, suggested splits", "`recollect-server backup` keeps every line"))
+    assert all(
+        words in said
+        for words in (
+            "Earlier ones, anchors, suggested splits",
+            "`recollect-server backup` keeps every line",
+        )
+    )
 
 
 def test_damaged_lines_are_counted_and_the_rest_is_exported(
-    run_at: Run, start_server: Callable[..., Any], write_transcript: Callable[..., Path], tmp_path: Path
+    run_at: Run,
+    start_server: Callable[..., Any],
+    write_transcript: Callable[..., Path],
+    tmp_path: Path,
 ) -> None:
     name = "conv-01HQ0000000000000000000000"
-    messages = [[StoredMessage(StoredRole.USER, f"said {turn}", START, turn_number=turn)] for turn in (1, 2, 3)]
+    messages = [
+        [StoredMessage(StoredRole.USER, f"said {turn}", START, turn_number=turn)]
+        for turn in (1, 2, 3)
+    ]
     began = Began(name, "web", START, ("user",))
     path = write_transcript(name, [began], *messages, folder="data/default/conversations")
     server = start_server()
@@ -220,18 +304,28 @@ def test_damaged_lines_are_counted_and_the_rest_is_exported(
     result = run_at(server.target, "export", "-d", tmp_path / "out")
     assert result.code == 6
     assert f"left out of {name}: 1 damaged lines" in result.err
-    said = [it.content for it in contents(tmp_path / "out" / f"{name}.jsonl") if isinstance(it, StoredMessage)]
+    said = [
+        it.content
+        for it in contents(tmp_path / "out" / f"{name}.jsonl")
+        if isinstance(it, StoredMessage)
+    ]
     assert said == ["said 1", "said 3"]
 
 
-def test_a_long_conversation_is_exported_whole_and_in_order(run: Run, client: Client, tmp_path: Path) -> None:
+def test_a_long_conversation_is_exported_whole_and_in_order(
+    run: Run, client: Client, tmp_path: Path
+) -> None:
     conversation = client.conversations.create("web")
     for start in range(0, 2400, 800):
-        client.conversations.append_turn(conversation.id, [Message.user(f"turn {start + number}") for number in range(800)])
+        client.conversations.append_turn(
+            conversation.id, [Message.user(f"turn {start + number}") for number in range(800)]
+        )
     client.conversations.record_compression(conversation.id, 2000, "Numbers.")
     run("export", "-d", tmp_path / "out")
     found = contents(tmp_path / "out" / f"{conversation.id}.jsonl")
-    assert [it.content for it in found if isinstance(it, StoredMessage)] == [f"turn {number}" for number in range(2400)]
+    assert [it.content for it in found if isinstance(it, StoredMessage)] == [
+        f"turn {number}" for number in range(2400)
+    ]
     assert [it.compressed_through for it in found if isinstance(it, Compressed)] == [2000]
     assert not [it for it in found if isinstance(it, Abbreviated)]
 
@@ -242,18 +336,26 @@ def test_a_history_too_large_for_one_answer_is_exported_in_smaller_ones(
     conversation = client.conversations.create("web")
     thinking = "x" * 1_000_000  # no part of what Load's token limit counts
     for turn in range(70):
-        client.conversations.append_turn(conversation.id, [Message.user(f"turn {turn}"), Message.assistant(thinking_text=thinking)])
+        client.conversations.append_turn(
+            conversation.id,
+            [Message.user(f"turn {turn}"), Message.assistant(thinking_text=thinking)],
+        )
     result = run("export", "-d", tmp_path / "out")
     assert result.code == 0, result
     found = contents(tmp_path / "out" / f"{conversation.id}.jsonl")
-    assert [it.content for it in found if isinstance(it, StoredMessage)][::2] == [f"turn {turn}" for turn in range(70)]
+    assert [it.content for it in found if isinstance(it, StoredMessage)][::2] == [
+        f"turn {turn}" for turn in range(70)
+    ]
 
 
 def test_what_is_written_is_for_its_owner_alone(run: Run, client: Client, tmp_path: Path) -> None:
     conversation = client.conversations.create("web")
     run("export", "-d", tmp_path / "new" / "out")
     assert stat.S_IMODE((tmp_path / "new" / "out").stat().st_mode) == 0o700
-    assert stat.S_IMODE((tmp_path / "new" / "out" / f"{conversation.id}.jsonl").stat().st_mode) == 0o600
+    assert (
+        stat.S_IMODE((tmp_path / "new" / "out" / f"{conversation.id}.jsonl").stat().st_mode)
+        == 0o600
+    )
 
 
 def test_the_folder_of_a_server_is_never_written_to(run: Run, client: Client, server: Any) -> None:

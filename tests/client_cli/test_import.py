@@ -1,4 +1,6 @@
-"""`recollect import`, the command: what it says and refuses, exactly once across kills, and whole sets."""
+"""`recollect import`, the command: what it says and refuses, exactly once across kills, and whole
+sets.
+"""
 
 import contextlib
 import json
@@ -38,11 +40,15 @@ NOBODY = "127.0.0.1:1"
 SHARED_SETS = Path(__file__).parents[3] / "shared" / "recall-sets"
 
 
-def test_an_import_that_was_killed_is_finished_by_the_next(write_set: Set, server: Any, client: Client, bring_in: BringIn) -> None:
+def test_an_import_that_was_killed_is_finished_by_the_next(
+    write_set: Set, server: Any, client: Client, bring_in: BringIn
+) -> None:
     folder = write_set(*(set_line(f"s{number}", talk(6)) for number in range(400)))
     command = [*COMMAND, "import", str(folder), "--address", server.target]
     importing = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while not any(it.message_count for it in client.conversations.list_page(page_size=20).conversations):
+    while not any(
+        it.message_count for it in client.conversations.list_page(page_size=20).conversations
+    ):
         assert importing.poll() is None
     importing.kill()
     assert importing.communicate()[0] == b"", "it was to be killed before its end"
@@ -56,7 +62,9 @@ def test_an_import_that_was_killed_is_finished_by_the_next(write_set: Set, serve
     assert messages_of(client, conversations[0].id) == [message["content"] for message in talk(6)]
 
 
-def test_two_imports_at_once_add_everything_once(write_set: Set, server: Any, client: Client) -> None:
+def test_two_imports_at_once_add_everything_once(
+    write_set: Set, server: Any, client: Client
+) -> None:
     folder = write_set(*(set_line(f"s{number}", talk(4)) for number in range(60)))
     command = [*COMMAND, "import", str(folder), "--address", server.target]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -74,7 +82,9 @@ def test_a_bar_is_shown_on_a_terminal_and_nothing_but_the_summary_elsewhere(
     assert (counts_of(piped).messages_new, piped.err) == (60, "")
     command = [*COMMAND, "import", str(folder), "--address", server.target]
     ours, theirs = pty.openpty()
-    importing = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm", "COLUMNS": "200"})
+    importing = subprocess.Popen(
+        command, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm", "COLUMNS": "200"}
+    )
     os.close(theirs)
     shown = b""
     with contextlib.suppress(OSError):  # what the end of a terminal is
@@ -139,7 +149,9 @@ def test_a_channel_that_is_none_is_refused_before_anything_is_sent(
     assert not list(client.conversations.list())
 
 
-@pytest.mark.skipif(not SHARED_SETS.is_dir(), reason=f"the recall sets are not there: {SHARED_SETS}")
+@pytest.mark.skipif(
+    not SHARED_SETS.is_dir(), reason=f"the recall sets are not there: {SHARED_SETS}"
+)
 def test_the_shared_recall_sets_arrive_whole_and_once(bring_in: BringIn, client: Client) -> None:
     path = SHARED_SETS / "locomo"
     with (path / "conversations.jsonl").open("rb") as file:
@@ -165,16 +177,45 @@ def test_the_ids_of_requests_stay_those_of_earlier_versions(write_set: Set, tmp_
         "import-524622a83fe4c4d98ab6297267ae68be0179aa6c",
     ]
     turn = {"type": "turn", "timestamp": "2024-05-01T10:00:01Z", "turnNumber": 1}
-    files = [{"mediaType": "image/png", "uri": "file:///a", "bytesLength": 7}, {"mediaType": "image/png", "uri": "file:///b"}]
-    asked = {"content": "Grüße", "timestamp": "2024-05-01T10:00:00.123Z", "sender": "Ana", "senderName": "A", "attachments": files}
-    answered: dict[str, Any] = {"content": "", "thinkingText": "hm", "usage": {"input": 0, "output": 5}, "cost": 0.25}
-    answered |= {"toolCalls": [{"id": "c", "name": "df", "arguments": ""}], "metadata": {"b": 1, "a": [1.5, None, True]}}
+    files = [
+        {"mediaType": "image/png", "uri": "file:///a", "bytesLength": 7},
+        {"mediaType": "image/png", "uri": "file:///b"},
+    ]
+    asked = {
+        "content": "Grüße",
+        "timestamp": "2024-05-01T10:00:00.123Z",
+        "sender": "Ana",
+        "senderName": "A",
+        "attachments": files,
+    }
+    answered: dict[str, Any] = {
+        "content": "",
+        "thinkingText": "hm",
+        "usage": {"input": 0, "output": 5},
+        "cost": 0.25,
+    }
+    answered |= {
+        "toolCalls": [{"id": "c", "name": "df", "arguments": ""}],
+        "metadata": {"b": 1, "a": [1.5, None, True]},
+    }
     lines: list[dict[str, Any]] = [
-        {"type": "meta", "id": "conv-01HQ0000000000000000000000", "channel": "web", "created": "2024-05-01T10:00:00Z"},
+        {
+            "type": "meta",
+            "id": "conv-01HQ0000000000000000000000",
+            "channel": "web",
+            "created": "2024-05-01T10:00:00Z",
+        },
         turn | asked | {"role": "user", "batch": [1, 2], "requestId": "r"},
         turn | answered | {"role": "assistant", "batch": [2, 2], "requestId": "r"},
         turn | {"role": "tool", "content": "97", "toolCallId": "c", "channel": "cli"},
-        {"type": "event", "event": "title_assigned", "title": "T", "topics": ["x"], "writer": "extractive", "model": "m"},
+        {
+            "type": "event",
+            "event": "title_assigned",
+            "title": "T",
+            "topics": ["x"],
+            "writer": "extractive",
+            "model": "m",
+        },
     ]
     transcript = tmp_path / "conv-01HQ0000000000000000000000.jsonl"
     transcript.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -199,9 +240,18 @@ class Recorder:
             if name == "list":
                 return iter(())
             self.ids.append(request_id)
-            stored = [SimpleNamespace(turn_number=1) for _ in arguments[1]] if name == "append_turn" else []
+            stored = (
+                [SimpleNamespace(turn_number=1) for _ in arguments[1]]
+                if name == "append_turn"
+                else []
+            )
             turn = SimpleNamespace(turn_count=1)
-            return SimpleNamespace(id="conv-01HQ0000000000000000000000", conversation=turn, messages=stored, duplicate=False)
+            return SimpleNamespace(
+                id="conv-01HQ0000000000000000000000",
+                conversation=turn,
+                messages=stored,
+                duplicate=False,
+            )
 
         return called
 

@@ -21,7 +21,16 @@ from recollect_server.domain.conversation import (
 from recollect_server.domain.message import Attachment, Message, ToolCall, Usage
 from recollect_server.domain.message import Role as StoredRole
 
-from tests.client_cli.conftest import BringIn, Counts, Run, Set, counts_of, messages_of, set_line, talk
+from tests.client_cli.conftest import (
+    BringIn,
+    Counts,
+    Run,
+    Set,
+    counts_of,
+    messages_of,
+    set_line,
+    talk,
+)
 
 START = 1_714_557_600_000  # 2024-05-01T10:00:00Z
 
@@ -37,31 +46,57 @@ def agent(number: int, content: str, turn: int, **fields: Any) -> Message:
 
 
 RICH = [
-    Began(HOME, "whatsapp", START, ("alex", "agent"), Party(contact="491701234567", group_id="g", subject="s"), "haiku"),
+    Began(
+        HOME,
+        "whatsapp",
+        START,
+        ("alex", "agent"),
+        Party(contact="491701234567", group_id="g", subject="s"),
+        "haiku",
+    ),
 ]
 
 
-def test_a_transcript_arrives_with_every_field_of_its_messages(write_transcript: Set, bring_in: BringIn, client: Client) -> None:
+def test_a_transcript_arrives_with_every_field_of_its_messages(
+    write_transcript: Set, bring_in: BringIn, client: Client
+) -> None:
     call = ToolCall("call-1", "df", '{"path": "/')
     turn = [
         user(1, "Full?", 1),
         agent(2, "", 1, thinking_text="Hm.", tool_calls=(call,), usage=Usage(1200, 35), cost=0.25),
         Message(StoredRole.TOOL, "97%", START + 3001, turn_number=1, tool_call_id="call-1"),
         agent(
-            4, "Yes.", 1, channel="cli", sender="Rex", attachments=(Attachment("image/png", "file:///a", 7),), metadata={"a": [1]}
+            4,
+            "Yes.",
+            1,
+            channel="cli",
+            sender="Rex",
+            attachments=(Attachment("image/png", "file:///a", 7),),
+            metadata={"a": [1]},
         ),
     ]
     assert bring_in(write_transcript(HOME, RICH, turn)) == Counts(1, 0, 4, 0, 0)
     [conversation] = client.conversations.list()
     assert conversation.id == HOME
-    assert (conversation.channel, conversation.model, conversation.participants[:2]) == ("whatsapp", "haiku", ("alex", "agent"))
+    assert (conversation.channel, conversation.model, conversation.participants[:2]) == (
+        "whatsapp",
+        "haiku",
+        ("alex", "agent"),
+    )
     assert conversation.party is not None
-    assert (conversation.party.contact, conversation.party.group_id, conversation.party.subject) == ("491701234567", "g", "s")
+    assert (
+        conversation.party.contact,
+        conversation.party.group_id,
+        conversation.party.subject,
+    ) == ("491701234567", "g", "s")
     _, thought, result, answer = client.conversations.load(conversation.id).messages
     assert thought.usage is not None
     assert (thought.thinking_text, thought.usage.input, thought.cost) == ("Hm.", 1200, 0.25)
     assert thought.tool_calls[0].arguments == '{"path": "/'
-    assert (result.tool_call_id, result.timestamp) == ("call-1", datetime(2024, 5, 1, 10, 0, 3, 1000, tzinfo=UTC))
+    assert (result.tool_call_id, result.timestamp) == (
+        "call-1",
+        datetime(2024, 5, 1, 10, 0, 3, 1000, tzinfo=UTC),
+    )
     assert (answer.channel, answer.sender, answer.metadata) == ("cli", "Rex", {"a": [1]})
     assert answer.attachments[0].bytes_length == 7
 
@@ -78,13 +113,29 @@ def test_a_transcript_with_late_results_and_answers_arrives_with_them_in_their_t
         [user(3, "Two", 2), agent(4, "2", 2)],
         [late],
         [agent(6, "1", 1)],
-        [replace(late, content="98%", tool_call_id="c2"), agent(7, "2 again", 2), user(8, "Three", 3)],
+        [
+            replace(late, content="98%", tool_call_id="c2"),
+            agent(7, "2 again", 2),
+            user(8, "Three", 3),
+        ],
     )
     assert bring_in(path) == Counts(1, 0, 9, 0, 0)
     assert bring_in(path) == Counts(0, 1, 0, 9, 0)
     [conversation] = client.conversations.list()
-    there = [(it.turn_number, it.content) for it in client.conversations.load(conversation.id).messages]
-    said = [(1, "One"), (1, "Calls"), (1, "97%"), (1, "1"), (1, "98%"), (2, "Two"), (2, "2"), (2, "2 again"), (3, "Three")]
+    there = [
+        (it.turn_number, it.content) for it in client.conversations.load(conversation.id).messages
+    ]
+    said = [
+        (1, "One"),
+        (1, "Calls"),
+        (1, "97%"),
+        (1, "1"),
+        (1, "98%"),
+        (2, "Two"),
+        (2, "2"),
+        (2, "2 again"),
+        (3, "Three"),
+    ]
     assert there == said
 
 
@@ -103,8 +154,15 @@ def test_the_events_of_a_transcript_arrive_in_their_place_and_once(
     )
     assert bring_in(path) == Counts(1, 0, 4, 0, 0)
     [conversation] = client.conversations.list()
-    assert (conversation.title, conversation.manually_named, conversation.model) == ("Counting", True, "opus")
-    assert (conversation.abbreviation, conversation.topics) == ("Counting to two.", ("numbers", "counting"))
+    assert (conversation.title, conversation.manually_named, conversation.model) == (
+        "Counting",
+        True,
+        "opus",
+    )
+    assert (conversation.abbreviation, conversation.topics) == (
+        "Counting to two.",
+        ("numbers", "counting"),
+    )
     loaded = client.conversations.load(conversation.id)
     assert (conversation.compressed_through, loaded.compression_summary) == (1, "They counted.")
     stored = server.folder.joinpath(f"{conversation.id}.jsonl").read_bytes()
@@ -115,13 +173,19 @@ def test_the_events_of_a_transcript_arrive_in_their_place_and_once(
 def test_messages_that_were_appended_together_are_appended_together(
     write_transcript: Set, bring_in: BringIn, server: Any, client: Client
 ) -> None:
-    bring_in(write_transcript(HOME, RICH, [user(1, "a", 1), agent(2, "b", 1)], [user(3, "c", 2)], [agent(4, "d", 2)]))
+    bring_in(
+        write_transcript(
+            HOME, RICH, [user(1, "a", 1), agent(2, "b", 1)], [user(3, "c", 2)], [agent(4, "d", 2)]
+        )
+    )
     [conversation] = client.conversations.list()
     lines = server.folder.joinpath(f"{conversation.id}.jsonl").read_text().splitlines()
     assert [json.loads(line).get("batch") for line in lines[1:]] == [[1, 2], [2, 2], None, None]
 
 
-def test_a_transcript_that_grew_since_brings_only_what_is_new(write_transcript: Set, bring_in: BringIn, client: Client) -> None:
+def test_a_transcript_that_grew_since_brings_only_what_is_new(
+    write_transcript: Set, bring_in: BringIn, client: Client
+) -> None:
     first = [user(1, "a", 1), agent(2, "b", 1)]
     bring_in(write_transcript(HOME, RICH, first))
     assert bring_in(write_transcript(HOME, RICH, first, [user(3, "c", 2)])) == Counts(0, 1, 1, 2, 0)
@@ -147,16 +211,25 @@ def test_what_the_api_cannot_take_is_reported_and_not_lost_in_silence(
         file.write(body + b',"crc":"%08x"}\n' % zlib.crc32(body))
     result = run("import", path)
     assert counts_of(result) == Counts(1, 0, 1, 0, 4)
-    assert f"{path}:4: another conversation is pinned at its place, or its party names none" in result.err
+    assert (
+        f"{path}:4: another conversation is pinned at its place, or its party names none"
+        in result.err
+    )
     assert f"{path}:6: the API takes no anchor of a conversation: name stays behind" in result.err
     assert f"{path}:7: the API takes no suggested split" in result.err
     assert f"{path}:8: a line of a kind that is not known: dream" in result.err
     [conversation] = client.conversations.list()
-    assert (conversation.title, conversation.topics, conversation.manually_named) == ("Small Talk", ("talk",), False)
+    assert (conversation.title, conversation.topics, conversation.manually_named) == (
+        "Small Talk",
+        ("talk",),
+        False,
+    )
     assert not conversation.pinned
 
 
-def test_a_pinned_conversation_takes_its_place_where_that_is_free(write_transcript: Set, bring_in: BringIn, client: Client) -> None:
+def test_a_pinned_conversation_takes_its_place_where_that_is_free(
+    write_transcript: Set, bring_in: BringIn, client: Client
+) -> None:
     client.channels.add_owner_identity("whatsapp", "491701234567")
     began = [Began(HOME, "whatsapp", START, ("alex",), Party(contact="491701234567"), pinned=True)]
     path = write_transcript(HOME, began, [user(1, "a", 1)])
@@ -179,7 +252,9 @@ def test_a_pinned_conversation_takes_its_place_where_that_is_free(write_transcri
 def test_damaged_and_torn_lines_are_named_and_the_rest_arrives(
     run: Run, write_transcript: Set, server: Any, client: Client
 ) -> None:
-    path = write_transcript(HOME, RICH, [user(1, "good", 1)], [user(2, "flipped", 2)], [user(3, "fine", 3)])
+    path = write_transcript(
+        HOME, RICH, [user(1, "good", 1)], [user(2, "flipped", 2)], [user(3, "fine", 3)]
+    )
     path.write_bytes(path.read_bytes().replace(b"flipped", b"flopped") + b'{"type":"turn","ro')
     result = run("import", path)
     assert counts_of(result) == Counts(1, 0, 2, 0, 2)
@@ -211,7 +286,9 @@ def test_a_transcript_without_its_first_line_is_imported_under_a_channel_that_sa
     assert [it.channel for it in client.conversations.list()] == ["unknown"]
 
 
-def test_a_conversation_without_messages_is_new_once(write_transcript: Set, bring_in: BringIn) -> None:
+def test_a_conversation_without_messages_is_new_once(
+    write_transcript: Set, bring_in: BringIn
+) -> None:
     path = write_transcript(HOME, RICH)
     assert bring_in(path) == Counts(1, 0, 0, 0, 0)
     assert bring_in(path) == Counts(0, 1, 0, 0, 0)
@@ -225,7 +302,9 @@ def test_the_servers_own_transcripts_are_not_imported_into_it_again(
     assert len(list(client.conversations.list())) == 2
 
 
-def test_files_that_cannot_be_read_are_named(run: Run, write_transcript: Set, server: Any, tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_named(
+    run: Run, write_transcript: Set, server: Any, tmp_path: Path
+) -> None:
     path = write_transcript(HOME, RICH, [user(1, "a", 1)])
     (path.parent / "conv-broken.jsonl").symlink_to(tmp_path / "nowhere")
     (path.parent / "conv-empty.jsonl").touch()
@@ -235,7 +314,9 @@ def test_files_that_cannot_be_read_are_named(run: Run, write_transcript: Set, se
     assert f"{path.parent / 'conv-empty.jsonl'}: no transcript of a conversation" in result.err
 
 
-def test_flags_of_recall_sets_are_refused_for_transcripts(run: Run, write_transcript: Set, server: Any) -> None:
+def test_flags_of_recall_sets_are_refused_for_transcripts(
+    run: Run, write_transcript: Set, server: Any
+) -> None:
     path = write_transcript(HOME, RICH, [user(1, "a", 1)])
     result = run("import", path.parent, "--channel", "cli")
     assert result.code == 2

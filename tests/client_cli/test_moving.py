@@ -34,21 +34,32 @@ def target(client: Client) -> Recollect:
 def rich_conversation(client: Client) -> Conversation:
     """One with everything that a client may say."""
     it = client.conversations.create(
-        "email", participants=["alex"], party=Party(contact="b@example.org", subject="Rechnung €"), model="haiku"
+        "email",
+        participants=["alex"],
+        party=Party(contact="b@example.org", subject="Rechnung €"),
+        model="haiku",
     )
     calls = [ToolCall("call-1", "df", '{"path":  "/"}'), ToolCall("call-2", "date", "")]
     client.conversations.append_turn(
         it.id,
         [
-            Message.user("Grüße\u2028\n  x", sender="Alex", attachments=[Attachment("image/png", "file:///a.png", 12)]),
+            Message.user(
+                "Grüße\u2028\n  x",
+                sender="Alex",
+                attachments=[Attachment("image/png", "file:///a.png", 12)],
+            ),
             Message.assistant(thinking_text="hm", tool_calls=calls, usage=Usage(3, 4), cost=0.001),
             Message.tool("97%", tool_call_id="call-1"),
-            Message.tool("", tool_call_id="call-2", metadata={"a_b": [1, 2.5, {"c": None}], "t": True}),
+            Message.tool(
+                "", tool_call_id="call-2", metadata={"a_b": [1, 2.5, {"c": None}], "t": True}
+            ),
             Message.assistant("Full."),
         ],
     )
     for turn in range(2, 5):
-        client.conversations.append_turn(it.id, [Message.user(f"turn {turn}"), Message.assistant("yes")])
+        client.conversations.append_turn(
+            it.id, [Message.user(f"turn {turn}"), Message.assistant("yes")]
+        )
     client.conversations.record_compression(it.id, 2, "Two turns about a disk.")
     client.conversations.record_abbreviation(it.id, "Notes.", topics=["disk"])
     client.conversations.rename(it.id, "A Bill")
@@ -56,14 +67,36 @@ def rich_conversation(client: Client) -> Conversation:
 
 
 def everything(client: Client, conversation_id: str) -> tuple[Any, ...]:
-    """What a client is told of a conversation, but for what each server gives itself: ids, lines."""
+    """What a client is told of a conversation, but for what each server gives itself: ids,
+    lines.
+    """
     loaded = client.conversations.load(conversation_id, max_turns=1000, before_turn=10_000)
     now = client.conversations.load(conversation_id)
     it = loaded.conversation
     assert it is not None
-    facts = (it.channel, it.title, it.topics, it.create_time, it.update_time, it.turn_count, it.message_count, it.participants)
-    more = (it.abbreviation, it.manually_named, it.model, it.party, it.usage_total, it.cost_total, it.compressed_through)
-    lines = [{name: getattr(m, name) for name in m.__slots__ if name != "sequence"} for m in loaded.messages]
+    facts = (
+        it.channel,
+        it.title,
+        it.topics,
+        it.create_time,
+        it.update_time,
+        it.turn_count,
+        it.message_count,
+        it.participants,
+    )
+    more = (
+        it.abbreviation,
+        it.manually_named,
+        it.model,
+        it.party,
+        it.usage_total,
+        it.cost_total,
+        it.compressed_through,
+    )
+    lines = [
+        {name: getattr(m, name) for name in m.__slots__ if name != "sequence"}
+        for m in loaded.messages
+    ]
     return facts, more, now.compression_summary, lines
 
 
@@ -82,7 +115,9 @@ def test_everything_comes_back_on_another_server_and_nothing_twice(
     assert sorted(it.message_count for it in other.conversations.list()) == [6, 11]
 
 
-def test_a_pinned_conversation_takes_its_place_where_that_is_free(client: Client, other: Client) -> None:
+def test_a_pinned_conversation_takes_its_place_where_that_is_free(
+    client: Client, other: Client
+) -> None:
     for each in (client, other):
         each.channels.add_owner_identity("whatsapp", "1555000")
     client.channels.receive("whatsapp", "1", "Hello", sender="1555000")
@@ -94,7 +129,9 @@ def test_a_pinned_conversation_takes_its_place_where_that_is_free(client: Client
     assert (conversation.pinned, conversation.turn_count) == (True, 2)
 
 
-def test_an_import_that_broke_off_is_finished_by_the_next(recollect: Any, other: Client, talked: Talked) -> None:
+def test_an_import_that_broke_off_is_finished_by_the_next(
+    recollect: Any, other: Client, talked: Talked
+) -> None:
     it = talked(10)
     lines = recollect("export", it.id).out.splitlines(keepends=True)
     assert counts(target(other)("import", "-", stdin="".join(lines[:9]))) == (1, 0, 8, 0, 0)
@@ -103,7 +140,9 @@ def test_an_import_that_broke_off_is_finished_by_the_next(recollect: Any, other:
     assert there.message_count == 20
 
 
-def test_what_comes_from_this_server_is_left_as_it_is(recollect: Any, client: Client, talked: Talked) -> None:
+def test_what_comes_from_this_server_is_left_as_it_is(
+    recollect: Any, client: Client, talked: Talked
+) -> None:
     talked(2)
     ran = recollect("import", "-", stdin=recollect("export").out)
     assert (ran.code, counts(ran)) == (0, (0, 1, 0, 4, 0))
@@ -124,7 +163,9 @@ def test_a_conversation_that_somebody_went_on_with_is_left_alone(
     assert other.conversations.get(there.id).message_count == 5
 
 
-def test_damaged_and_foreign_lines_are_named_and_left_out(recollect: Any, other: Client, talked: Talked) -> None:
+def test_damaged_and_foreign_lines_are_named_and_left_out(
+    recollect: Any, other: Client, talked: Talked
+) -> None:
     talked(3)
     lines = recollect("export").out.splitlines()
     lines[3] = lines[3].replace("line 2", "lime 2")
@@ -133,7 +174,10 @@ def test_damaged_and_foreign_lines_are_named_and_left_out(recollect: Any, other:
     assert (ran.code, counts(ran)) == (6, (1, 0, 5, 0, 5))
     reasons = [line.removeprefix("left out ") for line in ran.err.splitlines()]
     assert reasons[0] == "<stdin>:1: not a JSON object"
-    assert reasons[1] == "<stdin>:2: it stands before the line of the type `meta` that begins a conversation"
+    assert (
+        reasons[1]
+        == "<stdin>:2: it stands before the line of the type `meta` that begins a conversation"
+    )
     assert reasons[2] == "<stdin>:6: the checksum does not fit"
     assert reasons[3].startswith("<stdin>:10: not JSON")
     assert reasons[4] == "<stdin>:11: a line of a kind that is not known: party"
@@ -177,7 +221,12 @@ def test_ids_titles_topics_and_notes_are_kept(recollect: Any, client: Client) ->
     assert (ran.code, counts(ran)) == (6, (4, 0, 4, 0, 1))
     assert "left out <stdin>:6: message refused: content is empty" in ran.err
     kept = client.conversations.get(name)
-    assert (kept.title, kept.topics, kept.abbreviation, kept.manually_named) == ("Full Disk", ("disk",), "Notes.", False)
+    assert (kept.title, kept.topics, kept.abbreviation, kept.manually_named) == (
+        "Full Disk",
+        ("disk",),
+        "Notes.",
+        False,
+    )
     there = {it.title: it for it in client.conversations.list()}
     assert there["Mine"].manually_named
     assert len(list(client.conversations.list())) == 4
@@ -216,7 +265,13 @@ def test_the_lines_are_those_of_the_servers_own_transcripts(
     # And the transcript itself, which has requests and batches in its lines, is read by `import`.
     for line in (server.folder / f"{it.id}.jsonl").read_bytes().splitlines():
         assert transcript.decode(line)["type"] in {"meta", "turn", "event"}
-    assert counts(target(other)("import", str(server.folder / f"{it.id}.jsonl"))) == (0, 1, 0, 11, 0)
+    assert counts(target(other)("import", str(server.folder / f"{it.id}.jsonl"))) == (
+        0,
+        1,
+        0,
+        11,
+        0,
+    )
     other.conversations.delete(it.id)
     assert counts(target(other)("import", str(server.folder / f"{it.id}.jsonl")))[2] == 11
     assert other.conversations.get(it.id).title == it.title

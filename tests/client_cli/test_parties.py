@@ -1,4 +1,6 @@
-"""`owners`, `communications` and `escalations`: who is an owner, and what becomes of everybody else."""
+"""`owners`, `communications` and `escalations`: who is an owner, and what becomes of everybody
+else.
+"""
 
 import json
 from typing import Any
@@ -20,7 +22,9 @@ def stranger(client: Client) -> ExternalCommunication:
 
 def write(client: Client, number: int, text: str) -> ExternalCommunication:
     origin = EmailOrigin(message_id=f"<{number}@mail>")
-    received = client.channels.receive("email", f"imap-{number}", text, sender="hanan@example.org", origin=origin).outcome
+    received = client.channels.receive(
+        "email", f"imap-{number}", text, sender="hanan@example.org", origin=origin
+    ).outcome
     assert isinstance(received, ReceivedExternal)
     return received.communication
 
@@ -29,13 +33,23 @@ def test_owners_are_added_linked_listed_and_removed(inside: Inside, client: Clie
     added = inside("owners", "add", "whatsapp", "+1 555-000", "--person", "Alex").lines
     assert added == [{"channel": "whatsapp", "identity": "1555000", "person": "Alex"}]
     assert (
-        inside("owners", "add", "email", "Alex@Example.org", on_terminal=True).out == "alex@example.org on email is an owner's.\n"
+        inside("owners", "add", "email", "Alex@Example.org", on_terminal=True).out
+        == "alex@example.org on email is an owner's.\n"
     )
-    linked = inside("owners", "link", "Alex", "email", "alex@example.org", "whatsapp", "1555000").lines
-    assert {(it["channel"], it["identity"]) for it in linked} == {("email", "alex@example.org"), ("whatsapp", "1555000")}
+    linked = inside(
+        "owners", "link", "Alex", "email", "alex@example.org", "whatsapp", "1555000"
+    ).lines
+    assert {(it["channel"], it["identity"]) for it in linked} == {
+        ("email", "alex@example.org"),
+        ("whatsapp", "1555000"),
+    }
     assert inside("owners", "list", "--person", "Alex").lines == linked
-    assert [line["channel"] for line in inside("owners", "list", "--channel", "email").lines] == ["email"]
-    assert inside("owners", "unlink", "email", "alex@example.org").lines == [{"channel": "email", "identity": "alex@example.org"}]
+    assert [line["channel"] for line in inside("owners", "list", "--channel", "email").lines] == [
+        "email"
+    ]
+    assert inside("owners", "unlink", "email", "alex@example.org").lines == [
+        {"channel": "email", "identity": "alex@example.org"}
+    ]
     assert inside("owners", "remove", "email", "alex@example.org").code == 0
     assert [it.channel for it in client.channels.list_owner_identities()] == ["whatsapp"]
     assert "1555000" in inside("owners", "list", on_terminal=True).out
@@ -43,17 +57,30 @@ def test_owners_are_added_linked_listed_and_removed(inside: Inside, client: Clie
     assert (gone.code, gone.out) == (3, "")
 
 
-def test_communications_are_listed_and_shown(inside: Inside, client: Client, stranger: ExternalCommunication) -> None:
+def test_communications_are_listed_and_shown(
+    inside: Inside, client: Client, stranger: ExternalCommunication
+) -> None:
     for number in range(2, 5):
         write(client, number, f"Hello {number}")
     now = client.external.get_communication(stranger.id).communication
     assert inside("communications", "list").lines == [plain(now)]
     for flags in (("--party", "nobody@example.org"), ("--trust", "known")):
         assert inside("communications", "list", *flags).lines == []
-    assert len(inside("communications", "list", "--open", "--trust", "untrusted", "--limit", "1").lines) == 1
-    assert "hanan@example.org (email, untrusted): 4 messages, 1 open\n" in inside("communications", "list", on_terminal=True).out
+    assert (
+        len(
+            inside("communications", "list", "--open", "--trust", "untrusted", "--limit", "1").lines
+        )
+        == 1
+    )
+    assert (
+        "hanan@example.org (email, untrusted): 4 messages, 1 open\n"
+        in inside("communications", "list", on_terminal=True).out
+    )
     lines = inside("communications", "show", stranger.id, "--messages", "2").lines
-    assert [(line["communicationId"], line["text"]) for line in lines] == [(stranger.id, "Hello 3"), (stranger.id, "Hello 4")]
+    assert [(line["communicationId"], line["text"]) for line in lines] == [
+        (stranger.id, "Hello 3"),
+        (stranger.id, "Hello 4"),
+    ]
     assert len(inside("communications", "show", stranger.id, "--all").lines) == 4
     shown = inside("communications", "show", stranger.id, "--messages", "1", on_terminal=True).out
     assert "there is more: --all" in shown
@@ -65,13 +92,39 @@ def test_trust_is_set_and_replies_are_recorded_where_it_allows_them(
 ) -> None:
     refused = inside("communications", "reply", stranger.id, "Yes.")
     assert (refused.code, refused.out) == (5, "")
-    [now] = inside("communications", "trust", stranger.id, "known", "--scope", "viewings", "--scope", "rent").lines
+    [now] = inside(
+        "communications", "trust", stranger.id, "known", "--scope", "viewings", "--scope", "rent"
+    ).lines
     assert (now["trust"], now["scopes"]) == ("known", ["viewings", "rent"])
-    [reply] = inside("communications", "reply", stranger.id, "Yes,", "on Friday.", "--scope", "viewings").lines
-    assert (reply["text"], reply["scope"], reply["direction"]) == ("Yes, on Friday.", "viewings", "outbound")
-    assert inside("communications", "reply", stranger.id, "--file", "-", "--scope", "rent", stdin="900 a month.\n").code == 0
-    assert [it.text for it in client.external.get_communication(stranger.id).messages[:2]] == ["900 a month.", "Yes, on Friday."]
-    assert "is blocked" in inside("communications", "trust", stranger.id, "blocked", on_terminal=True).out
+    [reply] = inside(
+        "communications", "reply", stranger.id, "Yes,", "on Friday.", "--scope", "viewings"
+    ).lines
+    assert (reply["text"], reply["scope"], reply["direction"]) == (
+        "Yes, on Friday.",
+        "viewings",
+        "outbound",
+    )
+    assert (
+        inside(
+            "communications",
+            "reply",
+            stranger.id,
+            "--file",
+            "-",
+            "--scope",
+            "rent",
+            stdin="900 a month.\n",
+        ).code
+        == 0
+    )
+    assert [it.text for it in client.external.get_communication(stranger.id).messages[:2]] == [
+        "900 a month.",
+        "Yes, on Friday.",
+    ]
+    assert (
+        "is blocked"
+        in inside("communications", "trust", stranger.id, "blocked", on_terminal=True).out
+    )
     assert client.external.get_communication(stranger.id).communication.trust is Trust.BLOCKED
 
 
@@ -79,39 +132,72 @@ def test_communications_are_searched_apart_from_conversations(
     inside: Inside, client: Client, stranger: ExternalCommunication
 ) -> None:
     write(client, 2, "The boiler is broken.")
-    [match] = inside("communications", "search", "boiler", "broken", "--party", "hanan@example.org", "--trust", "untrusted").lines
+    [match] = inside(
+        "communications",
+        "search",
+        "boiler",
+        "broken",
+        "--party",
+        "hanan@example.org",
+        "--trust",
+        "untrusted",
+    ).lines
     assert (match["communication"]["id"], match["direction"]) == (stranger.id, "inbound")
     for flags in (("--until", "2020-01-01"), ("--channel", "sms"), ("--trust", "known")):
         assert inside("communications", "search", "boiler", *flags).lines == []
     assert inside("search", "boiler").lines == []
-    assert "boiler" in inside("communications", "search", "boiler", "--communication", stranger.id, on_terminal=True).out
+    assert (
+        "boiler"
+        in inside(
+            "communications", "search", "boiler", "--communication", stranger.id, on_terminal=True
+        ).out
+    )
     assert inside("communications", "search", "zebra", on_terminal=True).out == "Nothing found.\n"
 
 
 def test_a_contact_is_registered_before_it_writes(inside: Inside, client: Client) -> None:
-    [now] = inside("communications", "register", "email", "Hanan@Example.org", "--scope", "viewings").lines
-    assert (now["party"], now["trust"], now["scopes"]) == ("hanan@example.org", "known", ["viewings"])
-    assert write(client, 1, "Is the flat free?").open_escalations == 0
-    assert inside("communications", "register", "sms", "+1 555-000", "--trust", "blocked", on_terminal=True).out == (
-        "1555000 on sms is blocked.\n"
+    [now] = inside(
+        "communications", "register", "email", "Hanan@Example.org", "--scope", "viewings"
+    ).lines
+    assert (now["party"], now["trust"], now["scopes"]) == (
+        "hanan@example.org",
+        "known",
+        ["viewings"],
     )
+    assert write(client, 1, "Is the flat free?").open_escalations == 0
+    assert inside(
+        "communications", "register", "sms", "+1 555-000", "--trust", "blocked", on_terminal=True
+    ).out == ("1555000 on sms is blocked.\n")
 
 
 def test_names_stand_beside_addresses(inside: Inside, client: Client) -> None:
     origin = EmailOrigin(message_id="<9@mail>", subject="The flat")
-    client.channels.receive("email", "imap-9", "Is it free?", sender='"Hanan" <hanan@example.org>', origin=origin)
+    client.channels.receive(
+        "email", "imap-9", "Is it free?", sender='"Hanan" <hanan@example.org>', origin=origin
+    )
     listed = inside("communications", "list", on_terminal=True).out
     assert listed.startswith("Hanan <hanan@example.org> (email, untrusted): 1 messages, 1 open\n")
-    shown = inside("communications", "show", client.external.list_communications_page().communications[0].id, on_terminal=True).out
+    shown = inside(
+        "communications",
+        "show",
+        client.external.list_communications_page().communications[0].id,
+        on_terminal=True,
+    ).out
     assert "Hanan The flat" in shown
     client.channels.add_owner_identity("email", "alex@example.org")
     client.channels.receive(
-        "email", "imap-10", "Hi", sender='"Alex" <alex@example.org>', origin=EmailOrigin(message_id="<10@mail>")
+        "email",
+        "imap-10",
+        "Hi",
+        sender='"Alex" <alex@example.org>',
+        origin=EmailOrigin(message_id="<10@mail>"),
     )
     assert "Alex - (" in inside("list", on_terminal=True).out
 
 
-def test_escalations_are_listed_and_resolved(inside: Inside, client: Client, stranger: ExternalCommunication) -> None:
+def test_escalations_are_listed_and_resolved(
+    inside: Inside, client: Client, stranger: ExternalCommunication
+) -> None:
     [asked] = inside("escalations", "list").lines
     assert asked["communicationId"] == stranger.id
     assert "waits for the owner" in inside("escalations", "list", on_terminal=True).out
@@ -125,10 +211,15 @@ def test_escalations_are_listed_and_resolved(inside: Inside, client: Client, str
     assert inside("communications", "reply", stranger.id, "It is free from June.").code == 0
 
 
-def test_a_panel_is_followed_live(recollect: Any, client: Client, stranger: ExternalCommunication) -> None:
+def test_a_panel_is_followed_live(
+    recollect: Any, client: Client, stranger: ExternalCommunication
+) -> None:
     with recollect.started("communications", "tail") as process:
         first = json.loads(process.stdout.readline())
-        assert (first["kind"], [it["id"] for it in first["communications"]]) == ("communicationList", [stranger.id])
+        assert (first["kind"], [it["id"] for it in first["communications"]]) == (
+            "communicationList",
+            [stranger.id],
+        )
         write(client, 2, "Hello?")
         second = json.loads(process.stdout.readline())
         client.external.set_trust(stranger.id, Trust.KNOWN)
@@ -154,7 +245,9 @@ def test_a_panel_is_followed_live(recollect: Any, client: Client, stranger: Exte
         (("escalations", "resolve", "x", "x"), 2, "escalation_id"),
     ],
 )
-def test_what_is_wrong_is_named(inside: Inside, arguments: tuple[str, ...], code: int, named: str) -> None:
+def test_what_is_wrong_is_named(
+    inside: Inside, arguments: tuple[str, ...], code: int, named: str
+) -> None:
     ran = inside(*arguments)
     assert (ran.code, ran.out) == (code, "")
     assert named in ran.err

@@ -1,4 +1,6 @@
-"""`list`, `show`, `recent`, `search`, `stats`, `rename`: JSON lines into a pipe, text on a terminal."""
+"""`list`, `show`, `recent`, `search`, `stats`, `rename`: JSON lines into a pipe, text on a
+terminal.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,13 +12,18 @@ from recollect._shared.plain import plain
 Talked = Callable[..., Conversation]
 
 
-def test_list_prints_a_json_line_a_conversation_into_a_pipe(recollect: Any, client: Client, talked: Talked) -> None:
+def test_list_prints_a_json_line_a_conversation_into_a_pipe(
+    recollect: Any, client: Client, talked: Talked
+) -> None:
     talked(1, title="First")
     talked(2, channel="cli", model="haiku", participants=["alex", "agent"])
     ran = recollect("list")
     assert (ran.code, ran.err) == (0, "")
     assert ran.lines == [plain(it) for it in client.conversations.list()]
-    assert [(it.get("title"), it["turnCount"], it["messageCount"], it["channel"]) for it in reversed(ran.lines)] == [
+    assert [
+        (it.get("title"), it["turnCount"], it["messageCount"], it["channel"])
+        for it in reversed(ran.lines)
+    ] == [
         ("First", 1, 2, "web"),
         (None, 2, 4, "cli"),
     ]
@@ -33,7 +40,11 @@ def test_list_chooses_by_channel_title_and_number(recollect: Any, talked: Talked
 
     assert titles("--channel", "web", "--title", "disk") == ["Disk"]
     assert len(titles("--limit", "2")) == 2
-    assert sorted(titles("--limit", "0", "--channel", "web", "--channel", "cli")) == ["Disk", "Disk too", "Network"]
+    assert sorted(titles("--limit", "0", "--channel", "web", "--channel", "cli")) == [
+        "Disk",
+        "Disk too",
+        "Network",
+    ]
 
 
 def test_a_plain_date_at_the_end_of_a_span_belongs_to_it(recollect: Any, client: Client) -> None:
@@ -58,8 +69,12 @@ def test_show_prints_every_message_as_it_was_stored(recollect: Any, client: Clie
     it = client.conversations.create("web")
     call = ToolCall("call-1", "df", '{"path": "/"}')
     messages = [
-        Message.user("Is the disk full?\nAgain?", sender="alex", metadata={"some_key": {"deep_key": 1}}),
-        Message.assistant("", tool_calls=[call], thinking_text="Let me look.", usage=Usage(10, 2), cost=0.25),
+        Message.user(
+            "Is the disk full?\nAgain?", sender="alex", metadata={"some_key": {"deep_key": 1}}
+        ),
+        Message.assistant(
+            "", tool_calls=[call], thinking_text="Let me look.", usage=Usage(10, 2), cost=0.25
+        ),
         Message.tool("97%", tool_call_id="call-1"),
         Message.assistant("Yes."),
     ]
@@ -67,7 +82,9 @@ def test_show_prints_every_message_as_it_was_stored(recollect: Any, client: Clie
     ran = recollect("show", it.id)
     assert ran.lines == [{"conversationId": it.id} | plain(message) for message in stored]
     assert ran.lines[0]["metadata"] == {"some_key": {"deep_key": 1}}
-    assert ran.lines[1]["toolCalls"] == [{"id": "call-1", "name": "df", "arguments": '{"path": "/"}'}]
+    assert ran.lines[1]["toolCalls"] == [
+        {"id": "call-1", "name": "df", "arguments": '{"path": "/"}'}
+    ]
     assert (ran.lines[1]["thinkingText"], ran.lines[1]["usage"], ran.lines[1]["cost"]) == (
         "Let me look.",
         {"input": 10, "output": 2},
@@ -99,12 +116,15 @@ def test_on_a_terminal_people_read_text(recollect: Any, client: Client, talked: 
     assert "\x1b[1;36malex" in shown.out  # in colour
     assert "there is more: --before 3, or --all" in shown.out
     client.conversations.rename(it.id, "The Disk of the Server That Was So Slow Last Night")
-    narrow = recollect.on_terminal("list", NO_COLOR="1", TERM="dumb").out  # of which 80 columns are assumed
+    # of which 80 columns are assumed
+    narrow = recollect.on_terminal("list", NO_COLOR="1", TERM="dumb").out
     assert "\x1b" not in narrow
     assert it.id in narrow
 
 
-def test_json_is_printed_on_a_terminal_where_it_is_asked_for(recollect: Any, client: Client, talked: Talked) -> None:
+def test_json_is_printed_on_a_terminal_where_it_is_asked_for(
+    recollect: Any, client: Client, talked: Talked
+) -> None:
     it = talked()
     ran = recollect.on_terminal("list", "--json")
     assert ran.lines == [plain(client.conversations.get(it.id))]
@@ -115,7 +135,13 @@ def test_stored_text_cannot_command_the_terminal(recollect: Any, client: Client)
     it = client.conversations.create("web")
     client.conversations.append_turn(it.id, [Message.user(hostile, sender="\u202ered")])
     client.conversations.rename(it.id, "A \u202etitle")
-    for arguments in (("show", it.id), ("list",), ("recent",), ("search", "before"), ("search", "--messages", "before")):
+    for arguments in (
+        ("show", it.id),
+        ("list",),
+        ("recent",),
+        ("search", "before"),
+        ("search", "--messages", "before"),
+    ):
         out = recollect.on_terminal(*arguments).out
         assert "\x1b]0" not in out, arguments
         assert "\x1b[2J" not in out, arguments
@@ -124,7 +150,9 @@ def test_stored_text_cannot_command_the_terminal(recollect: Any, client: Client)
     assert recollect("show", it.id).lines[0]["content"] == hostile
 
 
-def test_search_prints_what_it_found_best_first(recollect: Any, client: Client, talked: Talked) -> None:
+def test_search_prints_what_it_found_best_first(
+    recollect: Any, client: Client, talked: Talked
+) -> None:
     talked(said="the network is slow")
     disk = talked(said="the disk is full", title="Full Disk")
     ran = recollect("search", "is", "the", "disk", "full?")
@@ -141,7 +169,9 @@ def test_search_prints_what_it_found_best_first(recollect: Any, client: Client, 
     assert not {"\ue000", "\ue001"} & set(shown)
 
 
-def test_search_leaves_out_what_scores_below_a_least_score(recollect: Any, client: Client, talked: Talked) -> None:
+def test_search_leaves_out_what_scores_below_a_least_score(
+    recollect: Any, client: Client, talked: Talked
+) -> None:
     talked(said="the network is slow")
     talked(said="the disk is full")
     scores = [it.score for it in client.recall.search("the disk is slow").results]
@@ -171,26 +201,39 @@ def test_recent_browses_by_time(recollect: Any, client: Client, talked: Talked) 
     assert ran.lines[0]["abbreviation"] == "Notes of the first."
     assert "snippet" not in ran.lines[0]
     assert ran.lines[1]["snippet"] == "answer 1"
-    assert [it["id"] for it in recollect("recent", "--channel", "cli", "--limit", "1").lines] == [second.id]
+    assert [it["id"] for it in recollect("recent", "--channel", "cli", "--limit", "1").lines] == [
+        second.id
+    ]
     assert "Notes of the first." in recollect.on_terminal("recent").out
 
 
-def test_rename_names_a_conversation_for_good(recollect: Any, client: Client, talked: Talked) -> None:
+def test_rename_names_a_conversation_for_good(
+    recollect: Any, client: Client, talked: Talked
+) -> None:
     it = talked()
     ran = recollect("rename", it.id, "Full", "Disk")
-    assert (ran.code, ran.lines[0]["title"], ran.lines[0]["manuallyNamed"]) == (0, "Full Disk", True)
+    assert (ran.code, ran.lines[0]["title"], ran.lines[0]["manuallyNamed"]) == (
+        0,
+        "Full Disk",
+        True,
+    )
     assert client.conversations.get(it.id).title == "Full Disk"
 
 
 def test_stats_adds_up_what_the_list_tells(recollect: Any, client: Client, talked: Talked) -> None:
     talked(3, title="Named")
     it = talked(2, channel="cli")
-    client.conversations.append_turn(it.id, [Message.user("and?"), Message.assistant("so.", usage=Usage(100, 20), cost=0.5)])
+    client.conversations.append_turn(
+        it.id, [Message.user("and?"), Message.assistant("so.", usage=Usage(100, 20), cost=0.5)]
+    )
     [figures] = recollect("stats").lines
     assert (figures["conversations"], figures["turns"], figures["messages"]) == (2, 6, 12)
     assert (figures["untitled"], figures["namedByHand"], figures["withNotes"]) == (1, 1, 0)
     assert (figures["inputTokens"], figures["outputTokens"], figures["cost"]) == (100, 20, 0.5)
-    assert {name: it["messages"] for name, it in figures["channels"].items()} == {"web": 6, "cli": 6}
+    assert {name: it["messages"] for name, it in figures["channels"].items()} == {
+        "web": 6,
+        "cli": 6,
+    }
     assert recollect("stats", "--channel", "none").lines[0]["conversations"] == 0
     assert "tokens in" in recollect.on_terminal("stats").out
 

@@ -22,7 +22,9 @@ def next_kind(process: Forked, kind: str) -> dict[str, Any]:
     raise AssertionError(f"no {kind}")
 
 
-def test_tail_prints_what_is_said_while_it_is_said(recollect: Any, client: Client, talked: Talked) -> None:
+def test_tail_prints_what_is_said_while_it_is_said(
+    recollect: Any, client: Client, talked: Talked
+) -> None:
     it = talked(5, title="Disk")
     with recollect.started("tail", "--turns", "2") as process:
         loaded = next_kind(process, "conversationLoaded")
@@ -30,7 +32,10 @@ def test_tail_prints_what_is_said_while_it_is_said(recollect: Any, client: Clien
         assert loaded["hasMore"] is True
         client.conversations.append_turn(it.id, [Message.user("and now?")])
         update = next_kind(process, "conversationUpdated")
-        assert (update["conversationId"], [message["content"] for message in update["messages"]]) == (it.id, ["and now?"])
+        assert (
+            update["conversationId"],
+            [message["content"] for message in update["messages"]],
+        ) == (it.id, ["and now?"])
         client.conversations.publish_delta(it.id, "draft-1", 0, "Now it is")
         assert next_kind(process, "messageDelta")["text"] == "Now it is"
         client.conversations.rename(it.id, "Other")
@@ -39,14 +44,18 @@ def test_tail_prints_what_is_said_while_it_is_said(recollect: Any, client: Clien
         assert next_kind(process, "conversationDeleted")["conversationId"] == it.id
 
 
-def test_tail_goes_on_behind_a_cursor_and_misses_nothing(recollect: Any, client: Client, talked: Talked) -> None:
+def test_tail_goes_on_behind_a_cursor_and_misses_nothing(
+    recollect: Any, client: Client, talked: Talked
+) -> None:
     it = talked()
     with recollect.started("tail") as process:
         cursor = next_kind(process, "conversationLoaded")["cursor"]
     for number in range(3):
         client.conversations.append_turn(it.id, [Message.user(f"missed {number}")])
     with recollect.started("tail", "--cursor", cursor) as process:
-        seen = [next_kind(process, "conversationUpdated")["messages"][0]["content"] for _ in range(3)]
+        seen = [
+            next_kind(process, "conversationUpdated")["messages"][0]["content"] for _ in range(3)
+        ]
     assert seen == ["missed 0", "missed 1", "missed 2"]
 
 
@@ -60,10 +69,14 @@ def test_tail_follows_only_what_was_chosen(recollect: Any, client: Client, talke
             assert next_kind(process, "conversationUpdated")["conversationId"] == wanted.id
 
 
-def test_on_a_terminal_the_conversation_is_named_where_it_changes(recollect: Any, client: Client, talked: Talked) -> None:
+def test_on_a_terminal_the_conversation_is_named_where_it_changes(
+    recollect: Any, client: Client, talked: Talked
+) -> None:
     first, second = talked(title="Disk"), talked(title="Network")
     ours, theirs = os.openpty()
-    with Forked(CLIENT, ["tail"], stdout=theirs, env=environment(recollect.address, COLUMNS="120")) as process:
+    with Forked(
+        CLIENT, ["tail"], stdout=theirs, env=environment(recollect.address, COLUMNS="120")
+    ) as process:
         os.close(theirs)
         try:
             seen = read_until(ours, "answer 1")

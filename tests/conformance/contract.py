@@ -1,4 +1,6 @@
-"""The contract as its readers have it: the calls from the descriptors, and what the comments in `proto/` say of errors."""
+"""The contract as its readers have it: the calls from the descriptors, and what the comments in
+`proto/` say of errors.
+"""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +19,9 @@ METHODS: dict[str, MethodDescriptor] = {
 """Every call, by the name that a case has."""
 
 FILTERS = {"RecallService/Search", "RecallService/ListTierTransitions"}
-"""Calls whose `conversation_id` is a filter: of one that is not there nothing is found, and nothing fails."""
+"""Calls whose `conversation_id` is a filter: of one that is not there nothing is found, and nothing
+fails.
+"""
 
 MAKES = "ConversationService/Create"
 """The call whose `conversation_id` is that of a new conversation."""
@@ -59,10 +63,14 @@ def reasons() -> dict[str, Reason]:
 
 
 def reasons_of(rpc: str) -> set[str]:
-    """The reasons that a call may fail with: by what it asks for (see the comment of ErrorReason), and by its own comments."""
+    """The reasons that a call may fail with: by what it asks for (see the comment of ErrorReason),
+    and by its own comments.
+    """
     method = METHODS[rpc]
     texts = {
-        field.name for field in method.input_type.fields if field.type == FieldDescriptor.TYPE_STRING and not field.is_repeated
+        field.name
+        for field in method.input_type.fields
+        if field.type == FieldDescriptor.TYPE_STRING and not field.is_repeated
     }
     found = {"INVALID_FIELD"}
     if "request_id" in texts:

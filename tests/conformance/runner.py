@@ -1,4 +1,5 @@
-"""Runs the cases of this folder with the generated stubs of the Python client. README.md defines the format.
+"""Runs the cases of this folder with the generated stubs of the Python client. README.md defines
+the format.
 
 Every service of the contract is there, so a file of cases for another service needs nothing here.
 """
@@ -85,12 +86,15 @@ def run(case: Case, channel: grpc.Channel) -> None:
 def _call(channel: grpc.Channel, rpc: str, request: Any) -> Any:
     service, method = rpc.split("/")
     for module in pkgutil.iter_modules(recollect.v1.__path__):
-        stub = getattr(importlib.import_module(f"recollect.v1.{module.name}"), f"{service}Stub", None)
+        stub = getattr(
+            importlib.import_module(f"recollect.v1.{module.name}"), f"{service}Stub", None
+        )
         if stub is not None:
             messages = importlib.import_module(f"recollect.v1.{module.name.removesuffix('_grpc')}")
             begin = getattr(stub(channel), method)
             message = json_format.ParseDict(request, getattr(messages, f"{method}Request")())
-            return getattr(begin, "future", begin)(message, timeout=SECONDS)  # a call that streams has no future
+            # a call that streams has no future
+            return getattr(begin, "future", begin)(message, timeout=SECONDS)
     raise LookupError(f"the contract has no {service}")
 
 
@@ -99,14 +103,18 @@ def _outcome(call: Any, *, stream: bool) -> dict[str, Any] | Failure:
     try:
         while True:
             answer = next(call) if stream else call.result()
-            read: dict[str, Any] = json_format.MessageToDict(answer, preserving_proto_field_name=True)
+            read: dict[str, Any] = json_format.MessageToDict(
+                answer, preserving_proto_field_name=True
+            )
             if not stream or "heartbeat" not in read.get("update", {}):
                 return read
     except grpc.RpcError as error:
         return failure_in(error)
 
 
-def _differences(expected: dict[str, Any], outcome: dict[str, Any] | Failure) -> Iterator[tuple[str, str]]:
+def _differences(
+    expected: dict[str, Any], outcome: dict[str, Any] | Failure
+) -> Iterator[tuple[str, str]]:
     if "error" in expected:
         wanted = expected["error"]
         if not isinstance(outcome, Failure):
@@ -144,7 +152,9 @@ def _unlike(pattern: Any, value: Any, path: str) -> Iterator[tuple[str, str]]:
                 yield from _unlike(part, value.get(key), f"{path}.{key}".lstrip("."))
         case list():
             alike = len(pattern) == len(value or [])
-            for at, (part, it) in enumerate(zip(pattern, value or [], strict=False)) if alike else ():
+            for at, (part, it) in (
+                enumerate(zip(pattern, value or [], strict=False)) if alike else ()
+            ):
                 yield from _unlike(part, it, f"{path}.{at}".lstrip("."))
         case bool():
             alike = bool(value) is pattern

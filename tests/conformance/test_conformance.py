@@ -1,4 +1,6 @@
-"""What the contract promises, as cases that a client in any language can run: here with the Python client's generated code."""
+"""What the contract promises, as cases that a client in any language can run: here with the Python
+client's generated code.
+"""
 
 from collections.abc import Iterator
 
@@ -16,7 +18,14 @@ WRONG = cases(FOLDER / "wrong")
 @pytest.fixture(scope="module")
 def channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc.Channel]:
     """A channel to one server for all cases: none sees another's data."""
-    settings = Settings.load(None, {"listen": "127.0.0.1:0", "data_dir": tmp_path_factory.mktemp("data"), "shutdown_grace": "2s"})
+    settings = Settings.load(
+        None,
+        {
+            "listen": "127.0.0.1:0",
+            "data_dir": tmp_path_factory.mktemp("data"),
+            "shutdown_grace": "2s",
+        },
+    )
     server = app.start(settings)
     with grpc.insecure_channel(server.address) as connected:
         yield connected

@@ -12,14 +12,26 @@ from tests.conformance.runner import FOLDER, Case, cases
 EVERY = cases(FOLDER)
 
 NOT_BY_A_REQUEST = {
-    "MALFORMED_REQUEST": ("tests/server/test_server.py", "a request in JSON always is a message of the contract"),
+    "MALFORMED_REQUEST": (
+        "tests/server/test_server.py",
+        "a request in JSON always is a message of the contract",
+    ),
     "STORAGE_UNAVAILABLE": ("tests/faults/test_held_messages.py", "a disk must refuse"),
     "INDEX_UNAVAILABLE": ("tests/streaming/test_resume.py", "the index must be lost"),
     "DATA_DAMAGED": ("tests/server/test_damage.py", "a file must be damaged"),
     "INTERNAL": ("tests/server/test_server.py", "the server must have a fault"),
-    "TOO_MANY_ANSWERS": ("tests/hostile/test_large_answers.py", "callers must leave as many large answers unread as fill the room"),
-    "TOO_MANY_SUBSCRIBERS": ("tests/streaming/test_stuck.py", "as many streams must be open as a setting says: thousands"),
-    "DEADLINE_EXCEEDED": ("tests/hostile/test_abandoned_calls.py", "a search must take longer than a setting allows"),
+    "TOO_MANY_ANSWERS": (
+        "tests/hostile/test_large_answers.py",
+        "callers must leave as many large answers unread as fill the room",
+    ),
+    "TOO_MANY_SUBSCRIBERS": (
+        "tests/streaming/test_stuck.py",
+        "as many streams must be open as a setting says: thousands",
+    ),
+    "DEADLINE_EXCEEDED": (
+        "tests/hostile/test_abandoned_calls.py",
+        "a search must take longer than a setting allows",
+    ),
     "RATE_LIMITED": (
         "tests/channels/test_strangers.py",
         "a sender must be faster than settings allow, on any machine",
@@ -40,12 +52,21 @@ def outcomes(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def answered(rpc: str) -> list[Case]:
     """The cases that say what a call answers."""
-    return [case for case in EVERY if any(it == rpc and "answer" in expected for it, expected in outcomes(case))]
+    return [
+        case
+        for case in EVERY
+        if any(it == rpc and "answer" in expected for it, expected in outcomes(case))
+    ]
 
 
 def failed(rpc: str) -> set[str]:
     """The reasons that the cases say a call fails with."""
-    said = [expected["error"]["reason"] for case in EVERY for it, expected in outcomes(case) if it == rpc and "error" in expected]
+    said = [
+        expected["error"]["reason"]
+        for case in EVERY
+        for it, expected in outcomes(case)
+        if it == rpc and "error" in expected
+    ]
     return {reason.removeprefix("ERROR_REASON_") for reason in said}
 
 
@@ -66,7 +87,9 @@ def test_no_call_fails_with_a_reason_that_the_contract_does_not_name_for_it(rpc:
 
 def test_every_reason_that_is_answered_has_a_case_or_says_why_not() -> None:
     in_cases = set().union(*(failed(rpc) for rpc in METHODS))
-    assert {name for name, reason in reasons().items() if reason.answered} == in_cases | set(NOT_BY_A_REQUEST)
+    assert {name for name, reason in reasons().items() if reason.answered} == in_cases | set(
+        NOT_BY_A_REQUEST
+    )
     assert not in_cases & set(NOT_BY_A_REQUEST)
 
 

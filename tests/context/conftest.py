@@ -12,12 +12,18 @@ from tests.server_cli.conftest import _logs_apart
 
 __all__ = ["_logs_apart", "connect", "service"]
 
-HOT, WARM, COLD = context_pb2.CONTEXT_TIER_HOT, context_pb2.CONTEXT_TIER_WARM, context_pb2.CONTEXT_TIER_COLD
+HOT, WARM, COLD = (
+    context_pb2.CONTEXT_TIER_HOT,
+    context_pb2.CONTEXT_TIER_WARM,
+    context_pb2.CONTEXT_TIER_COLD,
+)
 HERE = "conv-01J00000000000000000000001"
 THERE = "conv-01J00000000000000000000002"
 
 
-def built(service: Service, conversation_id: str, message: str = "", **fields: Any) -> api.BuildContextResponse:
+def built(
+    service: Service, conversation_id: str, message: str = "", **fields: Any
+) -> api.BuildContextResponse:
     """A context; what is not a field of the request is a part of the budget."""
     budget = {name: fields.pop(name) for name in ("hot", "warm", "cold", "total") if name in fields}
     request = api.BuildContextRequest(conversation_id=conversation_id, message=message, **fields)

@@ -1,4 +1,6 @@
-"""BuildContext through the running server: which messages are hot, warm and cold, and what is said of the others."""
+"""BuildContext through the running server: which messages are hot, warm and cold, and what is said
+of the others.
+"""
 
 import re
 from random import Random
@@ -25,12 +27,19 @@ def test_the_last_five_turns_are_hot_and_the_earlier_ones_warm(service: Service)
     assert (said(answer.cold), answer.rendered, list(answer.dropped)) == ([], "", [])
     assert [each.tier for each in answer.allocation] == [HOT, WARM, COLD]
     hot, warm, cold = answer.allocation
-    assert (hot.budget, hot.considered, hot.packed, hot.used) == (1500, 5, 5, sum(it.tokens for it in answer.hot))
+    assert (hot.budget, hot.considered, hot.packed, hot.used) == (
+        1500,
+        5,
+        5,
+        sum(it.tokens for it in answer.hot),
+    )
     assert (warm.budget, warm.packed) == (2000 + 1500 - hot.used, 7)
     assert cold.note == "nothing that is stored fits the message"
 
 
-def test_how_many_turns_are_hot_and_looked_at_are_settings(start_server: Start, connect: Connect) -> None:
+def test_how_many_turns_are_hot_and_looked_at_are_settings(
+    start_server: Start, connect: Connect
+) -> None:
     service = connect(start_server(context_hot_turns=7, context_warm_turns=10))
     conversation = service.told(*(f"turn {number}" for number in range(1, 201)))
     for _ in range(2):  # from the disk, then from memory
@@ -42,7 +51,12 @@ def test_how_many_turns_are_hot_and_looked_at_are_settings(start_server: Start, 
 
 def test_an_empty_conversation_has_an_empty_context(service: Service) -> None:
     answer = built(service, service.create().id, "Hello, is there anything?")
-    assert (said(answer.hot), said(answer.warm), said(answer.cold), list(answer.degraded)) == ([], [], [], [])
+    assert (said(answer.hot), said(answer.warm), said(answer.cold), list(answer.degraded)) == (
+        [],
+        [],
+        [],
+        [],
+    )
     assert allocation(answer, WARM).note == "there are no earlier turns"
 
 
@@ -67,7 +81,9 @@ def test_hot_follows_appends_deletes_compressions_and_restarts(
     assert failure_of(lambda: built(again, conversation)).reason == "CONVERSATION_NOT_FOUND"
 
 
-def test_whoever_builds_while_others_append_sees_all_that_was_acknowledged(service: Service) -> None:
+def test_whoever_builds_while_others_append_sees_all_that_was_acknowledged(
+    service: Service,
+) -> None:
     here = service.told("turn 0")
     acknowledged = [2]
     seen: list[bool] = []
@@ -80,7 +96,11 @@ def test_whoever_builds_while_others_append_sees_all_that_was_acknowledged(servi
             else:
                 known = max(acknowledged)
                 hot = [it.message.sequence for it in built(service, here).hot]
-                seen.append(hot[-1] >= known and hot == list(range(hot[0], hot[-1] + 1)) and len(hot) == min(5, hot[-1] - 1))
+                seen.append(
+                    hot[-1] >= known
+                    and hot == list(range(hot[0], hot[-1] + 1))
+                    and len(hot) == min(5, hot[-1] - 1)
+                )
 
     at_once(6, call)
     assert len(seen) == 75
@@ -106,7 +126,9 @@ def test_a_summary_longer_than_the_budget_is_cut_to_it(service: Service) -> None
     assert "is cut to the budget" in allocation(answer, WARM).note
 
 
-def test_of_a_long_conversation_the_first_turn_spaced_ones_anchored_ones_and_the_last_are_warm(service: Service) -> None:
+def test_of_a_long_conversation_the_first_turn_spaced_ones_anchored_ones_and_the_last_are_warm(
+    service: Service,
+) -> None:
     conversation = service.told(*(f"turn {number}" for number in range(1, 201)))
     set_anchor(service, "city", "Ghent", (conversation, 1 + 77))
     answer = built(service, conversation, "What now?")
@@ -123,13 +145,22 @@ def test_of_a_long_conversation_the_first_turn_spaced_ones_anchored_ones_and_the
     assert said(answer.hot) == [f"turn {number}" for number in range(196, 201)]
 
 
-def test_turns_stay_whole_and_in_order_where_long_answers_do_not_all_fit_the_hot_budget(service: Service) -> None:
+def test_turns_stay_whole_and_in_order_where_long_answers_do_not_all_fit_the_hot_budget(
+    service: Service,
+) -> None:
     conversation = service.create().id
     for number in range(1, 4):
-        service.append(conversation, user(f"Question {number}"), agent(f"Answer {number} " + "x" * 2700))
+        service.append(
+            conversation, user(f"Question {number}"), agent(f"Answer {number} " + "x" * 2700)
+        )
     answer = built(service, conversation)
     assert [text.split(" x")[0] for text in said(answer.warm)] == ["Question 1", "Answer 1"]
-    assert [text.split(" x")[0] for text in said(answer.hot)] == ["Question 2", "Answer 2", "Question 3", "Answer 3"]
+    assert [text.split(" x")[0] for text in said(answer.hot)] == [
+        "Question 2",
+        "Answer 2",
+        "Question 3",
+        "Answer 3",
+    ]
 
 
 def test_a_very_long_answer_is_shortened_beside_the_users_words(service: Service) -> None:
@@ -144,7 +175,9 @@ def test_a_very_long_answer_is_shortened_beside_the_users_words(service: Service
     assert (list(answer.dropped), answer.rendered_tokens <= 4400) == ([], True)
 
 
-def test_the_newest_turn_takes_of_the_warm_budget_what_it_needs_to_be_whole(service: Service) -> None:
+def test_the_newest_turn_takes_of_the_warm_budget_what_it_needs_to_be_whole(
+    service: Service,
+) -> None:
     conversation = service.create().id
     service.append(conversation, user("Tell me."), agent("ant " * 1800))
     answer = built(service, conversation)
@@ -159,7 +192,13 @@ def test_the_newest_turn_takes_of_the_warm_budget_what_it_needs_to_be_whole(serv
 def test_an_oversized_tool_result_is_shortened_with_its_call(service: Service) -> None:
     conversation = service.create().id
     call = ToolCall(id="c", name="df", arguments="{}")
-    service.append(conversation, user("Look."), agent("", tool_calls=[call]), tool("c", "x" * 20_000), agent("It is full."))
+    service.append(
+        conversation,
+        user("Look."),
+        agent("", tool_calls=[call]),
+        tool("c", "x" * 20_000),
+        agent("It is full."),
+    )
     answer = built(service, conversation)
     assert [it.message.sequence for it in answer.hot] == [2, 3, 4, 5]
     assert "tokens left out" in said(answer.hot)[2]
@@ -178,11 +217,21 @@ def test_a_call_without_a_result_stays_in_the_context_with_its_text(service: Ser
         rendered = built(service, conversation, "Did you?", format=form).rendered
         assert "I send it now." in rendered
         assert "(called, no result yet)" in rendered
-    block = built(service, conversation, "Did you?", format=context_pb2.CONTEXT_FORMAT_RECALL_BLOCK).rendered
-    assert block == 'Tools called in this conversation that gave no result yet:\n- send_mail {"to": "Alex"}'
+    block = built(
+        service, conversation, "Did you?", format=context_pb2.CONTEXT_FORMAT_RECALL_BLOCK
+    ).rendered
+    assert (
+        block
+        == 'Tools called in this conversation that gave no result yet:\n- send_mail {"to": "Alex"}'
+    )
 
 
-SCRIPTS = ["The logs fill the disk, so rotate them. ", "日志把磁盘写满了，所以要轮转。", '🦓🦓 <b>&amp;</b> "quoted"\n\n', "x"]
+SCRIPTS = [
+    "The logs fill the disk, so rotate them. ",
+    "日志把磁盘写满了，所以要轮转。",
+    '🦓🦓 <b>&amp;</b> "quoted"\n\n',
+    "x",
+]
 
 
 def test_what_is_rendered_stays_within_the_budget_in_every_form(service: Service) -> None:
@@ -194,15 +243,25 @@ def test_what_is_rendered_stays_within_the_budget_in_every_form(service: Service
         here = service.create().id
         for turn in range(random.choice([1, 3, 30])):
             script = random.choice(SCRIPTS)
-            call = ToolCall(id=f"c{turn}", name="look", arguments='{"path": "%s"}' % ("y" * random.choice([3, 900])))
+            call = ToolCall(
+                id=f"c{turn}",
+                name="look",
+                arguments='{"path": "%s"}' % ("y" * random.choice([3, 900])),
+            )
             said_ = [user(script * random.randint(1, 40)), agent("Looking", tool_calls=[call])]
-            said_ += [tool(f"c{turn}", script * random.choice([1, 500]))] if random.random() < 0.8 else []
+            said_ += (
+                [tool(f"c{turn}", script * random.choice([1, 500]))]
+                if random.random() < 0.8
+                else []
+            )
             service.append(here, *said_, agent(script * random.choice([1, 10, 400])))
         if random.random() < 0.5:
             service.append(here, user("Why do the logs fill the disk?"))
         for form in range(1, 6):
             for total in (100, 200, 1000, 4400):
-                answer = built(service, here, "Why do the logs fill the disk?", format=form, total=total)
+                answer = built(
+                    service, here, "Why do the logs fill the disk?", format=form, total=total
+                )
                 assert answer.rendered_tokens <= total
                 if form > 1:
                     assert answer.rendered_tokens == estimate_tokens(answer.rendered)
@@ -213,25 +272,34 @@ def test_what_is_rendered_stays_within_the_budget_in_every_form(service: Service
                     assert answer.rendered_tokens > 0.8 * total or not answer.dropped
 
 
-def test_cold_finds_what_fits_in_other_conversations_and_never_in_this_one(service: Service) -> None:
+def test_cold_finds_what_fits_in_other_conversations_and_never_in_this_one(
+    service: Service,
+) -> None:
     there = service.told("The zebra lives in Ghent.", "It rains.")
     service.told("Nothing of interest.")
     here = service.told(*("zebra here" for _ in range(3)))
     answer = built(service, here, "Where does the zebra live?")
-    assert ("The zebra lives in Ghent." in said(answer.cold), {it.conversation_id for it in answer.cold} - {there}) == (True, set())
+    assert (
+        "The zebra lives in Ghent." in said(answer.cold),
+        {it.conversation_id for it in answer.cold} - {there},
+    ) == (True, set())
     everything = places([*answer.hot, *answer.warm, *answer.cold])
     assert len(everything) == len(set(everything))
     best = answer.cold[0]
     assert (best.message.content, 0 < best.relevance <= 1) == ("The zebra lives in Ghent.", True)
     assert "fits the message" in best.reason
-    assert allocation(answer, COLD).used == sum(it.tokens for it in answer.cold) + sum(it.tokens for it in answer.sources)
+    assert allocation(answer, COLD).used == sum(it.tokens for it in answer.cold) + sum(
+        it.tokens for it in answer.sources
+    )
 
 
 def test_the_own_conversation_does_not_stand_in_the_way_of_others(service: Service) -> None:
     there = service.told("The zebra lives in Ghent.")
     here = service.create().id
     service.append(here, *(user(f"zebra zebra zebra {number}") for number in range(300)))
-    assert there in {it.conversation_id for it in built(service, here, "Where does the zebra live?").cold}
+    assert there in {
+        it.conversation_id for it in built(service, here, "Where does the zebra live?").cold
+    }
 
 
 @pytest.mark.parametrize(
@@ -264,7 +332,10 @@ def test_unused_budget_is_handed_down_and_the_total_holds(service: Service) -> N
     assert (len(answer.cold), len(answer.sources)) == (8, 8)
     assert "8 sources are recalled already" in {it.reason for it in answer.dropped}
     small = built(service, here, "zebra", total=500)
-    assert (allocation(small, COLD).budget, sum(each.used for each in small.allocation) <= 500) == (495, True)
+    assert (allocation(small, COLD).budget, sum(each.used for each in small.allocation) <= 500) == (
+        495,
+        True,
+    )
     tight = built(service, here, "zebra", cold=100, warm=1, hot=1)
     assert allocation(tight, COLD).budget == 102
 
@@ -272,17 +343,26 @@ def test_unused_budget_is_handed_down_and_the_total_holds(service: Service) -> N
 def test_recent_messages_come_before_older_ones_and_the_weights_are_settings(
     start_server: Start, connect: Connect, clock: MovableClock
 ) -> None:
-    # The newer message has one of the two words, so its score is low: what counts here is the order.
+    # The newer message has one of the two words, so its score is low: what counts here is the
+    # order.
     server = start_server(relevance_threshold=0.0)
     service = connect(server)
     old = service.told("zebra zebra in the garden of the zebra")
     clock.move(60 * DAY)
-    new = service.told("a zebra was somewhere else that day, I think, or was it an okapi that we saw")
+    new = service.told(
+        "a zebra was somewhere else that day, I think, or was it an okapi that we saw"
+    )
     here = service.told("one")
-    assert [it.conversation_id for it in built(service, here, "zebra zebra garden").cold] == [new, old]
+    assert [it.conversation_id for it in built(service, here, "zebra zebra garden").cold] == [
+        new,
+        old,
+    ]
     server.stop()
     other = connect(start_server(recency_weight=0, anchor_weight=0, relevance_threshold=0.0))
-    assert [it.conversation_id for it in built(other, here, "zebra zebra garden").cold] == [old, new]
+    assert [it.conversation_id for it in built(other, here, "zebra zebra garden").cold] == [
+        old,
+        new,
+    ]
 
 
 def test_a_message_that_an_anchor_came_from_counts_more(service: Service) -> None:

@@ -33,18 +33,30 @@ def test_a_context_is_built_and_rendered(client: Client) -> None:
     there = client.conversations.create("web").id
     client.conversations.append_turn(there, [Message.user("The zebra lives in Ghent.")])
     here = client.conversations.create("web").id
-    stored = client.conversations.append_turn(here, [Message.user("I am Alex."), Message.assistant("Hello " * 9000)]).messages
+    stored = client.conversations.append_turn(
+        here, [Message.user("I am Alex."), Message.assistant("Hello " * 9000)]
+    ).messages
     client.recall.set_anchor("name", "Alex", source=(here, stored[0].sequence), confidence=0.8)
-    context = client.recall.build_context(here, "Where is the zebra?", budget=1000, format=ContextFormat.OPENAI_MESSAGES)
+    context = client.recall.build_context(
+        here, "Where is the zebra?", budget=1000, format=ContextFormat.OPENAI_MESSAGES
+    )
     assert context.hot[0].message.content == "I am Alex."
     assert "tokens left out" in context.hot[1].message.content
     assert context.rendered_tokens <= 1000
-    assert [(it.conversation_id, it.message.content) for it in context.cold] == [(there, "The zebra lives in Ghent.")]
-    assert [it.tier for it in context.allocation] == [ContextTier.HOT, ContextTier.WARM, ContextTier.COLD]
+    assert [(it.conversation_id, it.message.content) for it in context.cold] == [
+        (there, "The zebra lives in Ghent.")
+    ]
+    assert [it.tier for it in context.allocation] == [
+        ContextTier.HOT,
+        ContextTier.WARM,
+        ContextTier.COLD,
+    ]
     assert [(it.key, it.source) for it in context.anchors] == [("name", AnchorSource(here, 2))]
     assert (context.compression_summary, context.degraded) == ("", ())
     assert json.loads(context.rendered)[-1] == {"role": "user", "content": "Where is the zebra?"}
-    small = client.recall.build_context(here, "Where is the zebra?", budget=ContextBudget(hot=1, warm=1, cold=1, total=3))
+    small = client.recall.build_context(
+        here, "Where is the zebra?", budget=ContextBudget(hot=1, warm=1, cold=1, total=3)
+    )
     assert (small.hot, small.warm, small.cold, small.rendered) == ((), (), (), "")
 
 
@@ -53,7 +65,10 @@ def test_anchors_are_set_listed_and_forgotten(client: Client) -> None:
     assert (first.confidence, first.source, first.superseded_time) == (1.0, None, None)
     second = client.recall.set_anchor("name", "Al")
     assert (second.supersedes, client.recall.list_anchors()) == ("Alex", (second,))
-    assert [it.value for it in client.recall.list_anchors("name", include_superseded=True)] == ["Al", "Alex"]
+    assert [it.value for it in client.recall.list_anchors("name", include_superseded=True)] == [
+        "Al",
+        "Alex",
+    ]
     assert [it.value for it in client.recall.delete_anchor("name")] == ["Al", "Alex"]
     with pytest.raises(NotFound) as raised:
         client.recall.delete_anchor("name")
@@ -67,7 +82,10 @@ def test_a_delete_says_what_becomes_of_anchors(client: Client) -> None:
         client.recall.set_anchor(f"name-{number}", "Alex", source=(here, 2))
     with pytest.raises(FailedPrecondition) as raised:
         client.conversations.delete(first)
-    assert (raised.value.reason, raised.value.metadata["anchors"]) == (ErrorReason.ANCHORS_PRESENT, "1")
+    assert (raised.value.reason, raised.value.metadata["anchors"]) == (
+        ErrorReason.ANCHORS_PRESENT,
+        "1",
+    )
     client.conversations.delete(first, anchors=AnchorDisposition.KEEP)
     client.conversations.delete(second, anchors=AnchorDisposition.DELETE)
     assert [(it.key, it.source) for it in client.recall.list_anchors()] == [("name-0", None)]
@@ -96,5 +114,7 @@ async def test_the_async_client_does_the_same(async_client: AsyncClient) -> None
     context = await async_client.recall.build_context(here, format=ContextFormat.XML)
     assert ">Alex</anchor>" in context.rendered
     page = await async_client.recall.list_tier_transitions(here)
-    assert [(it.from_tier, it.to_tier) for it in page.transitions] == [(ContextTier.COLD, ContextTier.HOT)]
+    assert [(it.from_tier, it.to_tier) for it in page.transitions] == [
+        (ContextTier.COLD, ContextTier.HOT)
+    ]
     assert await async_client.recall.delete_anchor("name") == (anchor,)

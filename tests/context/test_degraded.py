@@ -1,4 +1,6 @@
-"""BuildContext where something is damaged, gone or asked wrongly: the rest stands, and what is missing is named."""
+"""BuildContext where something is damaged, gone or asked wrongly: the rest stands, and what is
+missing is named.
+"""
 
 import shutil
 
@@ -9,7 +11,15 @@ from recollect_server.storage.logs.record import Entry, encode
 from tests.anchors.conftest import set_anchor
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.context.conftest import HOT, allocation, built, places, said
-from tests.server.conftest import UNKNOWN, Connect, Service, delete_index, failure_of, kept_by, transcript
+from tests.server.conftest import (
+    UNKNOWN,
+    Connect,
+    Service,
+    delete_index,
+    failure_of,
+    kept_by,
+    transcript,
+)
 
 
 def test_a_damaged_line_is_named_and_the_rest_stands(
@@ -25,7 +35,9 @@ def test_a_damaged_line_is_named_and_the_rest_stands(
     assert {leg.leg: leg.reason for leg in answer.degraded} == {"hot": reason, "warm": reason}
 
 
-def test_a_transcript_that_cannot_be_read_takes_only_its_own_tiers(service: Service, server: RunningServer) -> None:
+def test_a_transcript_that_cannot_be_read_takes_only_its_own_tiers(
+    service: Service, server: RunningServer
+) -> None:
     service.told("The zebra lives in Ghent.")
     set_anchor(service, "name", "Alex")
     here = service.told(*(f"turn {number}" for number in range(9)))
@@ -40,7 +52,9 @@ def test_a_transcript_that_cannot_be_read_takes_only_its_own_tiers(service: Serv
     assert "cannot be read" in allocation(answer, HOT).note
 
 
-def test_a_lost_index_takes_the_cold_tier_and_the_others_stand(service: Service, server: RunningServer) -> None:
+def test_a_lost_index_takes_the_cold_tier_and_the_others_stand(
+    service: Service, server: RunningServer
+) -> None:
     service.told("The zebra lives in Ghent.")
     set_anchor(service, "name", "Alex")
     here = service.told(*(f"turn {number}" for number in range(9)))
@@ -53,7 +67,11 @@ def test_a_lost_index_takes_the_cold_tier_and_the_others_stand(service: Service,
 
 
 def test_after_a_rebuild_the_context_is_the_same(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
     for number in range(5):
         service.told(f"zebra number {number}")
@@ -69,7 +87,11 @@ def test_after_a_rebuild_the_context_is_the_same(
     clock.move(31 * 60_000)  # what was recalled is cold again
     after = built(connect(start_server()), here, "Which zebra?")
     clock.move(-31 * 60_000)
-    for one, other in ((before.hot, after.hot), (before.warm, after.warm), (before.cold, after.cold)):
+    for one, other in (
+        (before.hot, after.hot),
+        (before.warm, after.warm),
+        (before.cold, after.cold),
+    ):
         assert places(one) == places(other) != []
     assert [anchor.key for anchor in after.anchors] == ["city", "name"]
 
@@ -93,6 +115,10 @@ def test_bad_input_is_refused_by_the_fields_name(
     conversation = service.told("one")
     before = kept_by(service, server)
     failure = failure_of(lambda: built(service, **({"conversation_id": conversation} | fields)))  # type: ignore[arg-type]
-    assert (failure.code, failure.reason, failure.fields) == ("INVALID_ARGUMENT", "INVALID_FIELD", (wrong,))
+    assert (failure.code, failure.reason, failure.fields) == (
+        "INVALID_ARGUMENT",
+        "INVALID_FIELD",
+        (wrong,),
+    )
     assert kept_by(service, server) == before
     assert failure_of(lambda: built(service, UNKNOWN)).reason == "CONVERSATION_NOT_FOUND"

@@ -13,7 +13,13 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "memory.py"
 
 
 def test_the_second_conversation_remembers_the_first(server: RunningServer, client: Client) -> None:
-    result = subprocess.run([sys.executable, str(SCRIPT), server.target], capture_output=True, text=True, check=False, timeout=60)
+    result = subprocess.run(
+        [sys.executable, str(SCRIPT), server.target],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert (result.returncode, result.stderr) == (0, "")
     known, name, before, source, said, *_, answer = result.stdout.splitlines()
     assert (known, name) == ("What is known about the user:", "- name: Alex")
@@ -25,6 +31,12 @@ def test_the_second_conversation_remembers_the_first(server: RunningServer, clie
 
 
 def test_it_says_how_to_start_a_server_where_none_is() -> None:
-    result = subprocess.run([sys.executable, str(SCRIPT), "127.0.0.1:1"], capture_output=True, text=True, check=False, timeout=60)
+    result = subprocess.run(
+        [sys.executable, str(SCRIPT), "127.0.0.1:1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert (result.returncode, result.stdout) == (1, "")
     assert "recollect-server serve" in result.stderr

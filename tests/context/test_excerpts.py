@@ -17,7 +17,11 @@ def test_a_text_that_fits_is_returned_as_it_is() -> None:
 
 
 def test_the_sentences_with_the_words_are_shown_whole_between_marks() -> None:
-    text = FILLING * 40 + "The key of the cellar hangs behind the clock. Nobody else knows it. " + FILLING * 40
+    text = (
+        FILLING * 40
+        + "The key of the cellar hangs behind the clock. Nobody else knows it. "
+        + FILLING * 40
+    )
     shown = excerpt(text, 60, words_of("Where does the cellar key hang?"))
     assert "The key of the cellar hangs behind the clock." in shown
     assert shown.startswith(f"{MARK} The ")
@@ -50,7 +54,11 @@ def test_the_end_of_a_text_is_shown_to_its_last_word() -> None:
 @pytest.mark.parametrize(
     ("text", "question", "wanted"),
     [
-        ("委员会又开会了。" * 60 + "斑马住在根特动物园。" + "什么也没有决定。" * 60, "斑马住在哪里？", "斑马住在根特动物园。"),
+        (
+            "委员会又开会了。" * 60 + "斑马住在根特动物园。" + "什么也没有决定。" * 60,
+            "斑马住在哪里？",
+            "斑马住在根特动物园。",
+        ),
         ("ที่ประชุมไม่ได้ตกลงอะไร " * 60 + "ม้าลายอยู่ที่เกนต์ " + "ไม่มีอะไรเลย " * 60, "ม้าลายอยู่ที่ไหน", "ม้าลาย"),
         (
             "Снова ничего не решили. " * 60 + "Зебра живёт в Генте. " + "Никто не пришёл. " * 60,
@@ -66,7 +74,9 @@ def test_it_finds_the_words_in_other_scripts(text: str, question: str, wanted: s
 
 
 @given(
-    text=st.text(st.characters(exclude_categories=["Cs"]), max_size=400), tokens=st.integers(0, 60), question=st.text(max_size=30)
+    text=st.text(st.characters(exclude_categories=["Cs"]), max_size=400),
+    tokens=st.integers(0, 60),
+    question=st.text(max_size=30),
 )
 def test_an_excerpt_never_takes_more_than_its_tokens(text: str, tokens: int, question: str) -> None:
     shown = excerpt(text, tokens, words_of(question + text[5:15]))

@@ -1,4 +1,6 @@
-"""Packing: within the budget, nothing twice, no half of a tool call, and a reason for what is left out."""
+"""Packing: within the budget, nothing twice, no half of a tool call, and a reason for what is left
+out.
+"""
 
 import re
 from collections.abc import Callable
@@ -9,14 +11,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from recollect_server.domain.budget import estimate_tokens
-from recollect_server.domain.context import About, Budget, Candidate, Context, Packed, Tier, sources_of
+from recollect_server.domain.context import (
+    About,
+    Budget,
+    Candidate,
+    Context,
+    Packed,
+    Tier,
+    sources_of,
+)
 from recollect_server.domain.message import Role, ToolCall
 from recollect_server.domain.packing import Preference, Recalling, pack_cold, pack_hot, pack_warm
 from recollect_server.domain.rendering import FORMS
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.shortening import head_and_tail
 from recollect_server.domain.time import DAY
-from recollect_server.services.context.relevance import Weights, evenly, overlap, says_little, words_of
+from recollect_server.services.context.relevance import (
+    Weights,
+    evenly,
+    overlap,
+    says_little,
+    words_of,
+)
 
 from tests.context.conftest import HERE, THERE, candidate
 
@@ -38,13 +54,17 @@ def sequences(candidates: list[Candidate]) -> list[int]:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Candidate]:
-    """Turns of a user's words, tool calls with their results (one of them may be missing), and answers, of any length."""
+    """Turns of a user's words, tool calls with their results (one of them may be missing), and
+    answers, of any length.
+    """
     made: list[Candidate] = []
 
     def add(role: Role, turn: int, **fields: object) -> None:
         content = A_TOKEN * draw(st.integers(0, 60))
         relevance = draw(st.floats(0, 1))
-        made.append(candidate(len(made) + 2, content, role, turn=turn, relevance=relevance, **fields))  # type: ignore[arg-type]
+        made.append(
+            candidate(len(made) + 2, content, role, turn=turn, relevance=relevance, **fields)  # type: ignore[arg-type]
+        )
 
     for turn in range(1, draw(st.integers(1, 9)) + 1):
         add(Role.USER, turn)
@@ -59,7 +79,11 @@ def conversations(draw: st.DrawFn) -> list[Candidate]:
 
 
 def packers() -> list[Callable[[list[Candidate], int], Packed]]:
-    return [pack_hot, pack_warm, lambda candidates, budget: pack_cold(turns_of(candidates), budget, Recalling(), ABOUT)]
+    return [
+        pack_hot,
+        pack_warm,
+        lambda candidates, budget: pack_cold(turns_of(candidates), budget, Recalling(), ABOUT),
+    ]
 
 
 @pytest.mark.parametrize("pack", packers(), ids=["hot", "warm", "cold"])
@@ -85,14 +109,20 @@ def test_a_tool_call_and_its_results_are_packed_together_or_not_at_all(
     pack: Callable[[list[Candidate], int], Packed], offered: list[Candidate], budget: int
 ) -> None:
     packed = pack(offered, budget).packed
-    halves = {it.message.tool_call_id for it in offered} & {call.id for it in offered for call in it.message.tool_calls}
+    halves = {it.message.tool_call_id for it in offered} & {
+        call.id for it in offered for call in it.message.tool_calls
+    }
     calls = {call.id for it in packed for call in it.message.tool_calls}
     results = {it.message.tool_call_id for it in packed if it.message.role is Role.TOOL}
     assert calls & halves == results & halves
     assert sequences(packed) == sorted(sequences(packed))
 
 
-@given(offered=conversations(), budget=st.integers(0, 900), form=st.sampled_from([FORMS[number] for number in (1, 2, 3, 4)]))
+@given(
+    offered=conversations(),
+    budget=st.integers(0, 900),
+    form=st.sampled_from([FORMS[number] for number in (1, 2, 3, 4)]),
+)
 def test_hot_and_warm_are_one_run_of_the_conversation_with_its_newest_words(
     offered: list[Candidate], budget: int, form: Form
 ) -> None:
@@ -101,7 +131,13 @@ def test_hot_and_warm_are_one_run_of_the_conversation_with_its_newest_words(
     oldest = min((it.message.turn_number for it in hot.packed), default=99)
     similarity = {it.message.turn_number: it.relevance for it in offered}
     older = [it for it in offered if it.message.turn_number < oldest]
-    warm = pack_warm(older, max(0, budget - hot.used), 0, Preference(1, frozenset([2]), similarity, range(1, 9, 3)), form)
+    warm = pack_warm(
+        older,
+        max(0, budget - hot.used),
+        0,
+        Preference(1, frozenset([2]), similarity, range(1, 9, 3)),
+        form,
+    )
     both = sequences([*warm.packed, *hot.packed])
     assert both == sorted(set(both))
     assert hot.used + warm.used <= budget
@@ -115,7 +151,9 @@ def test_hot_and_warm_are_one_run_of_the_conversation_with_its_newest_words(
 
 
 @given(text=st.text(max_size=2000), length=st.integers(80, 500))
-def test_a_long_text_has_its_head_and_tail_and_says_how_much_is_left_out(text: str, length: int) -> None:
+def test_a_long_text_has_its_head_and_tail_and_says_how_much_is_left_out(
+    text: str, length: int
+) -> None:
     shown = head_and_tail(text, length)
     if shown == text:
         return
@@ -127,7 +165,9 @@ def test_a_long_text_has_its_head_and_tail_and_says_how_much_is_left_out(text: s
 
 def test_with_room_for_all_everything_is_packed() -> None:
     offered = [candidate(at, A_TOKEN * 10, turn=at // 2) for at in range(2, 12)]
-    offered.append(candidate(12, A_TOKEN, Role.TOOL, turn=5, answers="no call of this conversation"))
+    offered.append(
+        candidate(12, A_TOKEN, Role.TOOL, turn=5, answers="no call of this conversation")
+    )
     warm = pack_warm(offered, 100_000)
     assert (warm.packed == offered, warm.dropped) == (False, [])
     assert sequences(warm.packed) == sequences(offered)
@@ -142,9 +182,14 @@ def test_hot_keeps_the_users_words_and_shortens_the_long_answer() -> None:
     hot = pack_hot(offered, 100)
     assert [(it.message.sequence, it.is_excerpt) for it in hot.packed] == [(3, False), (4, True)]
     assert hot.used <= 100
-    assert re.fullmatch(r"word word .* word\n… 10\d\d tokens left out …\nword .* word ", hot.packed[1].message.content)
-    assert 290 <= pack_hot(offered, 100, 300).used <= 325  # with what is lent and not needed by the other turn
-    assert pack_hot(offered, 100, 2000).packed == offered[1:]  # whole, with what the warm tier lends
+    assert re.fullmatch(
+        r"word word .* word\n… 10\d\d tokens left out …\nword .* word ",
+        hot.packed[1].message.content,
+    )
+    # with what is lent and not needed by the other turn
+    assert 290 <= pack_hot(offered, 100, 300).used <= 325
+    # whole, with what the warm tier lends
+    assert pack_hot(offered, 100, 2000).packed == offered[1:]
 
 
 def test_hot_takes_five_whole_turns_and_closes_where_one_does_not_fit() -> None:
@@ -162,7 +207,9 @@ def test_an_oversized_tool_result_and_argument_are_shortened_with_their_call() -
         candidate(4, "begin " + "x" * 90_000 + " exit status 1", Role.TOOL, turn=1, answers="c"),
         candidate(5, "It failed.", Role.ASSISTANT, turn=1),
     ]
-    call = ToolCall("c", "write", orjson.dumps({"path": "/report", "text": "y " * 9000, "mode": 7}).decode())
+    call = ToolCall(
+        "c", "write", orjson.dumps({"path": "/report", "text": "y " * 9000, "mode": 7}).decode()
+    )
     offered[1] = replace(offered[1], message=replace(offered[1].message, tool_calls=(call,)))
     hot = pack_hot(offered, 400)
     assert sequences(hot.packed) == [2, 3, 4, 5]
@@ -195,7 +242,9 @@ def order_of(budget: int, size: int = 10) -> list[int]:
     return [it.message.turn_number for it in pack_warm(offered, budget, 0, preference).packed]
 
 
-def test_the_newest_turns_come_first_then_the_first_those_of_anchors_those_that_fit_and_spaced_ones() -> None:
+def test_the_newest_turns_come_first_then_the_first_those_of_anchors_those_that_fit_and_spaced_ones() -> (
+    None
+):
     assert order_of(40) == [1, 27, 39, 40]
     assert order_of(80) == [1, 7, 12, 27, 37, 38, 39, 40]
     assert order_of(160) == [1, 7, 12, 14, 27, *range(30, 41)]
@@ -203,7 +252,10 @@ def test_the_newest_turns_come_first_then_the_first_those_of_anchors_those_that_
 
 
 def test_a_last_turn_that_is_longer_than_its_share_is_shortened_and_does_not_take_it_all() -> None:
-    offered = [candidate(turn + 1, f"{A_TOKEN} " * 1000 if turn == 9 else A_TOKEN * 10, turn=turn) for turn in range(1, 10)]
+    offered = [
+        candidate(turn + 1, f"{A_TOKEN} " * 1000 if turn == 9 else A_TOKEN * 10, turn=turn)
+        for turn in range(1, 10)
+    ]
     packed = pack_warm(offered, 1000, 0, Preference(1)).packed
     assert packed[-1].is_excerpt
     assert packed[-1].tokens <= 500
@@ -220,7 +272,10 @@ def test_one_conversation_does_not_eat_everything_while_others_wait() -> None:
 
 
 def test_turns_are_recalled_whole_or_not_at_all() -> None:
-    long = [candidate(2, A_TOKEN * 10, turn=1, relevance=0.9), candidate(3, A_TOKEN * 90, Role.ASSISTANT, turn=1)]
+    long = [
+        candidate(2, A_TOKEN * 10, turn=1, relevance=0.9),
+        candidate(3, A_TOKEN * 90, Role.ASSISTANT, turn=1),
+    ]
     short = [candidate(4, A_TOKEN * 5, turn=2), candidate(5, A_TOKEN * 5, Role.ASSISTANT, turn=2)]
     packed = pack_cold([long, short], 100, Recalling(), ABOUT)
     assert sequences(packed.packed) == [4, 5]
@@ -229,27 +284,42 @@ def test_turns_are_recalled_whole_or_not_at_all() -> None:
 
 
 @pytest.mark.parametrize(("score", "chosen"), [(0.8, 2), (0.62, 4)])
-def test_the_score_chooses_what_is_recalled_and_relevance_between_nearly_equal_ones(score: float, chosen: int) -> None:
+def test_the_score_chooses_what_is_recalled_and_relevance_between_nearly_equal_ones(
+    score: float, chosen: int
+) -> None:
     old = [replace(candidate(2, A_TOKEN * 60, relevance=0.3), score=score)]
     new = [replace(candidate(4, A_TOKEN * 60, relevance=0.9), score=0.6)]
     assert sequences(pack_cold([new, old], 120, Recalling(), ABOUT).packed) == [chosen]
-    assert sequences(pack_cold([old, new], 300, Recalling(), ABOUT).packed) == [4, 2]  # both: the more relevant one is first
+    # both: the more relevant one is first
+    assert sequences(pack_cold([old, new], 300, Recalling(), ABOUT).packed) == [4, 2]
 
 
 def test_only_so_many_sources_are_recalled() -> None:
-    offered = [[candidate(2 + 100 * at, "zebra", turn=1 + 100 * at, relevance=1 - at / 10)] for at in range(5)]
+    offered = [
+        [candidate(2 + 100 * at, "zebra", turn=1 + 100 * at, relevance=1 - at / 10)]
+        for at in range(5)
+    ]
     near = [candidate(3, "okapi", turn=2, relevance=0)]
     packed = pack_cold([*offered, near], 1000, Recalling(limit=2), ABOUT)
-    assert sequences(packed.packed) == [2, 102, 3]  # the last one lies beside the first: it needs no source of its own
+    # the last one lies beside the first: it needs no source of its own
+    assert sequences(packed.packed) == [2, 102, 3]
     assert {it.reason for it in packed.dropped} == {"2 sources are recalled already"}
 
 
 def test_sources_are_chronological_and_their_messages_in_reading_order() -> None:
-    mixed = [candidate(at, "x", conversation=there) for at in (300, 4, 3, 200) for there in (THERE, HERE)]
+    mixed = [
+        candidate(at, "x", conversation=there) for at in (300, 4, 3, 200) for there in (THERE, HERE)
+    ]
     sources = sources_of(mixed, ABOUT, HERE)
     assert [it.times[0] for it in sources] == sorted(it.times[0] for it in sources)
-    assert [[it.message.sequence for it in source.messages] for source in sources if source.is_own] == [[3, 4], [200], [300]]
-    assert [source.turns for source in sources if not source.is_own] == [(3, 4), (200, 200), (300, 300)]
+    assert [
+        [it.message.sequence for it in source.messages] for source in sources if source.is_own
+    ] == [[3, 4], [200], [300]]
+    assert [source.turns for source in sources if not source.is_own] == [
+        (3, 4),
+        (200, 200),
+        (300, 300),
+    ]
 
 
 def test_a_conversation_brings_its_abbreviation_once_and_the_one_that_goes_on_none() -> None:
@@ -260,7 +330,9 @@ def test_a_conversation_brings_its_abbreviation_once_and_the_one_that_goes_on_no
 
 def test_turns_on_different_days_are_two_sources() -> None:
     first, second = candidate(2), candidate(3)
-    later = replace(second, message=replace(second.message, timestamp=second.message.timestamp + DAY))
+    later = replace(
+        second, message=replace(second.message, timestamp=second.message.timestamp + DAY)
+    )
     assert len(sources_of([first, later], ABOUT)) == 2
     assert len(sources_of([first, second], ABOUT)) == 1
 
@@ -297,12 +369,16 @@ def test_overlap_is_the_share_of_the_words_that_say_something() -> None:
     assert overlap(frozenset(), "anything") == 0
 
 
-@pytest.mark.parametrize("message", ["Hi!", "hello there", "Thanks a lot"[:6], "ok, great", "Guten Morgen!", "yes", "👋"])
+@pytest.mark.parametrize(
+    "message", ["Hi!", "hello there", "Thanks a lot"[:6], "ok, great", "Guten Morgen!", "yes", "👋"]
+)
 def test_small_talk_says_little(message: str) -> None:
     assert says_little(message)
 
 
-@pytest.mark.parametrize("message", ["Hi, why is the disk full?", "yes, delete the logs", "Paris", "北京"])
+@pytest.mark.parametrize(
+    "message", ["Hi, why is the disk full?", "yes, delete the logs", "Paris", "北京"]
+)
 def test_what_asks_something_says_more(message: str) -> None:
     assert not says_little(message)
 

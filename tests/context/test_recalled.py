@@ -1,4 +1,6 @@
-"""What BuildContext recalls, through the running server: of this conversation and of others, by whole turns and by source."""
+"""What BuildContext recalls, through the running server: of this conversation and of others, by
+whole turns and by source.
+"""
 
 import pytest
 from recollect.v1 import context_pb2
@@ -26,11 +28,15 @@ def long_conversation(service: Service, turns: int, special: int) -> str:
 
 
 @pytest.mark.parametrize("compressed", [0, 380])
-def test_an_old_turn_of_the_conversation_itself_is_recalled_whole(service: Service, compressed: int) -> None:
+def test_an_old_turn_of_the_conversation_itself_is_recalled_whole(
+    service: Service, compressed: int
+) -> None:
     here = long_conversation(service, 400, 140)
     if compressed:
         service.compress(here, compressed, "They noted many items.")
-    answer = built(service, here, "What is the zebra called?", format=context_pb2.CONTEXT_FORMAT_XML)
+    answer = built(
+        service, here, "What is the zebra called?", format=context_pb2.CONTEXT_FORMAT_XML
+    )
     assert said(answer.cold)[:2] == ["Our zebra is called Ottokar.", "A fine name for a zebra."]
     zebra = answer.cold[0].message.sequence
     [source] = [it for it in answer.sources if zebra in it.sequences]
@@ -47,13 +53,21 @@ def test_what_the_context_shows_already_is_not_recalled(service: Service) -> Non
     here = service.create().id
     service.append(here, user("Our zebra is called Ottokar."), agent("A fine name."))
     answer = built(service, here, "What is the zebra called?")
-    assert (said(answer.hot), said(answer.cold), list(answer.sources)) == (["Our zebra is called Ottokar.", "A fine name."], [], [])
+    assert (said(answer.hot), said(answer.cold), list(answer.sources)) == (
+        ["Our zebra is called Ottokar.", "A fine name."],
+        [],
+        [],
+    )
 
 
 def test_a_long_message_is_excerpted_around_the_words_of_the_question(service: Service) -> None:
     there = service.create().id
     filling = "It rained again and nothing happened all day long. "
-    service.append(there, user("Tell me all."), agent(filling * 100 + "The zebra Ottokar moved to Ghent. " + filling * 100))
+    service.append(
+        there,
+        user("Tell me all."),
+        agent(filling * 100 + "The zebra Ottokar moved to Ghent. " + filling * 100),
+    )
     answer = built(service, service.told("Hello you."), "Where did the zebra Ottokar move?")
     [excerpt] = [it for it in answer.cold if it.is_excerpt]
     assert "The zebra Ottokar moved to Ghent." in excerpt.message.content
@@ -62,25 +76,43 @@ def test_a_long_message_is_excerpted_around_the_words_of_the_question(service: S
     assert not next(it for it in answer.cold if it.message.content == "Tell me all.").is_excerpt
 
 
-def test_a_recalled_conversation_brings_its_title_and_its_abbreviation_once(service: Service) -> None:
+def test_a_recalled_conversation_brings_its_title_and_its_abbreviation_once(
+    service: Service,
+) -> None:
     there = service.create().id
-    service.append(there, user("Our zebra is called Ottokar."), agent("Fine."), user("The zebra eats hay."), agent("As they do."))
+    service.append(
+        there,
+        user("Our zebra is called Ottokar."),
+        agent("Fine."),
+        user("The zebra eats hay."),
+        agent("As they do."),
+    )
     service.rename(there, "The zebra")
     service.abbreviate(there, "They spoke of a zebra.")
     here = service.told("Hello you.")
-    answer = built(service, here, "What does the zebra Ottokar eat?", format=context_pb2.CONTEXT_FORMAT_XML)
+    answer = built(
+        service, here, "What does the zebra Ottokar eat?", format=context_pb2.CONTEXT_FORMAT_XML
+    )
     assert answer.rendered.count("<session_summary>They spoke of a zebra.</session_summary>") == 1
     assert answer.rendered.count('title="The zebra"') == 1
     assert sum(each.used for each in answer.allocation) <= 4400
 
 
-def test_a_new_conversation_has_the_abbreviation_of_the_one_before_it_on_its_channel(service: Service, clock: MovableClock) -> None:
+def test_a_new_conversation_has_the_abbreviation_of_the_one_before_it_on_its_channel(
+    service: Service, clock: MovableClock
+) -> None:
     there = service.told("The boat leaks.")
     service.abbreviate(there, "They spoke of a boat.")
     clock.move(DAY)
-    answer = built(service, service.create().id, "Hello!", format=context_pb2.CONTEXT_FORMAT_RECALL_BLOCK)
+    answer = built(
+        service, service.create().id, "Hello!", format=context_pb2.CONTEXT_FORMAT_RECALL_BLOCK
+    )
     [last] = answer.sources
-    assert (last.conversation_id, last.is_last_conversation, list(last.sequences)) == (there, True, [])
+    assert (last.conversation_id, last.is_last_conversation, list(last.sequences)) == (
+        there,
+        True,
+        [],
+    )
     assert "the conversation before this one" in answer.rendered
     assert "  summary: They spoke of a boat." in answer.rendered
     later = service.told(*(f"turn {number}" for number in range(5)))
@@ -92,17 +124,24 @@ def test_the_best_turn_has_the_longest_excerpt(start_server: Start, connect: Con
     filling = "It rained again and nothing happened all day long. "
     for text in ("The zebra Ottokar moved to Ghent. ", "The zebra is well. "):
         service.told(filling * 100 + text + filling * 100)
-    packed = built(service, service.told("Hello you."), "Where did the zebra Ottokar move?", total=4000).cold
+    packed = built(
+        service, service.told("Hello you."), "Where did the zebra Ottokar move?", total=4000
+    ).cold
     lengths = [it.tokens for it in sorted(packed, key=lambda it: -it.score)]
     assert len(lengths) == 2
     assert lengths[1] <= 160
     assert lengths[1] < lengths[0] <= 310
 
 
-def test_only_what_reaches_the_threshold_is_recalled_and_explain_says_what_did_not(start_server: Start, connect: Connect) -> None:
+def test_only_what_reaches_the_threshold_is_recalled_and_explain_says_what_did_not(
+    start_server: Start, connect: Connect
+) -> None:
     service = connect(start_server(relevance_threshold=1.0, embedder="off"))
     there = [service.told("The striped zebra lives in the zebra garden of Ghent.")]
-    there += [service.told("It rains.", "Nothing else.", f"We sold a garden chair {number} times. " * 20) for number in range(3)]
+    there += [
+        service.told("It rains.", "Nothing else.", f"We sold a garden chair {number} times. " * 20)
+        for number in range(3)
+    ]
     here = service.told("Hello you.")
     question = "Where does the striped zebra of the zebra garden of Ghent live?"
     answer = built(service, here, question, explain=True)
@@ -110,12 +149,18 @@ def test_only_what_reaches_the_threshold_is_recalled_and_explain_says_what_did_n
     assert low
     assert all(0 <= it.score < 1 and "below the threshold of" in it.reason for it in low)
     assert {it.conversation_id for it in low} <= set(there)
-    assert not {(it.conversation_id, it.sequence) for it in low} & {(it.conversation_id, it.message.sequence) for it in answer.cold}
+    assert not {(it.conversation_id, it.sequence) for it in low} & {
+        (it.conversation_id, it.message.sequence) for it in answer.cold
+    }
     assert not [it for it in built(service, here, question).dropped if it.tier == COLD]
 
 
-def test_how_many_sources_and_how_long_an_excerpt_is_are_settings(start_server: Start, connect: Connect) -> None:
-    service = connect(start_server(relevance_threshold=0.0, recall_limit=2, excerpt_tokens=20, embedder="off"))
+def test_how_many_sources_and_how_long_an_excerpt_is_are_settings(
+    start_server: Start, connect: Connect
+) -> None:
+    service = connect(
+        start_server(relevance_threshold=0.0, recall_limit=2, excerpt_tokens=20, embedder="off")
+    )
     for _ in range(4):
         service.told("The zebra of Ghent. " * 20)
     answer = built(service, service.told("Hello you."), "zebra of Ghent")
@@ -124,13 +169,27 @@ def test_how_many_sources_and_how_long_an_excerpt_is_are_settings(start_server: 
     assert allocation(answer, COLD).packed == 2
 
 
-def test_what_was_not_recalled_does_not_become_warm(server: RunningServer, service: Service) -> None:
-    for text in ("The car needs tyres.", "We fly to Kyoto.", "The disk is full.", "Lena starts school.", "It rains."):
+def test_what_was_not_recalled_does_not_become_warm(
+    server: RunningServer, service: Service
+) -> None:
+    for text in (
+        "The car needs tyres.",
+        "We fly to Kyoto.",
+        "The disk is full.",
+        "Lena starts school.",
+        "It rains.",
+    ):
         service.told(text)
     there = service.told("The zebra lives in Ghent.")
     here = service.told("Hello you.")
     assert not built(service, here, "Where is the qwertyuiop?").cold
-    moves = service.recall.ListTierTransitions(api.ListTierTransitionsRequest(conversation_id=there)).transitions
+    moves = service.recall.ListTierTransitions(
+        api.ListTierTransitionsRequest(conversation_id=there)
+    ).transitions
     assert not list(moves)
     assert built(service, here, "Where does the zebra live?").cold
-    assert list(service.recall.ListTierTransitions(api.ListTierTransitionsRequest(conversation_id=there)).transitions)
+    assert list(
+        service.recall.ListTierTransitions(
+            api.ListTierTransitionsRequest(conversation_id=there)
+        ).transitions
+    )

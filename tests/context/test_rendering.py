@@ -54,7 +54,11 @@ def messages(draw: st.DrawFn) -> list[Message]:
         role = draw(st.sampled_from(list(Role)))
         turn += role is Role.USER and sequence > 2
         calls = tuple(
-            ToolCall(name, draw(HOSTILE) or "n", draw(st.sampled_from(["{}", '{"a": 1}', "[1]", "not json", ""])))
+            ToolCall(
+                name,
+                draw(HOSTILE) or "n",
+                draw(st.sampled_from(["{}", '{"a": 1}', "[1]", "not json", ""])),
+            )
             for name in draw(st.lists(st.sampled_from("abc"), max_size=2, unique=True))
             if role is Role.ASSISTANT
         )
@@ -71,7 +75,9 @@ def messages(draw: st.DrawFn) -> list[Message]:
 @st.composite
 def contexts(draw: st.DrawFn) -> Context:
     def tier(which: Tier, said: list[Message], conversation: str) -> Packed:
-        return Packed(which, 10_000, [Candidate(conversation, message, 0.5, "made up") for message in said])
+        return Packed(
+            which, 10_000, [Candidate(conversation, message, 0.5, "made up") for message in said]
+        )
 
     everything = draw(messages())
     half = len(everything) // 2
@@ -79,7 +85,9 @@ def contexts(draw: st.DrawFn) -> Context:
         hot=tier(Tier.HOT, everything[half:], HERE),
         warm=tier(Tier.WARM, everything[:half], HERE),
         cold=tier(Tier.COLD, draw(messages()), THERE),
-        anchors=[Anchor("name", draw(HOSTILE) or "x", 0.9, 1) for _ in range(draw(st.integers(0, 2)))],
+        anchors=[
+            Anchor("name", draw(HOSTILE) or "x", 0.9, 1) for _ in range(draw(st.integers(0, 2)))
+        ],
         summary=draw(HOSTILE),
         about={THERE: About(draw(HOSTILE), "web", 1, 2, draw(HOSTILE))},
         conversation_id=HERE,
@@ -88,7 +96,9 @@ def contexts(draw: st.DrawFn) -> Context:
 
 
 def conversation(*said: Message, **fields: Any) -> Context:
-    packed = Packed(Tier.HOT, 10_000, [Candidate(HERE, message, 0.5, "made up") for message in said])
+    packed = Packed(
+        Tier.HOT, 10_000, [Candidate(HERE, message, 0.5, "made up") for message in said]
+    )
     return Context(packed, Packed(Tier.WARM), Packed(Tier.COLD), **fields)
 
 
@@ -110,7 +120,12 @@ def shown(text: str) -> str:
 def test_the_xml_block_is_one_element_that_says_what_was_said(context: Context) -> None:
     block = xml_block(context)
     if not block:
-        assert (context.own, context.anchors, context.summary, context.cold.packed) == ([], [], "", [])
+        assert (context.own, context.anchors, context.summary, context.cold.packed) == (
+            [],
+            [],
+            "",
+            [],
+        )
         return
     root = ElementTree.fromstring(block)  # noqa: S314 - made here
     assert root.tag == "context"
@@ -124,12 +139,20 @@ def test_the_xml_block_is_one_element_that_says_what_was_said(context: Context) 
         )
         if there
     ]
-    assert [element.text or "" for element in root.findall("conversation/message")] == [shown(m.content) for m in context.own]
-    assert [e.text or "" for e in root.findall("anchors/anchor")] == [shown(anchor.value) for anchor in context.anchors]
+    assert [element.text or "" for element in root.findall("conversation/message")] == [
+        shown(m.content) for m in context.own
+    ]
+    assert [e.text or "" for e in root.findall("anchors/anchor")] == [
+        shown(anchor.value) for anchor in context.anchors
+    ]
     assert [element.text or "" for element in root.findall("recalled/source/message")] == [
         shown(it.message.content) for source in context.sources for it in source.messages
     ]
-    assert {element.get("role") for element in root.findall(".//message")} <= {"user", "assistant", "tool"}
+    assert {element.get("role") for element in root.findall(".//message")} <= {
+        "user",
+        "assistant",
+        "tool",
+    }
 
 
 @given(context=contexts(), message=HOSTILE)
@@ -146,18 +169,27 @@ def test_openai_messages_pair_every_call_with_its_result(context: Context, messa
         waiting = [call["id"] for call in it.get("tool_calls", ())]
         assert not seen & set(waiting)
         seen |= set(waiting)
-        assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", call["function"]["name"]) for call in it.get("tool_calls", ()))
+        assert all(
+            re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", call["function"]["name"])
+            for call in it.get("tool_calls", ())
+        )
         assert it["content"] or it.get("tool_calls")
     assert not waiting
     assert all(it["role"] != "system" for it in said[1:])
     if message.strip():
         assert said[-1]["role"] == "user"
-        assert message.rstrip() in said[-1]["content"]  # behind a name, where it is stored already and several persons speak
+        # behind a name, where it is stored already and several persons speak
+        assert message.rstrip() in said[-1]["content"]
 
 
 @given(context=contexts(), message=HOSTILE)
-@example(context=conversation(Message(Role.ASSISTANT, "Hello", timestamp=1, sequence=2, turn_number=1)), message="")
-def test_anthropic_messages_begin_with_the_user_and_take_turns(context: Context, message: str) -> None:
+@example(
+    context=conversation(Message(Role.ASSISTANT, "Hello", timestamp=1, sequence=2, turn_number=1)),
+    message="",
+)
+def test_anthropic_messages_begin_with_the_user_and_take_turns(
+    context: Context, message: str
+) -> None:
     said = orjson.loads(FORMS[ANTHROPIC].render(context, message))
     consumed(ANTHROPIC_TYPE.validate_python(said))
     assert [it["role"] for it in said] == [("user", "assistant")[at % 2] for at in range(len(said))]
@@ -175,7 +207,9 @@ def test_anthropic_messages_begin_with_the_user_and_take_turns(context: Context,
         assert not seen & set(waiting)
         seen |= set(waiting)
         assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", name) for name in waiting)
-        assert all(isinstance(block["input"], dict) for block in blocks if block["type"] == "tool_use")
+        assert all(
+            isinstance(block["input"], dict) for block in blocks if block["type"] == "tool_use"
+        )
     assert not waiting
     if message.strip():
         assert said[-1]["content"][-1]["type"] == "text"
@@ -193,7 +227,9 @@ def test_the_recall_block_has_a_line_for_each_source_and_for_each_message(contex
     calls = waiting_calls(context.own)
     assert len(known) == len(context.anchors) + len(calls)
     spoken = [line for line in lines if line.startswith("  ")]
-    assert len(spoken) == len(context.cold.packed) + sum(bool(source.abbreviation) for source in context.sources)
+    assert len(spoken) == len(context.cold.packed) + sum(
+        bool(source.abbreviation) for source in context.sources
+    )
     headings = bool(numbered) + bool(context.anchors) + bool(calls) + bool(context.summary)
     assert len(lines) == len(numbered) + len(known) + len(spoken) + headings
 
@@ -202,8 +238,12 @@ def test_a_whole_conversation_is_what_the_apis_expect() -> None:
     call = ToolCall("toolu-7", "read file", '{"path": "/etc"}')
     context = conversation(
         Message(Role.USER, "Look.", timestamp=1, sequence=2, turn_number=1),
-        Message(Role.ASSISTANT, "Looking. ", timestamp=2, sequence=3, turn_number=1, tool_calls=(call,)),
-        Message(Role.TOOL, "two files", timestamp=3, sequence=4, turn_number=1, tool_call_id="toolu-7"),
+        Message(
+            Role.ASSISTANT, "Looking. ", timestamp=2, sequence=3, turn_number=1, tool_calls=(call,)
+        ),
+        Message(
+            Role.TOOL, "two files", timestamp=3, sequence=4, turn_number=1, tool_call_id="toolu-7"
+        ),
         Message(Role.ASSISTANT, "There are two.", timestamp=4, sequence=5, turn_number=1),
         anchors=[Anchor("name", "Alex", 0.95, 1)],
     )
@@ -215,7 +255,11 @@ def test_a_whole_conversation_is_what_the_apis_expect() -> None:
             "role": "assistant",
             "content": "Looking.",
             "tool_calls": [
-                {"id": "call_1", "type": "function", "function": {"name": "read_file", "arguments": '{"path": "/etc"}'}}
+                {
+                    "id": "call_1",
+                    "type": "function",
+                    "function": {"name": "read_file", "arguments": '{"path": "/etc"}'},
+                }
             ],
         },
         {"role": "tool", "tool_call_id": "call_1", "content": "two files"},
@@ -223,15 +267,26 @@ def test_a_whole_conversation_is_what_the_apis_expect() -> None:
         {"role": "user", "content": "And now?"},
     ]
     assert orjson.loads(FORMS[ANTHROPIC].render(context, "And now?")) == [
-        {"role": "user", "content": [{"type": "text", "text": about}, {"type": "text", "text": "Look."}]},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": about}, {"type": "text", "text": "Look."}],
+        },
         {
             "role": "assistant",
             "content": [
                 {"type": "text", "text": "Looking."},
-                {"type": "tool_use", "id": "call_1", "name": "read_file", "input": {"path": "/etc"}},
+                {
+                    "type": "tool_use",
+                    "id": "call_1",
+                    "name": "read_file",
+                    "input": {"path": "/etc"},
+                },
             ],
         },
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": "two files"}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": "two files"}],
+        },
         {"role": "assistant", "content": [{"type": "text", "text": "There are two."}]},
         {"role": "user", "content": [{"type": "text", "text": "And now?"}]},
     ]
@@ -245,15 +300,26 @@ def test_a_message_that_was_appended_already_is_not_said_twice(form: int) -> Non
 
 
 def waiting() -> Context:
-    """A conversation with a result whose call is gone, a call that never had one, and one that waits for it."""
+    """A conversation with a result whose call is gone, a call that never had one, and one that
+    waits for it.
+    """
     calls = tuple(ToolCall(name, f"look_{name}", "{}") for name in "ab")
     return conversation(
         Message(Role.TOOL, "of nothing", timestamp=1, sequence=2, turn_number=1, tool_call_id="z"),
         Message(Role.USER, "Look.", timestamp=1, sequence=3, turn_number=1),
-        Message(Role.ASSISTANT, "I look.", timestamp=2, sequence=4, turn_number=1, tool_calls=calls),
+        Message(
+            Role.ASSISTANT, "I look.", timestamp=2, sequence=4, turn_number=1, tool_calls=calls
+        ),
         Message(Role.TOOL, "of b", timestamp=3, sequence=6, turn_number=1, tool_call_id="b"),
         Message(Role.USER, "Again.", timestamp=4, sequence=7, turn_number=2),
-        Message(Role.ASSISTANT, "", timestamp=5, sequence=8, turn_number=2, tool_calls=(ToolCall("b", "look_b", "{}"),)),
+        Message(
+            Role.ASSISTANT,
+            "",
+            timestamp=5,
+            sequence=8,
+            turn_number=2,
+            tool_calls=(ToolCall("b", "look_b", "{}"),),
+        ),
     )
 
 
@@ -261,14 +327,22 @@ def waiting() -> Context:
 def test_a_call_without_a_result_says_so_and_keeps_its_text(form: int) -> None:
     said = orjson.loads(FORMS[form].render(waiting(), ""))
     if form == OPENAI:
-        calls = {call["id"]: call["function"]["name"] for it in said for call in it.get("tool_calls", ())}
-        results = [(calls[it["tool_call_id"]], it["content"]) for it in said if it["role"] == "tool"]
+        calls = {
+            call["id"]: call["function"]["name"] for it in said for call in it.get("tool_calls", ())
+        }
+        results = [
+            (calls[it["tool_call_id"]], it["content"]) for it in said if it["role"] == "tool"
+        ]
         texts = [it["content"] for it in said if it["role"] == "assistant"]
         assert texts == [None, "I look.", None]
     else:
         blocks = [block for it in said for block in it["content"]]
         calls = {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
-        results = [(calls[it["tool_use_id"]], it["content"]) for it in blocks if it["type"] == "tool_result"]
+        results = [
+            (calls[it["tool_use_id"]], it["content"])
+            for it in blocks
+            if it["type"] == "tool_result"
+        ]
         assert {"type": "text", "text": "I look."} in blocks
     assert results == [
         ("call_not_shown", "of nothing"),
@@ -286,32 +360,58 @@ def test_xml_and_the_recall_block_say_which_calls_wait() -> None:
         "the call of this result is not shown",
         None,
     ]
-    assert FORMS[RECALL].render(waiting(), "") == "Tools called in this conversation that gave no result yet:\n- look_b {}"
+    assert (
+        FORMS[RECALL].render(waiting(), "")
+        == "Tools called in this conversation that gave no result yet:\n- look_b {}"
+    )
 
 
 @pytest.mark.parametrize("form", [XML, OPENAI, ANTHROPIC])
 def test_a_context_says_where_turns_are_left_out(form: int) -> None:
-    said = [Message(Role.USER, f"No. {turn}", timestamp=1, sequence=turn + 1, turn_number=turn) for turn in (3, 4, 9)]
+    said = [
+        Message(Role.USER, f"No. {turn}", timestamp=1, sequence=turn + 1, turn_number=turn)
+        for turn in (3, 4, 9)
+    ]
     text = FORMS[form].render(replace(conversation(*said), begins=2), "")
-    marks = ["1", "4"] if form == XML else ["(1 turn is left out here.)", "(4 turns are left out here.)"]
+    marks = (
+        ["1", "4"]
+        if form == XML
+        else ["(1 turn is left out here.)", "(4 turns are left out here.)"]
+    )
     assert re.findall(r'left_out turns="(\d)"' if form == XML else r"\(\d[^)]+\)", text) == marks
-    assert not re.search("left.out", FORMS[form].render(replace(conversation(*said[:2]), begins=3), ""))
+    assert not re.search(
+        "left.out", FORMS[form].render(replace(conversation(*said[:2]), begins=3), "")
+    )
 
 
 @given(context=contexts(), message=HOSTILE, form=st.sampled_from([XML, OPENAI, ANTHROPIC]))
-def test_what_a_form_charges_is_never_less_than_what_its_text_takes(context: Context, message: str, form: int) -> None:
+def test_what_a_form_charges_is_never_less_than_what_its_text_takes(
+    context: Context, message: str, form: int
+) -> None:
     it = FORMS[form]
     context = replace(context, cold=Packed(Tier.COLD))
     turns: dict[int, list[Candidate]] = defaultdict(list)
     for candidate in (*context.warm.packed, *context.hot.packed):
-        turns[candidate.message.turn_number].append(replace(candidate, charge=it.own(candidate.message)))
-    charged = sum(map(it.frame, ("context", "conversation", "anchors"))) + it.answer(message) + it.summary(context.summary)
-    charged += sum(map(it.anchor, context.anchors)) + sum(cost(unit) for turn in turns.values() for unit in units(turn, it.half))
+        turns[candidate.message.turn_number].append(
+            replace(candidate, charge=it.own(candidate.message))
+        )
+    charged = (
+        sum(map(it.frame, ("context", "conversation", "anchors")))
+        + it.answer(message)
+        + it.summary(context.summary)
+    )
+    charged += sum(map(it.anchor, context.anchors)) + sum(
+        cost(unit) for turn in turns.values() for unit in units(turn, it.half)
+    )
     assert estimate_tokens(it.render(context, message)) <= charged
 
 
 def test_senders_are_named_where_several_speak() -> None:
     said = [Message(Role.USER, "Hi", timestamp=1, sequence=2, turn_number=1, sender="ana")]
     said.append(Message(Role.USER, "Ho", timestamp=2, sequence=3, turn_number=2, sender="bo"))
-    assert [it["content"] for it in orjson.loads(FORMS[OPENAI].render(conversation(*said), ""))] == ["ana: Hi", "bo: Ho"]
-    assert [it["content"] for it in orjson.loads(FORMS[OPENAI].render(conversation(said[0]), ""))] == ["Hi"]
+    assert [
+        it["content"] for it in orjson.loads(FORMS[OPENAI].render(conversation(*said), ""))
+    ] == ["ana: Hi", "bo: Ho"]
+    assert [
+        it["content"] for it in orjson.loads(FORMS[OPENAI].render(conversation(said[0]), ""))
+    ] == ["Hi"]

@@ -19,7 +19,9 @@ from tests.waiting import until
 MINUTE = 60_000
 
 
-def transitions(service: Service, conversation_id: str = "", **fields: Any) -> list[context_pb2.TierTransition]:
+def transitions(
+    service: Service, conversation_id: str = "", **fields: Any
+) -> list[context_pb2.TierTransition]:
     request = api.ListTierTransitionsRequest(conversation_id=conversation_id, **fields)
     return list(service.recall.ListTierTransitions(request).transitions)
 
@@ -29,7 +31,9 @@ def moves(service: Service, conversation_id: str = "") -> list[tuple[int, int]]:
     return [(it.from_tier, it.to_tier) for it in transitions(service, conversation_id)]
 
 
-def test_a_conversation_is_hot_once_a_context_was_built_for_it_and_cools_down(service: Service, clock: MovableClock) -> None:
+def test_a_conversation_is_hot_once_a_context_was_built_for_it_and_cools_down(
+    service: Service, clock: MovableClock
+) -> None:
     conversation = service.told("one")
     assert transitions(service) == []
     built(service, conversation)
@@ -47,13 +51,21 @@ def test_a_conversation_is_hot_once_a_context_was_built_for_it_and_cools_down(se
     assert moves(service) == [(WARM, COLD), (HOT, WARM), (COLD, HOT)]
 
 
-def test_what_is_fetched_found_or_packed_is_warm_for_a_while(service: Service, clock: MovableClock) -> None:
-    fetched, found, packed = service.told("first okapi"), service.told("second zebra"), service.told("third pangolin")
+def test_what_is_fetched_found_or_packed_is_warm_for_a_while(
+    service: Service, clock: MovableClock
+) -> None:
+    fetched, found, packed = (
+        service.told("first okapi"),
+        service.told("second zebra"),
+        service.told("third pangolin"),
+    )
     here = service.told("one")
     service.context(fetched)
     service.search("zebra")
     built(service, here, "Where is the pangolin?")
-    assert [moves(service, name) for name in (fetched, found, packed, here)] == [[(COLD, WARM)]] * 3 + [[(COLD, HOT)]]
+    assert [moves(service, name) for name in (fetched, found, packed, here)] == [
+        [(COLD, WARM)]
+    ] * 3 + [[(COLD, HOT)]]
     assert {it.reason for it in transitions(service)} == {
         "turns of it were fetched",
         "a search found it",
@@ -71,7 +83,9 @@ def test_how_long_is_a_setting(start_server: Start, connect: Connect, clock: Mov
     assert moves(service, conversation) == [(WARM, COLD), (COLD, WARM)]
 
 
-def test_a_conversation_that_was_recalled_counts_as_recent(service: Service, clock: MovableClock) -> None:
+def test_a_conversation_that_was_recalled_counts_as_recent(
+    service: Service, clock: MovableClock
+) -> None:
     old = service.told("zebra")
     clock.move(90 * 24 * 60 * MINUTE)
     new = service.told("zebra")
@@ -93,18 +107,33 @@ def test_transitions_come_in_pages_newest_first(service: Service) -> None:
     for name in names:
         service.context(name)
     first = service.recall.ListTierTransitions(api.ListTierTransitionsRequest(page_size=3))
-    rest = service.recall.ListTierTransitions(api.ListTierTransitionsRequest(page_size=3, page_token=first.next_page_token))
+    rest = service.recall.ListTierTransitions(
+        api.ListTierTransitionsRequest(page_size=3, page_token=first.next_page_token)
+    )
     assert [it.conversation_id for it in [*first.transitions, *rest.transitions]] == names[::-1]
     assert (rest.next_page_token, len(first.transitions)) == ("", 3)
-    other = api.ListTierTransitionsRequest(conversation_id=names[0], page_token=first.next_page_token)
-    assert failure_of(lambda: service.recall.ListTierTransitions(other)).reason == "INVALID_PAGE_TOKEN"
-    for fields, wrong in (({"page_size": -1}, "page_size"), ({"conversation_id": "x"}, "conversation_id")):
+    other = api.ListTierTransitionsRequest(
+        conversation_id=names[0], page_token=first.next_page_token
+    )
+    assert (
+        failure_of(lambda: service.recall.ListTierTransitions(other)).reason == "INVALID_PAGE_TOKEN"
+    )
+    for fields, wrong in (
+        ({"page_size": -1}, "page_size"),
+        ({"conversation_id": "x"}, "conversation_id"),
+    ):
         request = api.ListTierTransitionsRequest(**fields)
-        assert failure_of(lambda given=request: service.recall.ListTierTransitions(given)).fields == (wrong,)  # type: ignore[misc]
+        assert failure_of(
+            lambda given=request: service.recall.ListTierTransitions(given)  # type: ignore[misc]
+        ).fields == (wrong,)
 
 
 def test_a_restart_goes_on_with_what_was_written_and_a_new_index_begins_cold(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
     hot, warm = service.told("one"), service.told("two")
     built(service, hot)
@@ -121,7 +150,9 @@ def test_a_restart_goes_on_with_what_was_written_and_a_new_index_begins_cold(
     assert transitions(connect(start_server())) == []
 
 
-def test_a_deleted_conversation_leaves_no_transition(service: Service, server: RunningServer) -> None:
+def test_a_deleted_conversation_leaves_no_transition(
+    service: Service, server: RunningServer
+) -> None:
     stays, goes = service.told("one"), service.told("two")
     service.context(stays)
     service.context(goes)
@@ -129,8 +160,15 @@ def test_a_deleted_conversation_leaves_no_transition(service: Service, server: R
     built(service, goes)  # waits to be written
     service.delete(goes)
     assert [it.conversation_id for it in transitions(service)] == [stays]
-    with apsw.Connection(str(server.folder / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY) as connection:
-        assert connection.execute("SELECT count(*) FROM tier_transitions WHERE conversation_id = ?", (goes,)).get == 0
+    with apsw.Connection(
+        str(server.folder / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY
+    ) as connection:
+        assert (
+            connection.execute(
+                "SELECT count(*) FROM tier_transitions WHERE conversation_id = ?", (goes,)
+            ).get
+            == 0
+        )
     connection.close()
 
 
@@ -153,11 +191,16 @@ def test_stats_say_what_contexts_were_made_of(service: Service, server: RunningS
     built(service, here, "Where does the zebra live?")
     assert transitions(service)  # what waited is written now
     output = on(server, "stats").output
-    assert "contexts: 2, of them 1 with the newest turns from memory and 2 that asked other conversations" in output
+    assert (
+        "contexts: 2, of them 1 with the newest turns from memory and 2 that asked other conversations"
+        in output
+    )
     assert "messages_in_contexts: 10 hot, 4 warm, 2 cold" in output
 
 
-def test_the_newest_turns_stay_in_memory_while_a_conversation_goes_on(service: Service, server: RunningServer) -> None:
+def test_the_newest_turns_stay_in_memory_while_a_conversation_goes_on(
+    service: Service, server: RunningServer
+) -> None:
     here = service.told("one")
     for number in range(3):
         built(service, here)
@@ -166,11 +209,15 @@ def test_the_newest_turns_stay_in_memory_while_a_conversation_goes_on(service: S
     assert "contexts: 3, of them 2 with the newest turns from memory" in on(server, "stats").output
 
 
-def test_moves_are_written_behind_the_calls_within_a_second_or_so(service: Service, server: RunningServer) -> None:
+def test_moves_are_written_behind_the_calls_within_a_second_or_so(
+    service: Service, server: RunningServer
+) -> None:
     service.context(service.told("one"))
 
     def written() -> bool:
-        connection = apsw.Connection(str(server.folder / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY)
+        connection = apsw.Connection(
+            str(server.folder / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY
+        )
         try:
             return bool(connection.execute("SELECT count(*) FROM tier_transitions").get)
         finally:
@@ -186,7 +233,11 @@ def test_tails_are_bounded_and_say_which_one_made_room(most: int) -> None:
     for name in ("a", "b", "c"):
         tails.put(name, 2, [candidate(2).message])
     assert gone == ["a", "b", "c"][: 3 - most]
-    assert (tails.get("c", 2) is not None, tails.get("a", 2), tails.get("c", 3)) == (True, None, None)
+    assert (tails.get("c", 2) is not None, tails.get("a", 2), tails.get("c", 3)) == (
+        True,
+        None,
+        None,
+    )
 
 
 def test_a_tail_that_is_too_long_is_not_kept() -> None:

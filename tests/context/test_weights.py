@@ -21,12 +21,19 @@ DAY = 86_400_000
         ({"similarity_weight": 0, "anchor_weight": 0}, math.exp(-1)),
         ({"similarity_weight": 0, "anchor_weight": 0, "recency_decay": 0.2}, math.exp(-2)),
         ({"recency_weight": 0, "similarity_weight": 0}, 0.25),
-        ({"recency_weight": 0.25, "similarity_weight": 0, "anchor_weight": 0.75}, (math.exp(-1) + 3 * 0.25) / 4),
+        (
+            {"recency_weight": 0.25, "similarity_weight": 0, "anchor_weight": 0.75},
+            (math.exp(-1) + 3 * 0.25) / 4,
+        ),
     ],
     ids=["recency alone", "a faster decay", "anchors alone", "both"],
 )
 def test_what_counts_is_a_setting(
-    settings: dict[str, float], relevance: float, start_server: Start, connect: Connect, clock: MovableClock
+    settings: dict[str, float],
+    relevance: float,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
     service = connect(start_server(**settings))
     there = service.told("The zebra lives in Ghent.")
@@ -36,7 +43,9 @@ def test_what_counts_is_a_setting(
     assert packed.relevance == pytest.approx(relevance, rel=1e-3)
 
 
-def test_by_similarity_alone_age_counts_nothing(start_server: Start, connect: Connect, clock: MovableClock) -> None:
+def test_by_similarity_alone_age_counts_nothing(
+    start_server: Start, connect: Connect, clock: MovableClock
+) -> None:
     service = connect(start_server(recency_weight=0, anchor_weight=0))
     service.told("The zebra lives in Ghent.")
     here = service.told("Hello there, you.")
@@ -50,10 +59,18 @@ def test_by_similarity_alone_age_counts_nothing(start_server: Start, connect: Co
 
 @pytest.mark.parametrize(("share", "conversations", "messages"), [(1.0, 1, 4), (0.1, 2, 3)])
 def test_what_one_conversation_may_have_is_a_setting(
-    share: float, conversations: int, messages: int, start_server: Start, connect: Connect, clock: MovableClock
+    share: float,
+    conversations: int,
+    messages: int,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
-    # What counts here is what fits beside each other, not how low the last of five equal answers scores.
-    service = connect(start_server(context_conversation_share=share, relevance_threshold=0.0, embedder="off"))
+    # What counts here is what fits beside each other, not how low the last of five equal answers
+    # scores.
+    service = connect(
+        start_server(context_conversation_share=share, relevance_threshold=0.0, embedder="off")
+    )
     service.told("The zebra lives in Ghent, in house 9.")
     clock.move(10 * DAY)
     service.told(*(f"The zebra lives in Ghent, in house {number}." for number in range(4)))

@@ -1,4 +1,6 @@
-"""Holds a service that was started again against the history of the calls before: the model, and every way of reading."""
+"""Holds a service that was started again against the history of the calls before: the model, and
+every way of reading.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +11,17 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.storage.logs.reader import scan
 
 from tests.crash.digest import digest, gaps_in_the_update_log, rebuilt_digest
-from tests.crash.history import Call, History, Seen, Verdict, judge, judge_cursors, judge_last, refusal, seen
+from tests.crash.history import (
+    Call,
+    History,
+    Seen,
+    Verdict,
+    judge,
+    judge_cursors,
+    judge_last,
+    refusal,
+    seen,
+)
 from tests.server.conftest import Service, agent, user
 
 _ALL = {"max_turns": 1000, "max_tokens": 1_000_000}
@@ -17,10 +29,16 @@ _SEARCHED = 12  # messages of a history that are searched for
 
 
 def check(history: History, service: Service, folder: Path, since: int = 0) -> Verdict:
-    """What of the calls (those from place `since` on) is lost, stored twice, or differs between two ways of reading."""
+    """What of the calls (those from place `since` on) is lost, stored twice, or differs between two
+    ways of reading.
+    """
     calls = history.calls()[since:]
     whole = Verdict(wrong=judge_cursors(calls))
-    listed = {conversation.id: conversation for page in service.pages(page_size=500) for conversation in page}
+    listed = {
+        conversation.id: conversation
+        for page in service.pages(page_size=500)
+        for conversation in page
+    }
     for conversation_id, own in by_conversation(calls).items():
         deletes = [call for call in own if call.kind == "delete" and not call.refused]
         if conversation_id not in listed:
@@ -43,14 +61,20 @@ def check(history: History, service: Service, folder: Path, since: int = 0) -> V
             whole.wrong.append(f"Get and List differ on {conversation_id}")
         if stored != in_transcript(folder / f"{conversation_id}.jsonl"):
             whole.wrong.append(f"Load and the transcript differ on {conversation_id}")
-        if (conversation.message_count, conversation.turn_count) != (len(stored), stored[-1].turn_number if stored else 0):
+        if (conversation.message_count, conversation.turn_count) != (
+            len(stored),
+            stored[-1].turn_number if stored else 0,
+        ):
             whole.wrong.append(f"Get counts wrong on {conversation_id}")
-    whole.wrong += _not_found(service, [call for call in calls if call.kind == "append" and call.answered], set(listed))
+    whole.wrong += _not_found(
+        service, [call for call in calls if call.kind == "append" and call.answered], set(listed)
+    )
     return whole
 
 
 def repeat(history: History, service: Service, since: int = 0) -> list[str]:
-    """Makes every call again under its request id; what was answered must be answered alike, what was not is carried out now.
+    """Makes every call again under its request id; what was answered must be answered alike, what
+    was not is carried out now.
 
     Returns what went wrong. The history then has an answer for every call.
     """
@@ -60,7 +84,9 @@ def repeat(history: History, service: Service, since: int = 0) -> list[str]:
     for call in calls:
         if call.refused or (call.kind == "create" and call.conversation_id in deleted):
             continue
-        before = Call(call.kind, call.request_id, call.conversation_id, call.texts, stored=call.stored)
+        before = Call(
+            call.kind, call.request_id, call.conversation_id, call.texts, stored=call.stored
+        )
         try:
             note(call, send(service, call))
         except grpc.RpcError as error:
@@ -70,16 +96,24 @@ def repeat(history: History, service: Service, since: int = 0) -> list[str]:
             continue
         if call.answered and call.conversation_id not in deleted:
             if (call.conversation_id, call.stored) != (before.conversation_id, before.stored):
-                wrong.append(f"{call.request_id} was answered {before.stored}, and {call.stored} when it was repeated")
+                wrong.append(
+                    f"{call.request_id} was answered {before.stored}, and {call.stored} when it was repeated"
+                )
         elif not call.answered:
             call.ended = history.now()
     return wrong
 
 
 def check_index(folder: Path, beside: Path, *, grown: bool = True) -> list[str]:
-    """Where the index of a stopped server differs from one made from the transcripts, which is made in the folder `beside`."""
+    """Where the index of a stopped server differs from one made from the transcripts, which is made
+    in the folder `beside`.
+    """
     own, anew = digest(folder), rebuilt_digest(folder, beside)
-    wrong = [f"{table}: {own[table]} instead of {anew[table]}" for table in own if own[table] != anew[table]]
+    wrong = [
+        f"{table}: {own[table]} instead of {anew[table]}"
+        for table in own
+        if own[table] != anew[table]
+    ]
     return wrong + (gaps_in_the_update_log(folder) if grown else [])
 
 
@@ -89,7 +123,9 @@ def send(service: Service, call: Call) -> object:
     said = [agent(text) if place else user(text) for place, text in enumerate(call.texts)]
     match call.kind:
         case "create":
-            return service.conversations.Create(api.CreateRequest(channel="web", messages=said, request_id=request_id))
+            return service.conversations.Create(
+                api.CreateRequest(channel="web", messages=said, request_id=request_id)
+            )
         case "append":
             return service.append(name, *said, request_id=request_id)
         case "rename":
@@ -129,10 +165,16 @@ def in_transcript(path: Path) -> tuple[Seen, ...]:
 
 
 def _not_found(service: Service, answered: list[Call], listed: set[str]) -> list[str]:
-    """Answered messages that a search for their own word does not find; the newest, which the index had last."""
+    """Answered messages that a search for their own word does not find; the newest, which the index
+    had last.
+    """
     wrong = []
     for call in [call for call in answered if call.conversation_id in listed][-_SEARCHED:]:
-        hits = [(hit.conversation_id, hit.sequence) for hit in service.search(call.texts[-1].split()[0]).hits]
-        if hits[:1] != [(call.conversation_id, call.stored[-1].sequence)]:  # its neighbours may follow
+        hits = [
+            (hit.conversation_id, hit.sequence)
+            for hit in service.search(call.texts[-1].split()[0]).hits
+        ]
+        # its neighbours may follow
+        if hits[:1] != [(call.conversation_id, call.stored[-1].sequence)]:
             wrong.append(f"a search for {call.texts[-1]!r} finds {hits}")
     return wrong

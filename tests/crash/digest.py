@@ -12,26 +12,45 @@ from recollect_server.storage.logs.folder import FolderStore
 Digest = dict[str, list[tuple[object, ...]]]
 
 _LINE = (1 << SEQUENCE_BITS) - 1
-_BY_NAME = ("conversations", "notes", "topics", "participants", "progress", "anchors", "note_records")
-_BY_MESSAGE = {"messages": "SELECT * FROM messages", "words": "SELECT doc, term, col, offset FROM turns_occurrences"}
+_BY_NAME = (
+    "conversations",
+    "notes",
+    "topics",
+    "participants",
+    "progress",
+    "anchors",
+    "note_records",
+)
+_BY_MESSAGE = {
+    "messages": "SELECT * FROM messages",
+    "words": "SELECT doc, term, col, offset FROM turns_occurrences",
+}
 _NOT_IN_TRANSCRIPTS = {"number", "abbreviation_wanted", "needs_abbreviation", "compaction_from"}
 
 
 def digest(folder: Path) -> Digest:
-    """Everything in a closed index that the transcripts tell, by conversation and line instead of by number."""
+    """Everything in a closed index that the transcripts tell, by conversation and line instead of
+    by number.
+    """
     found: Digest = {}
     with apsw.Connection(str(folder / "conversations.db")) as connection:
-        names = {row[0]: row[1] for row in connection.execute("SELECT number, id FROM conversations")}
+        names = {
+            row[0]: row[1] for row in connection.execute("SELECT number, id FROM conversations")
+        }
         for table in _BY_NAME:
             columns = [column[1] for column in connection.execute(f"PRAGMA table_info({table})")]
             number = columns.index("number")
             found[table] = [
-                (names[row[number]], *(v for n, v in zip(columns, row, strict=True) if n not in _NOT_IN_TRANSCRIPTS))
+                (
+                    names[row[number]],
+                    *(v for n, v in zip(columns, row, strict=True) if n not in _NOT_IN_TRANSCRIPTS),
+                )
                 for row in connection.execute(f"SELECT * FROM {table}")  # noqa: S608 - a constant
             ]
         for table, query in _BY_MESSAGE.items():
             found[table] = [
-                (names.get(row[0] >> SEQUENCE_BITS, "nothing"), row[0] & _LINE, *row[1:]) for row in connection.execute(query)
+                (names.get(row[0] >> SEQUENCE_BITS, "nothing"), row[0] & _LINE, *row[1:])
+                for row in connection.execute(query)
             ]
         found["requests"] = connection.execute(
             "SELECT request_id, hash, conversation_id, first_sequence, last_sequence FROM requests WHERE first_sequence > 0"
@@ -51,16 +70,22 @@ def rebuilt_digest(folder: Path, beside: Path) -> Digest:
 
 
 def gaps_in_the_update_log(folder: Path) -> list[str]:
-    """Messages of an index that was never made anew which the update log does not name once and in order."""
+    """Messages of an index that was never made anew which the update log does not name once and in
+    order.
+    """
     wrong: list[str] = []
     with apsw.Connection(str(folder / "conversations.db")) as connection:
-        for number, conversation_id in connection.execute("SELECT number, id FROM conversations").fetchall():
+        for number, conversation_id in connection.execute(
+            "SELECT number, id FROM conversations"
+        ).fetchall():
             ranges = connection.execute(
                 "SELECT first_sequence, last_sequence FROM updates WHERE number = ? AND kind = 'messages' ORDER BY cursor",
                 (number,),
             )
             told = [line for first, last in ranges for line in range(first, last + 1)]
-            ids = connection.execute("SELECT id FROM messages WHERE id >> ? = ? ORDER BY id", (SEQUENCE_BITS, number))
+            ids = connection.execute(
+                "SELECT id FROM messages WHERE id >> ? = ? ORDER BY id", (SEQUENCE_BITS, number)
+            )
             if told != [row[0] & _LINE for row in ids]:
                 wrong.append(f"the update log of {conversation_id} names {told}")
     connection.close()

@@ -1,8 +1,10 @@
-"""A disk that forgets: what the program did to its files is recorded, and laid out again as a power failure may have left it.
+"""A disk that forgets: what the program did to its files is recorded, and laid out again as a power
+failure may have left it.
 
-What was synced is kept, and any part of the rest: of a write any of its bytes in pieces, of names any of the changes. A write under
-O_DSYNC is a write and its sync. A sync may fail: then the system takes what was written for synced, and no later sync brings it to
-the disk (PostgreSQL's "fsyncgate", 2018). The index is not recorded: SQLite answers for itself, and it can be made anew.
+What was synced is kept, and any part of the rest: of a write any of its bytes in pieces, of names
+any of the changes. A write under O_DSYNC is a write and its sync. A sync may fail: then the system
+takes what was written for synced, and no later sync brings it to the disk (PostgreSQL's
+"fsyncgate", 2018). The index is not recorded: SQLite answers for itself, and it can be made anew.
 """
 
 import os
@@ -54,8 +56,15 @@ class Disk:
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Records what this process does."""
-        patches: dict[str, Any] = {name: self._watched(name) for name in ("write", "pwrite", "ftruncate", "fsync", "close")}
-        patches |= {"open": self._opened(), "rename": self._renamed(), "unlink": self._unlinked(), "mkdir": self._made()}
+        patches: dict[str, Any] = {
+            name: self._watched(name) for name in ("write", "pwrite", "ftruncate", "fsync", "close")
+        }
+        patches |= {
+            "open": self._opened(),
+            "rename": self._renamed(),
+            "unlink": self._unlinked(),
+            "mkdir": self._made(),
+        }
         with mock.patch.multiple(os, **patches):
             yield
 
@@ -101,12 +110,20 @@ class Disk:
                 self._step(Step("truncate", file, offset=values[0]))
             elif file:
                 offset = values[1] if call == "pwrite" else os.fstat(handle).st_size
-                if len(self.steps) == self.kill_at and len(self.steps) % 2:  # killed between the write and its sync
+                # killed between the write and its sync
+                if len(self.steps) == self.kill_at and len(self.steps) % 2:
                     self.kill_at += 1
-                    forgotten = durable and len(self.steps) % 4 == 1  # its sync failed, and nobody was told any more
-                    self._step(Step("write", file, offset=offset, data=bytes(values[0]), forgotten=forgotten))
+                    # its sync failed, and nobody was told any more
+                    forgotten = durable and len(self.steps) % 4 == 1
+                    self._step(
+                        Step(
+                            "write", file, offset=offset, data=bytes(values[0]), forgotten=forgotten
+                        )
+                    )
                     real(handle, *values)
-                self._step(Step("write", file, offset=offset, data=bytes(values[0]), durable=durable))
+                self._step(
+                    Step("write", file, offset=offset, data=bytes(values[0]), durable=durable)
+                )
             return real(handle, *values)
 
         return watched
@@ -144,10 +161,12 @@ class Disk:
 
         return made
 
-    # After the power failed ---------------------------------------------------------------------------------------------
+    # After the power failed -----------------------------------------------------------------------
 
     def after_power_loss(self, done: int, rng: random.Random, root: Path) -> None:
-        """Lays out below `root` what may be left when the power fails in step number `done`, the ones before it being done."""
+        """Lays out below `root` what may be left when the power fails in step number `done`, the
+        ones before it being done.
+        """
         files: dict[int, bytearray] = {}
         writes: list[Step] = []
         names: dict[str, int] = {}
@@ -164,11 +183,19 @@ class Disk:
                     for change in changes:
                         if str(Path(change.name).parent) == step.name:
                             _rename(change, names)
-                    changes = [change for change in changes if str(Path(change.name).parent) != step.name]
+                    changes = [
+                        change for change in changes if str(Path(change.name).parent) != step.name
+                    ]
                 case _:
                     changes.append(step)
         for step in self.steps[done : done + 1]:  # under way
-            (writes if step.kind in ("write", "truncate") else changes if not step.kind.startswith("sync") else []).append(step)
+            (
+                writes
+                if step.kind in ("write", "truncate")
+                else changes
+                if not step.kind.startswith("sync")
+                else []
+            ).append(step)
         share = rng.choice((0.0, 0.5, 1.0))
         for write in writes:
             _flush_in_part(write, rng, share, files)
@@ -194,7 +221,9 @@ def _apply(write: Step, files: dict[int, bytearray]) -> None:
         content[write.offset : write.offset + len(write.data)] = write.data
 
 
-def _flush_in_part(write: Step, rng: random.Random, share: float, files: dict[int, bytearray]) -> None:
+def _flush_in_part(
+    write: Step, rng: random.Random, share: float, files: dict[int, bytearray]
+) -> None:
     """Any pieces of a write: those that are missing read as zeros, or end the file."""
     if write.kind == "truncate":
         if rng.random() < share:
@@ -203,7 +232,12 @@ def _flush_in_part(write: Step, rng: random.Random, share: float, files: dict[in
     piece = rng.choice((1, 16, 64, 512, len(write.data) + 1))
     for start in range(0, len(write.data), piece):
         if rng.random() < share:
-            part = Step("write", write.file, offset=write.offset + start, data=write.data[start : start + piece])
+            part = Step(
+                "write",
+                write.file,
+                offset=write.offset + start,
+                data=write.data[start : start + piece],
+            )
             _apply(part, files)
 
 

@@ -1,7 +1,8 @@
-"""What callers asked for and were answered, written down call by call, and the model that the stored messages must fit.
+"""What callers asked for and were answered, written down call by call, and the model that the
+stored messages must fit.
 
-The model is one sentence: what was answered is there once, whole, in order, where the answer said; what was not answered is there
-once or not at all.
+The model is one sentence: what was answered is there once, whole, in order, where the answer said;
+what was not answered is there once or not at all.
 """
 
 import itertools
@@ -25,7 +26,9 @@ class Seen:
 
 @dataclass
 class Call:
-    """One call: what was asked, when, and what came back. Times are positions in the order of all beginnings and ends."""
+    """One call: what was asked, when, and what came back. Times are positions in the order of all
+    beginnings and ends.
+    """
 
     kind: str
     request_id: str
@@ -70,8 +73,16 @@ class History:
         self._guard = threading.Lock()  # guards `_calls`
         self._calls: list[Call] = []
 
-    def run(self, call: Call, send: Callable[[], Any], note: Callable[[Call, Any], None], failed: type[Exception]) -> bool:
-        """Sends a call and writes down how it went; `note` takes from the answer what matters. False if it failed."""
+    def run(
+        self,
+        call: Call,
+        send: Callable[[], Any],
+        note: Callable[[Call, Any], None],
+        failed: type[Exception],
+    ) -> bool:
+        """Sends a call and writes down how it went; `note` takes from the answer what matters.
+        False if it failed.
+        """
         call.began = next(self._clock)
         with self._guard:
             self._calls.append(call)
@@ -103,14 +114,19 @@ class History:
 
 
 def refusal(error: Any) -> str:
-    """The code of an answer that says no; nothing where no answer came, and the call may have been carried out."""
+    """The code of an answer that says no; nothing where no answer came, and the call may have been
+    carried out.
+    """
     code = error.code().name if hasattr(error, "code") else type(error).__name__
     return "" if code in ("UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED", "UNKNOWN") else str(code)
 
 
 def seen(messages: Iterable[message_pb2.Message]) -> tuple[Seen, ...]:
     """Messages of the wire as the model knows them."""
-    return tuple(Seen(m.sequence, m.turn_number, m.role == message_pb2.ROLE_USER, m.content) for m in messages)
+    return tuple(
+        Seen(m.sequence, m.turn_number, m.role == message_pb2.ROLE_USER, m.content)
+        for m in messages
+    )
 
 
 def judge(calls: Sequence[Call], stored: Sequence[Seen]) -> Verdict:
@@ -125,16 +141,22 @@ def judge(calls: Sequence[Call], stored: Sequence[Seen]) -> Verdict:
             continue
         verdict.acknowledged += len(call.texts) * call.answered
         found = [places.pop(text, []) for text in call.texts]
-        verdict.duplicated += [text for text, own in zip(call.texts, found, strict=True) if len(own) > 1]
+        verdict.duplicated += [
+            text for text, own in zip(call.texts, found, strict=True) if len(own) > 1
+        ]
         missing = [text for text, own in zip(call.texts, found, strict=True) if not own]
         if missing and call.answered:
             verdict.lost += missing
         elif missing and len(missing) < len(call.texts):
-            verdict.wrong.append(f"{call.request_id}: {len(missing)} of {len(call.texts)} messages of a batch are there not")
+            verdict.wrong.append(
+                f"{call.request_id}: {len(missing)} of {len(call.texts)} messages of a batch are there not"
+            )
         if missing:
             continue
         if call.refused:
-            verdict.wrong.append(f"{call.request_id} was refused with {call.refused}, and is stored")
+            verdict.wrong.append(
+                f"{call.request_id} was refused with {call.refused}, and is stored"
+            )
         own = tuple(stored[place[0]] for place in found)
         there.append((own[0].sequence, call))
         if [m.sequence for m in own] != list(range(own[0].sequence, own[0].sequence + len(own))):
@@ -156,7 +178,11 @@ def judge_cursors(calls: Sequence[Call]) -> list[str]:
             by_index.setdefault(epoch, []).append((int(position), call))
     for own in by_index.values():
         own.sort(key=lambda item: item[0])
-        wrong += [f"the cursor {a[1].cursor} was given twice" for a, b in itertools.pairwise(own) if a[0] == b[0]]
+        wrong += [
+            f"the cursor {a[1].cursor} was given twice"
+            for a, b in itertools.pairwise(own)
+            if a[0] == b[0]
+        ]
         wrong += _out_of_order([call for _, call in own])
     return wrong
 
@@ -169,7 +195,11 @@ def judge_last(calls: Sequence[Call], kind: str, value: str) -> list[str]:
         done = [call.request_id for call in own if call.answered]
         return [f"{kind} is {value!r}, and {done} were answered"] if done or value else []
     latest = setters[-1]
-    after = [call.request_id for call in own if call.answered and latest.answered and call.began > latest.ended]
+    after = [
+        call.request_id
+        for call in own
+        if call.answered and latest.answered and call.began > latest.ended
+    ]
     return [f"{kind} is {value!r}, and {after} came later"] if after else []
 
 
@@ -189,7 +219,9 @@ def _with_numbers(verdict: Verdict, stored: Sequence[Seen]) -> Verdict:
     for message in stored:
         turn += message.by_user or turn == 0
         if message.turn_number != turn or message.sequence <= sequence:
-            verdict.wrong.append(f"line {message.sequence} is of turn {message.turn_number}; it should be of turn {turn}")
+            verdict.wrong.append(
+                f"line {message.sequence} is of turn {message.turn_number}; it should be of turn {turn}"
+            )
             break
         sequence = message.sequence
     return verdict

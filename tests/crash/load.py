@@ -42,8 +42,12 @@ class Process:
 
 
 @contextmanager
-def process(data_dir: Path, kill_at: str = "", listen: str = "127.0.0.1:0", *, cold: bool = False) -> Iterator[Process]:
-    """Start a server over the folder; yield it once it listens, or is dead already. `cold`: it imports everything itself."""
+def process(
+    data_dir: Path, kill_at: str = "", listen: str = "127.0.0.1:0", *, cold: bool = False
+) -> Iterator[Process]:
+    """Start a server over the folder; yield it once it listens, or is dead already. `cold`: it
+    imports everything itself.
+    """
     arguments = ["serve", "--listen", listen, "--data-dir", str(data_dir)]
     environment = os.environ | {"RECOLLECT_KILL_AT": kill_at, "RECOLLECT_REFLECTION": "false"}
     start = programs.cold if cold else Forked
@@ -76,31 +80,54 @@ class Callers:
         self._shared = ""
 
     def run(self, calls: int, callers: int = CALLERS) -> None:
-        """Calls until each caller has made so many calls or got no answer. One conversation belongs to all of them."""
+        """Calls until each caller has made so many calls or got no answer. One conversation belongs
+        to all of them.
+        """
         create = Call("create", f"s{self._seed}all")
         if not self._do(create):
             return
         self._shared = create.conversation_id
         with ThreadPoolExecutor(callers) as pool:
-            list(pool.map(lambda caller: self._talk(f"s{self._seed}c{caller}", calls), range(callers)))
+            list(
+                pool.map(
+                    lambda caller: self._talk(f"s{self._seed}c{caller}", calls), range(callers)
+                )
+            )
 
     def everything(self) -> None:
-        """One caller does each thing that can be done, a long delete at the end, until no answer comes.
+        """One caller does each thing that can be done, a long delete at the end, until no answer
+        comes.
 
         A look before the delete lets the index take in all but the last lines of what goes.
         """
         first = tuple(f"s{self._seed}gonem{place} zebra" for place in range(3))
-        kept, gone = Call("create", f"s{self._seed}kept"), Call("create", f"s{self._seed}gone", texts=first)
+        kept, gone = (
+            Call("create", f"s{self._seed}kept"),
+            Call("create", f"s{self._seed}gone", texts=first),
+        )
         if not (self._do(kept) and self._do(gone)):
             return
-        steps = [("append", kept, 1), ("append", kept, 3), ("rename", kept, 1), ("append", gone, _LONG), ("append", kept, 2)]
-        steps += [("abbreviate", kept, 1), ("look", kept, 0), *[("append", gone, 2)] * 6, ("rename", gone, 1)]
+        steps = [
+            ("append", kept, 1),
+            ("append", kept, 3),
+            ("rename", kept, 1),
+            ("append", gone, _LONG),
+            ("append", kept, 2),
+        ]
+        steps += [
+            ("abbreviate", kept, 1),
+            ("look", kept, 0),
+            *[("append", gone, 2)] * 6,
+            ("rename", gone, 1),
+        ]
         steps += [("delete", gone, 0), ("append", kept, 1)]
         for number, (kind, conversation, texts) in enumerate(steps):
             if kind == "look":
                 with suppress(grpc.RpcError):
                     self._service.listed(page_size=1)
-            elif not self._do(self._made(kind, f"s{self._seed}n{number}", conversation.conversation_id, texts)):
+            elif not self._do(
+                self._made(kind, f"s{self._seed}n{number}", conversation.conversation_id, texts)
+            ):
                 return
 
     def _talk(self, name: str, calls: int) -> None:
@@ -109,7 +136,9 @@ class Callers:
         if not self._do(own):
             return
         for number in range(calls):
-            kind = rng.choices(["append", "shared", "rename", "abbreviate", "another"], [10, 4, 1, 1, 1])[0]
+            kind = rng.choices(
+                ["append", "shared", "rename", "abbreviate", "another"], [10, 4, 1, 1, 1]
+            )[0]
             target = self._shared if kind == "shared" else own.conversation_id
             if kind == "another":  # leaves its conversation for good and begins the next one
                 if not self._do(Call("delete", f"{name}d{number}", target)):
@@ -117,21 +146,35 @@ class Callers:
                 own = Call("create", f"{name}o{number}")
                 call = own
             else:
-                call = self._made("append" if kind == "shared" else kind, f"{name}n{number}", target, rng.choice([1, 1, 2, 5]))
+                call = self._made(
+                    "append" if kind == "shared" else kind,
+                    f"{name}n{number}",
+                    target,
+                    rng.choice([1, 1, 2, 5]),
+                )
             if not self._do(call):
                 return
 
     def _made(self, kind: str, request_id: str, conversation_id: str, texts: int) -> Call:
         count = texts if kind == "append" else min(texts, 1)
-        return Call(kind, request_id, conversation_id, tuple(f"{request_id}m{place} zebra" for place in range(count)))
+        return Call(
+            kind,
+            request_id,
+            conversation_id,
+            tuple(f"{request_id}m{place} zebra" for place in range(count)),
+        )
 
     def _do(self, call: Call) -> bool:
         return self._history.run(call, lambda: send(self._service, call), note, grpc.RpcError)
 
 
 @contextmanager
-def under_load(service: Service, history: History, seed: int, calls: int = 100_000) -> Iterator[threading.Thread]:
-    """Callers at work beside what happens here; they end when the server does, and are waited for."""
+def under_load(
+    service: Service, history: History, seed: int, calls: int = 100_000
+) -> Iterator[threading.Thread]:
+    """Callers at work beside what happens here; they end when the server does, and are waited
+    for.
+    """
     callers = threading.Thread(target=Callers(history, service, seed).run, args=(calls,))
     callers.start()
     yield callers

@@ -1,4 +1,6 @@
-"""Lives of the program over a recorded disk, and what must be true of every state that a power failure may leave of it."""
+"""Lives of the program over a recorded disk, and what must be true of every state that a power
+failure may leave of it.
+"""
 
 import random
 import shutil
@@ -49,7 +51,10 @@ class Life:
     def send(self, call: Call) -> object:
         """Carries a call out."""
         service, name = self.conversations, call.conversation_id
-        messages = [Message(Role.ASSISTANT if place else Role.USER, text) for place, text in enumerate(call.texts)]
+        messages = [
+            Message(Role.ASSISTANT if place else Role.USER, text)
+            for place, text in enumerate(call.texts)
+        ]
         match call.kind:
             case "create":
                 return service.create(
@@ -57,11 +62,15 @@ class Life:
                     messages=messages,
                 )  # fmt: skip
             case "append":
-                return service.append(name, messages, request_id=call.request_id, expected_turn=None, draft_id="")
+                return service.append(
+                    name, messages, request_id=call.request_id, expected_turn=None, draft_id=""
+                )
             case "rename":
                 return service.rename(name, call.texts[0], call.request_id)
             case "abbreviate":
-                return service.record_abbreviation(name, call.texts[0], (), NoteRecord(CALLER), call.request_id)
+                return service.record_abbreviation(
+                    name, call.texts[0], (), NoteRecord(CALLER), call.request_id
+                )
             case "delete":
                 return service.delete(name, 0, call.request_id)
         raise ValueError(call.kind)
@@ -70,7 +79,9 @@ class Life:
 def note(call: Call, answer: object) -> None:
     """Takes from an answer what the model asks about."""
     if isinstance(answer, Appended):
-        call.stored = tuple(Seen(m.sequence, m.turn_number, m.role is Role.USER, m.content) for m in answer.messages)
+        call.stored = tuple(
+            Seen(m.sequence, m.turn_number, m.role is Role.USER, m.content) for m in answer.messages
+        )
     if call.kind == "create":
         assert isinstance(answer, Appended)
         call.conversation_id = answer.conversation.id
@@ -78,7 +89,9 @@ def note(call: Call, answer: object) -> None:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A call as it stood when it was answered, and the steps of the disk between which it was carried out."""
+    """A call as it stood when it was answered, and the steps of the disk between which it was
+    carried out.
+    """
 
     call: Call
     first: int
@@ -87,7 +100,9 @@ class Attempt:
 
 
 class Recorded:
-    """A run of random calls over a recorded disk, in which the process may have been killed and started again."""
+    """A run of random calls over a recorded disk, in which the process may have been killed and
+    started again.
+    """
 
     def __init__(self, root: Path, seed: int, calls: int = 30) -> None:
         root.mkdir()
@@ -127,20 +142,27 @@ class Recorded:
             shutil.copytree(self._indexes[-1][1], self._root / FOLDER, dirs_exist_ok=True)
 
     def _any_call(self, number: int) -> Call:
-        kind = self._rng.choices(["create", "append", "rename", "abbreviate", "delete"], [2, 10, 1, 1, 1])[0]
+        kind = self._rng.choices(
+            ["create", "append", "rename", "abbreviate", "delete"], [2, 10, 1, 1, 1]
+        )[0]
         request_id = f"r{len(self.attempts)}n{number}"
         if kind == "create" or not self._made:
-            first = tuple(f"{request_id}m{place} zebra" for place in range(self._rng.choice((0, 0, 1, 3))))
+            first = tuple(
+                f"{request_id}m{place} zebra" for place in range(self._rng.choice((0, 0, 1, 3)))
+            )
             return Call("create", request_id, texts=first)
-        texts = tuple(f"{request_id}m{place} zebra" for place in range(self._rng.choice((1, 1, 2, 4)) if kind == "append" else 1))
+        texts = tuple(
+            f"{request_id}m{place} zebra"
+            for place in range(self._rng.choice((1, 1, 2, 4)) if kind == "append" else 1)
+        )
         return Call(kind, request_id, self._rng.choice(self._made), texts)
 
     def _attempt(self, life: Life, call: Call) -> None:
         first = len(self.disk.steps)
         try:
-            self._history.run(call, lambda: life.send(call), note, RecollectError) if not call.began else note(
-                call, life.send(call)
-            )
+            self._history.run(
+                call, lambda: life.send(call), note, RecollectError
+            ) if not call.began else note(call, life.send(call))
             call.ended = call.ended or self._history.now()
         except RecollectError:
             # A delete that was cut short was finished by the start.
@@ -162,7 +184,7 @@ class Recorded:
                 shutil.copy(path, kept)
         self._indexes.append((len(self.disk.steps), kept))
 
-    # What a power failure leaves ----------------------------------------------------------------------------------------
+    # What a power failure leaves ------------------------------------------------------------------
 
     def problems_after_power_loss(self, rng: random.Random, root: Path) -> list[str]:
         """Lets the power fail somewhere, starts again, and says what is wrong then."""
@@ -193,13 +215,18 @@ class Recorded:
             if attempt.first <= done and attempt.last <= done:
                 known[attempt.call.request_id] = replace(attempt.call)
             elif attempt.first <= done:
-                known.setdefault(attempt.call.request_id, replace(attempt.call, ended=0, refused="", stored=()))
+                known.setdefault(
+                    attempt.call.request_id, replace(attempt.call, ended=0, refused="", stored=())
+                )
         return list(known.values())
 
 
 def _problems(life: Life, calls: list[Call], folder: Path) -> list[str]:
     wrong: list[str] = []
-    listed = {conversation.id: conversation for conversation in life.conversations.page(Filter(), 500, None).conversations}
+    listed = {
+        conversation.id: conversation
+        for conversation in life.conversations.page(Filter(), 500, None).conversations
+    }
     for conversation_id, own in by_conversation(calls).items():
         deletes = [call for call in own if call.kind == "delete" and not call.refused]
         if conversation_id not in listed:
@@ -215,13 +242,17 @@ def _problems(life: Life, calls: list[Call], folder: Path) -> list[str]:
         conversation = life.conversations.get(conversation_id)
         if (conversation, conversation.message_count) != (listed[conversation_id], len(stored)):
             wrong.append(f"the index and the transcript of {conversation_id} differ")
-        wrong += judge_last(own, "rename", conversation.title) + judge_last(own, "abbreviate", conversation.abbreviation)
+        wrong += judge_last(own, "rename", conversation.title) + judge_last(
+            own, "abbreviate", conversation.abbreviation
+        )
     return wrong
 
 
 @contextmanager
 def memory_folder() -> Iterator[Path]:
-    """A temporary folder, in memory where there is one: the disk of these tests is a record, what lies below need not be real."""
+    """A temporary folder, in memory where there is one: the disk of these tests is a record, what
+    lies below need not be real.
+    """
     memory = Path("/dev/shm")  # noqa: S108 - no name in it is foreseeable
     with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         yield Path(folder)

@@ -43,7 +43,9 @@ def run_rounds(folder: Path, rounds: int, seed: int, *, cold: bool = False) -> F
     return figures
 
 
-def _in_one_folder(data_dir: Path, rounds: int, rng: random.Random, figures: Figures, *, cold: bool) -> None:
+def _in_one_folder(
+    data_dir: Path, rounds: int, rng: random.Random, figures: Figures, *, cold: bool
+) -> None:
     history = History()
     since = 0
     for left in range(rounds, -1, -1):
@@ -59,13 +61,19 @@ def _in_one_folder(data_dir: Path, rounds: int, rng: random.Random, figures: Fig
                 figures.rounds += 1
             else:
                 # All that was ever answered, once more; then as it was left, without a kill.
-                figures.wrong += check(history, service, data_dir / "default" / "conversations").problems
+                figures.wrong += check(
+                    history, service, data_dir / "default" / "conversations"
+                ).problems
                 server.popen.terminate()
                 server.popen.wait(30)
-    figures.wrong += check_index(data_dir / "default" / "conversations", data_dir.with_name(f"{data_dir.name} anew"))
+    figures.wrong += check_index(
+        data_dir / "default" / "conversations", data_dir.with_name(f"{data_dir.name} anew")
+    )
 
 
-def _check(history: History, service: Service, data_dir: Path, since: int, figures: Figures) -> None:
+def _check(
+    history: History, service: Service, data_dir: Path, since: int, figures: Figures
+) -> None:
     folder = data_dir / "default" / "conversations"
     figures.unanswered += sum(not call.ended for call in history.calls()[since:])
     before = check(history, service, folder, since)

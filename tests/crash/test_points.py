@@ -1,4 +1,6 @@
-"""Every named point, killed: what was answered before is there after, and nothing is there twice."""
+"""Every named point, killed: what was answered before is there after, and nothing is there
+twice.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -19,7 +21,9 @@ from tests.external.test_killed import OF_THIRD_PARTIES
 from tests.server.conftest import files_with
 
 Prepare = Callable[[Path], None]
-"""Brings the folder of conversations, as a kill left it, into the state in which a start reaches the point."""
+"""Brings the folder of conversations, as a kill left it, into the state in which a start reaches
+the point.
+"""
 
 TORN = b'{"type":"turn","role":"user","content":"never answered'
 
@@ -48,7 +52,9 @@ def as_it_was(_: Path) -> None:
 
 @dataclass(frozen=True)
 class Kill:
-    """Where a process is killed: while it serves, or, with `prepare`, in a start after another kill."""
+    """Where a process is killed: while it serves, or, with `prepare`, in a start after another
+    kill.
+    """
 
     point: str
     nth: int = 1
@@ -76,7 +82,13 @@ STARTING = [
     Kill("recover.index_removed", 1, without_index),
     Kill("recover.deletes_finished", 1, without_index), Kill("recover.done", 1, as_it_was),
 ]  # fmt: skip
-OF_THEIR_OWN = {"folder.made", "delete.torn_removed", "delete.forgotten", "anchors.copied", "anchors.replaced"}
+OF_THEIR_OWN = {
+    "folder.made",
+    "delete.torn_removed",
+    "delete.forgotten",
+    "anchors.copied",
+    "anchors.replaced",
+}
 """Each has a test that bears its name."""
 
 
@@ -93,10 +105,11 @@ class Left:
 
 
 def all_is_well(left: Left, start: Start, beside: Path, *, grown: bool = True) -> Recovered:
-    """Starts the server again and holds it against the history: as it is, when every call is repeated, and on the disk.
+    """Starts the server again and holds it against the history: as it is, when every call is
+    repeated, and on the disk.
 
-    `grown` False: what was killed made the index anew, and a part of that may be in it, which logs no updates. Returns what the
-    start had to do.
+    `grown` False: what was killed made the index anew, and a part of that may be in it, which logs
+    no updates. Returns what the start had to do.
     """
     running = start(data_dir=left.data_dir)
     with connected(running.target) as service:
@@ -115,7 +128,11 @@ def all_is_well(left: Left, start: Start, beside: Path, *, grown: bool = True) -
 
 def words_of_the_deleted(left: Left) -> list[str]:
     """The files that still have something of a conversation whose transcript is gone."""
-    calls = [call for call in left.history.calls() if call.kind in ("create", "append", "rename") and call.conversation_id]
+    calls = [
+        call
+        for call in left.history.calls()
+        if call.kind in ("create", "append", "rename") and call.conversation_id
+    ]
     gone = [call for call in calls if not (left.folder / f"{call.conversation_id}.jsonl").exists()]
     return files_with(left.data_dir, *{text.split()[0] for call in gone for text in call.texts})
 
@@ -159,7 +176,9 @@ def test_a_server_that_is_killed_while_it_recovers_recovers_the_next_time(
     assert all(TORN in path.read_bytes() for path in left.folder.glob("*.torn"))
 
 
-def test_a_server_that_is_killed_at_folder_made_makes_its_folders_the_next_time(tmp_path: Path, start_server: Start) -> None:
+def test_a_server_that_is_killed_at_folder_made_makes_its_folders_the_next_time(
+    tmp_path: Path, start_server: Start
+) -> None:
     for nth in (1, 2, 3):
         left = Left(tmp_path / str(nth), History())
         with process(left.data_dir, f"folder.made:{nth}") as server:
@@ -192,7 +211,9 @@ def test_a_server_that_is_killed_at_delete_torn_removed_removes_the_transcript_t
 
 
 def forgotten_at(point: str, data_dir: Path, start: Start) -> None:
-    """Kills a server at a point of forgetting an anchor; the next one has the anchor or not, and forgets it when asked again."""
+    """Kills a server at a point of forgetting an anchor; the next one has the anchor or not, and
+    forgets it when asked again.
+    """
     with process(data_dir, point) as server:
         with Client(server.target, retry=None) as client:
             client.recall.set_anchor("name", "quixotriple")
@@ -209,11 +230,15 @@ def forgotten_at(point: str, data_dir: Path, start: Start) -> None:
     assert files_with(data_dir, "quixotriple") == []
 
 
-def test_a_server_that_is_killed_at_anchors_copied_forgets_when_asked_again(tmp_path: Path, start_server: Start) -> None:
+def test_a_server_that_is_killed_at_anchors_copied_forgets_when_asked_again(
+    tmp_path: Path, start_server: Start
+) -> None:
     forgotten_at("anchors.copied", tmp_path / "killed", start_server)
 
 
-def test_a_server_that_is_killed_at_anchors_replaced_forgets_when_asked_again(tmp_path: Path, start_server: Start) -> None:
+def test_a_server_that_is_killed_at_anchors_replaced_forgets_when_asked_again(
+    tmp_path: Path, start_server: Start
+) -> None:
     forgotten_at("anchors.replaced", tmp_path / "killed", start_server)
 
 
@@ -236,5 +261,7 @@ def test_a_server_that_is_killed_at_delete_forgotten_knows_the_next_time_what_wa
 
 
 def test_every_point_is_killed_by_a_test() -> None:
-    assert {kill.point for kill in SERVING + STARTING} | OF_THEIR_OWN | OF_THIRD_PARTIES == set(FAILPOINTS)
+    assert {kill.point for kill in SERVING + STARTING} | OF_THEIR_OWN | OF_THIRD_PARTIES == set(
+        FAILPOINTS
+    )
     assert all(f"at_{point.replace('.', '_')}_" in "".join(globals()) for point in OF_THEIR_OWN)

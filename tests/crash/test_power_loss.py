@@ -36,7 +36,9 @@ def test_what_was_cut_off_a_deleted_transcript_never_outlives_it() -> None:
             call = Call("create", "r1")
             note(call, life.send(call))
             life.end()
-            tail = os.open(disk.root / FOLDER / f"{call.conversation_id}.jsonl", os.O_WRONLY | os.O_DSYNC)
+            tail = os.open(
+                disk.root / FOLDER / f"{call.conversation_id}.jsonl", os.O_WRONLY | os.O_DSYNC
+            )
             os.pwrite(tail, b"half a line", os.fstat(tail).st_size)
             os.close(tail)
             life = Life(disk.root)
@@ -47,7 +49,11 @@ def test_what_was_cut_off_a_deleted_transcript_never_outlives_it() -> None:
         for number in range(200):
             state = folder / str(number)
             state.mkdir()
-            disk.after_power_loss(before + number % (len(disk.steps) - before), random.Random(number), state)  # noqa: S311
+            disk.after_power_loss(
+                before + number % (len(disk.steps) - before),
+                random.Random(number),  # noqa: S311
+                state,
+            )
             Life(state).end()
             left = {path.suffix for path in (state / FOLDER).glob("conv-*")}
             assert left in (set(), {".jsonl", ".torn"})
@@ -73,7 +79,10 @@ def only_synced(path: Path, _start: int, end: int) -> None:
         ("os.O_DSYNC", 0),
     ],
 )
-def test_a_sync_that_is_left_out_would_be_noticed(sync: str, instead: int | Callable[..., None]) -> None:
+def test_a_sync_that_is_left_out_would_be_noticed(
+    sync: str, instead: int | Callable[..., None]
+) -> None:
     with memory_folder() as folder, mock.patch(sync, instead):
-        # The first one is enough. With another seed a few hundred power failures may go by before it.
+        # The first one is enough. With another seed a few hundred power failures may go by before
+        # it.
         assert next(power_losses(folder, 10 * LOSSES, seed=13), "") != ""

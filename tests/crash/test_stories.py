@@ -1,4 +1,6 @@
-"""Any order of calls, restarts, kills and lost indexes, against a model so simple that it is plainly right."""
+"""Any order of calls, restarts, kills and lost indexes, against a model so simple that it is
+plainly right.
+"""
 
 import signal
 from contextlib import ExitStack
@@ -9,7 +11,15 @@ import pytest
 import recollect
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from recollect import Client, Message
 
 from tests.crash.load import Process, process
@@ -64,7 +74,7 @@ class Story(RuleBasedStateMachine):
         self._count += 1
         return f"r{self._count}"
 
-    # What a caller does -------------------------------------------------------------------------------------------------
+    # What a caller does ---------------------------------------------------------------------------
 
     @rule(target=conversations)
     def create(self) -> str:
@@ -74,23 +84,33 @@ class Story(RuleBasedStateMachine):
         self._known[made.id] = Known()
         return made.id
 
-    @rule(target=asked, conversation_id=conversations, words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3))
+    @rule(
+        target=asked,
+        conversation_id=conversations,
+        words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3),
+    )
     def append(self, conversation_id: str, words: list[str]) -> Asked:
         request_id = self._name()
         texts = [f"{word} {request_id}m{place}" for place, word in enumerate(words)]
         messages = (Message.user(texts[0]), *map(Message.assistant, texts[1:]))
-        answer = self._client.conversations.append_turn(conversation_id, messages, request_id=request_id)
+        answer = self._client.conversations.append_turn(
+            conversation_id, messages, request_id=request_id
+        )
         known = self._known[conversation_id]
         turn = known.messages[-1][0] + 1 if known.messages else 1
         known.messages += [(turn, text) for text in texts]
-        assert [(message.turn_number, message.content) for message in answer.messages] == [(turn, text) for text in texts]
+        assert [(message.turn_number, message.content) for message in answer.messages] == [
+            (turn, text) for text in texts
+        ]
         assert not answer.duplicate
         return Asked(conversation_id, request_id, messages, answer.messages)
 
     @rule(before=asked)
     def append_again(self, before: Asked) -> None:
         def again() -> recollect.AppendedTurn:
-            return self._client.conversations.append_turn(before.conversation_id, before.messages, request_id=before.request_id)
+            return self._client.conversations.append_turn(
+                before.conversation_id, before.messages, request_id=before.request_id
+            )
 
         if before.conversation_id in self._known:
             answer = again()
@@ -107,7 +127,9 @@ class Story(RuleBasedStateMachine):
     @rule(left=conversations, following=conversations)
     def switch(self, left: str, following: str) -> None:
         loaded = self._client.conversations.switch(left, following, max_turns=1000)
-        assert [message.content for message in loaded.messages] == [text for _, text in self._known[following].messages]
+        assert [message.content for message in loaded.messages] == [
+            text for _, text in self._known[following].messages
+        ]
 
     @rule(conversation_id=consumes(conversations))
     def delete(self, conversation_id: str) -> None:
@@ -131,7 +153,7 @@ class Story(RuleBasedStateMachine):
     def load(self, conversation_id: str) -> None:
         self._compare(conversation_id)
 
-    # What happens to the server -----------------------------------------------------------------------------------------
+    # What happens to the server -------------------------------------------------------------------
 
     @precondition(lambda self: self._known)
     @rule()
@@ -167,9 +189,13 @@ class Story(RuleBasedStateMachine):
 
     def _compare(self, conversation_id: str) -> None:
         known = self._known[conversation_id]
-        loaded = self._client.conversations.load(conversation_id, max_turns=1000, max_tokens=1_000_000)
+        loaded = self._client.conversations.load(
+            conversation_id, max_turns=1000, max_tokens=1_000_000
+        )
         assert loaded.conversation is not None
-        assert [(message.turn_number, message.content) for message in loaded.messages] == known.messages
+        assert [
+            (message.turn_number, message.content) for message in loaded.messages
+        ] == known.messages
         counted = (loaded.conversation.title, loaded.conversation.message_count)
         assert counted == (known.title, len(known.messages))
         assert self._client.conversations.get(conversation_id) == loaded.conversation
@@ -185,6 +211,7 @@ def test_any_story_ends_as_the_model_says(tmp_path: Path, part: int) -> None:
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),
-            phases=(Phase.generate,),  # a story takes seconds: shrinking one would take longer than reading it
+            # a story takes seconds: shrinking one would take longer than reading it
+            phases=(Phase.generate,),
         ),
     )

@@ -1,4 +1,6 @@
-"""Kills while messages are embedded: afterwards every one is, once, and what was deleted is in no file."""
+"""Kills while messages are embedded: afterwards every one is, once, and what was deleted is in no
+file.
+"""
 
 import signal
 from functools import partial
@@ -21,7 +23,9 @@ def _has(folder: Path, most: int) -> bool:
     return vectors.state_of(folder).vectors >= most
 
 
-def test_a_server_that_is_killed_while_it_embeds_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_killed_while_it_embeds_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RECOLLECT_EMBEDDER", "onnx")
     folder = tmp_path / "default" / "conversations"
     ids: list[str] = []
@@ -29,7 +33,10 @@ def test_a_server_that_is_killed_while_it_embeds_goes_on_where_it_was(tmp_path: 
         with process(tmp_path) as server, Client(server.target) as client:
             for _ in range(4):
                 ids.append(client.conversations.create("web").id)
-                said = [Message.user(f"Message {number} of {ids[-1]}, about the {number}. harbour.") for number in range(20)]
+                said = [
+                    Message.user(f"Message {number} of {ids[-1]}, about the {number}. harbour.")
+                    for number in range(20)
+                ]
                 client.conversations.append_turn(ids[-1], said)
             until(partial(_has, folder, kept))
             server.popen.send_signal(signal.SIGKILL)
@@ -38,7 +45,11 @@ def test_a_server_that_is_killed_while_it_embeds_goes_on_where_it_was(tmp_path: 
         client.conversations.delete(ids[0])
         until(lambda: index.state_of(folder).lines == vectors.state_of(folder).lines)
         # What is in the file is in the copy that a search reads a moment later.
-        until(lambda: client.recall.search("a port with ships", limit=100).total_matches == len(ids) - 1)
+        until(
+            lambda: (
+                client.recall.search("a port with ships", limit=100).total_matches == len(ids) - 1
+            )
+        )
         server.popen.terminate()
         server.popen.wait(30)
     done = verify(FolderStore(folder), unheard)

@@ -1,4 +1,6 @@
-"""The calls that the documentation makes with grpcurl, made with `buf curl`: grpcurl itself is in no package of Python."""
+"""The calls that the documentation makes with grpcurl, made with `buf curl`: grpcurl itself is in
+no package of Python.
+"""
 
 import json
 import re
@@ -25,7 +27,10 @@ def commands(page: str) -> list[list[str]]:
     found: list[list[str]] = []
     for block in blocks:
         if "grpcurl -plaintext" in block:
-            found += [shlex.split(f"grpcurl -plaintext{part}") for part in block.split("grpcurl -plaintext")[1:]]
+            found += [
+                shlex.split(f"grpcurl -plaintext{part}")
+                for part in block.split("grpcurl -plaintext")[1:]
+            ]
     return found
 
 
@@ -34,12 +39,31 @@ def as_buf(words: list[str], target: str) -> list[str]:
     data = words[words.index("-d") + 1] if "-d" in words else ""
     method = words[-1]
     if method == "list":
-        return [BUF, "curl", "--http2-prior-knowledge", "--protocol", "grpc", "--list-methods", f"http://{target}"]
-    return [BUF, "curl", "--http2-prior-knowledge", "--protocol", "grpc", "-d", data, f"http://{target}/{method}"]
+        return [
+            BUF,
+            "curl",
+            "--http2-prior-knowledge",
+            "--protocol",
+            "grpc",
+            "--list-methods",
+            f"http://{target}",
+        ]
+    return [
+        BUF,
+        "curl",
+        "--http2-prior-knowledge",
+        "--protocol",
+        "grpc",
+        "-d",
+        data,
+        f"http://{target}/{method}",
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_calls_of_a_page_do_what_it_says(server: RunningServer, client: Client, page: str) -> None:
+def test_the_calls_of_a_page_do_what_it_says(
+    server: RunningServer, client: Client, page: str
+) -> None:
     answers: dict[str, Any] = {}
     conversation = ""
     for words in commands(page):
@@ -59,15 +83,21 @@ def test_the_calls_of_a_page_do_what_it_says(server: RunningServer, client: Clie
         assert len(answers["Load"]["messages"]) == 2
 
 
-def test_a_stream_goes_on_behind_the_cursor_that_a_shell_saw(server: RunningServer, client: Client) -> None:
-    streams = [words for page in PAGES for words in commands(page) if words[-1].endswith("/StreamUpdates")]
+def test_a_stream_goes_on_behind_the_cursor_that_a_shell_saw(
+    server: RunningServer, client: Client
+) -> None:
+    streams = [
+        words for page in PAGES for words in commands(page) if words[-1].endswith("/StreamUpdates")
+    ]
     assert len(streams) >= 2
     conversation = client.conversations.create("web")
     first = client.conversations.append_turn(conversation.id, [Message.user("One")])
     second = client.conversations.append_turn(conversation.id, [Message.user("Two")])
     begin_anew = go_on = 0
     for words in streams:
-        command = [re.sub(r"[0-9a-f]{12}-\d+", first.cursor, word) for word in as_buf(words, server.target)]
+        command = [
+            re.sub(r"[0-9a-f]{12}-\d+", first.cursor, word) for word in as_buf(words, server.target)
+        ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None
@@ -80,7 +110,10 @@ def test_a_stream_goes_on_behind_the_cursor_that_a_shell_saw(server: RunningServ
             assert (updates[0]["cursor"], "heartbeat" in updates[1]) == (second.cursor, True)
         else:
             begin_anew += 1
-            assert ("conversationList" in updates[0], "conversationLoaded" in updates[1]) == (True, True)
+            assert ("conversationList" in updates[0], "conversationLoaded" in updates[1]) == (
+                True,
+                True,
+            )
     assert begin_anew
     assert go_on
 

@@ -20,12 +20,16 @@ def node(*arguments: str | Path) -> list[str]:
         pytest.skip("there is no node here")
     if not (EXAMPLE / "node_modules").exists():
         pytest.skip("npm install was not done in examples/node")
-    result = subprocess.run([program, *arguments], cwd=EXAMPLE, capture_output=True, text=True, check=False, timeout=100)
+    result = subprocess.run(
+        [program, *arguments], cwd=EXAMPLE, capture_output=True, text=True, check=False, timeout=100
+    )
     assert (result.returncode, result.stderr) == (0, ""), result.stdout
     return result.stdout.splitlines()
 
 
-def test_the_node_client_writes_watches_over_a_dropped_connection_and_searches(server: RunningServer, client: Client) -> None:
+def test_the_node_client_writes_watches_over_a_dropped_connection_and_searches(
+    server: RunningServer, client: Client
+) -> None:
     said = node("tour.js", server.target)
     (conversation,) = client.conversations.list()
     assert said == [
@@ -37,7 +41,15 @@ def test_the_node_client_writes_watches_over_a_dropped_connection_and_searches(s
     ]
 
 
-def test_the_node_client_gets_what_every_case_of_the_conformance_suite_says(server: RunningServer) -> None:
-    files = [file for folder in (FOLDER, FOLDER / "wrong") for file in sorted(folder.glob("*.json"))]
-    expected = [f"ok     {case.file}: {case.name}" for folder in (FOLDER, FOLDER / "wrong") for case in cases(folder)]
+def test_the_node_client_gets_what_every_case_of_the_conformance_suite_says(
+    server: RunningServer,
+) -> None:
+    files = [
+        file for folder in (FOLDER, FOLDER / "wrong") for file in sorted(folder.glob("*.json"))
+    ]
+    expected = [
+        f"ok     {case.file}: {case.name}"
+        for folder in (FOLDER, FOLDER / "wrong")
+        for case in cases(folder)
+    ]
     assert node("conformance.js", server.target, *files) == expected

@@ -1,4 +1,6 @@
-"""What the tests of external communications share: what third parties send, and the service as an owner's panel calls it."""
+"""What the tests of external communications share: what third parties send, and the service as an
+owner's panel calls it.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -52,15 +54,23 @@ class Outside:
         attachments: tuple[Attachment, ...] = (),
         time: int | None = None,
     ) -> Received:
-        """A third party writes; `delivered` is its provider's id of the message, by default a new one."""
+        """A third party writes; `delivered` is its provider's id of the message, by default a new
+        one.
+        """
         self._count += 1
-        return self.server.app.external.receive(channel, party, delivered or f"wamid-{self._count}", text, attachments, time)
+        return self.server.app.external.receive(
+            channel, party, delivered or f"wamid-{self._count}", text, attachments, time
+        )
 
     def listed(self, **fields: Any) -> list[ExternalCommunication]:
-        return list(self.rpc.ListCommunications(api.ListCommunicationsRequest(**fields)).communications)
+        return list(
+            self.rpc.ListCommunications(api.ListCommunicationsRequest(**fields)).communications
+        )
 
     def get(self, name: str, **fields: Any) -> api.GetCommunicationResponse:
-        return self.rpc.GetCommunication(api.GetCommunicationRequest(communication_id=name, **fields))
+        return self.rpc.GetCommunication(
+            api.GetCommunicationRequest(communication_id=name, **fields)
+        )
 
     def messages(self, name: str) -> list[ExternalMessage]:
         """Oldest first."""
@@ -75,7 +85,9 @@ class Outside:
         return self.rpc.SetTrust(request).communication
 
     def reply(self, name: str, text: str = "Yes.", **fields: Any) -> api.RecordReplyResponse:
-        return self.rpc.RecordReply(api.RecordReplyRequest(communication_id=name, text=text, **fields))
+        return self.rpc.RecordReply(
+            api.RecordReplyRequest(communication_id=name, text=text, **fields)
+        )
 
     def escalations(self, **fields: Any) -> list[Escalation]:
         return list(self.rpc.ListEscalations(api.ListEscalationsRequest(**fields)).escalations)
@@ -129,8 +141,12 @@ def answers(outside: Outside) -> dict[str, ProtoMessage]:
     """Everything that the service answers about third parties."""
     said: dict[str, ProtoMessage] = {}
     said["list"] = outside.rpc.ListCommunications(api.ListCommunicationsRequest(page_size=500))
-    said["waiting"] = outside.rpc.ListCommunications(api.ListCommunicationsRequest(open_escalations_only=True))
-    said["escalations"] = outside.rpc.ListEscalations(api.ListEscalationsRequest(page_size=500, include_resolved=True))
+    said["waiting"] = outside.rpc.ListCommunications(
+        api.ListCommunicationsRequest(open_escalations_only=True)
+    )
+    said["escalations"] = outside.rpc.ListEscalations(
+        api.ListEscalationsRequest(page_size=500, include_resolved=True)
+    )
     said["open"] = outside.rpc.ListEscalations(api.ListEscalationsRequest(page_size=500))
     for communication in outside.listed(page_size=500):
         said[communication.id] = outside.get(communication.id, page_size=500)
@@ -147,9 +163,13 @@ class Panel:
         self.updates: list[CommunicationUpdate] = []
         self.error: grpc.RpcError | None = None
         self._changed = threading.Condition()
-        self._channel = grpc.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)])
+        self._channel = grpc.insecure_channel(
+            target, options=[("grpc.use_local_subchannel_pool", 1)]
+        )
         stub = ExternalCommunicationServiceStub(self._channel)
-        self._call = stub.StreamCommunicationUpdates(api.StreamCommunicationUpdatesRequest(cursor=cursor))
+        self._call = stub.StreamCommunicationUpdates(
+            api.StreamCommunicationUpdatesRequest(cursor=cursor)
+        )
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -167,12 +187,19 @@ class Panel:
     def until(self, condition: Callable[[], object]) -> "Panel":
         """Waits until it is so."""
         with self._changed:
-            assert self._changed.wait_for(condition, DEADLINE), f"it never was so: {[self.kinds(), self.error]}"
+            assert self._changed.wait_for(condition, DEADLINE), (
+                f"it never was so: {[self.kinds(), self.error]}"
+            )
         return self
 
     def ready(self) -> "Panel":
         """Waits for the snapshot, or for the end of what was missed."""
-        return self.until(lambda: {"communication_list", "heartbeat"} & {str(it.WhichOneof("kind")) for it in self.updates})
+        return self.until(
+            lambda: (
+                {"communication_list", "heartbeat"}
+                & {str(it.WhichOneof("kind")) for it in self.updates}
+            )
+        )
 
     def until_count(self, count: int) -> "Panel":
         """Waits for so many updates besides heartbeats."""

@@ -12,7 +12,9 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.logs.folder import FolderStore
 
-_SPEC = importlib.util.spec_from_file_location("failing_io_run", Path(__file__).parents[1] / "faults" / "failing_io_run.py")
+_SPEC = importlib.util.spec_from_file_location(
+    "failing_io_run", Path(__file__).parents[1] / "faults" / "failing_io_run.py"
+)
 assert _SPEC is not None
 assert _SPEC.loader is not None
 lives = importlib.util.module_from_spec(_SPEC)
@@ -46,8 +48,12 @@ class Life(lives.Life):  # type: ignore[name-defined,misc]
         bob = self.write("bob", 0)
         if ann:
             name = ann.communication.id
-            self.do("trust", lambda: self.external.set_trust(name, Trust.KNOWN, ("billing",), "trust"))
-            self.do("reply", lambda: self.external.record_reply(name, "reply zebra", "billing", "reply"))
+            self.do(
+                "trust", lambda: self.external.set_trust(name, Trust.KNOWN, ("billing",), "trust")
+            )
+            self.do(
+                "reply", lambda: self.external.record_reply(name, "reply zebra", "billing", "reply")
+            )
         if bob and bob.escalation:
             asked = bob.escalation.id
             self.do("resolve", lambda: self.external.resolve_escalation(asked, "Yes", "resolve"))

@@ -1,4 +1,5 @@
-"""A server process that third parties write to: what comes in by standard input, a JSON list a line, is received; each is answered.
+"""A server process that third parties write to: what comes in by standard input, a JSON list a
+line, is received; each is answered.
 
 `receiver.py DATA_DIR` says `ready`, then a line for each message: what became of it.
 """
@@ -13,13 +14,17 @@ from recollect_server.settings import Settings
 
 def main() -> None:
     """Receives until standard input ends, or a point kills it (see `storage.failpoints`)."""
-    running = app.start(Settings.load(None, {"listen": "127.0.0.1:0", "data_dir": Path(sys.argv[1])}))
+    running = app.start(
+        Settings.load(None, {"listen": "127.0.0.1:0", "data_dir": Path(sys.argv[1])})
+    )
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for line in sys.stdin:
         party, delivered, text = json.loads(line)
         received = running.external.receive("whatsapp", party, delivered, text, (), None)
-        sys.stdout.write(json.dumps([delivered, received.communication.id, received.duplicate]) + "\n")
+        sys.stdout.write(
+            json.dumps([delivered, received.communication.id, received.duplicate]) + "\n"
+        )
         sys.stdout.flush()
     running.stop()
 

@@ -1,4 +1,6 @@
-"""What third parties write is nowhere among the conversations: not in a list, a search, a context or a stream."""
+"""What third parties write is nowhere among the conversations: not in a list, a search, a context
+or a stream.
+"""
 
 from functools import partial
 
@@ -16,7 +18,9 @@ from tests.waiting import until
 
 
 def written(outside: Outside) -> str:
-    """A third party and its owner say a word that no conversation has, in every place where there is one."""
+    """A third party and its owner say a word that no conversation has, in every place where there
+    is one.
+    """
     name = outside.write("pangolin", party="pangolin@example.org", channel="web").communication.id
     outside.resolve(outside.escalations()[0].id, "pangolin")
     outside.reply(name, "pangolin")
@@ -47,7 +51,11 @@ def test_no_context_has_it(outside: Outside, service: Service) -> None:
     written(outside)
     stub = RecallServiceStub(service.channel)
     try:
-        said = str(stub.BuildContext(recall.BuildContextRequest(conversation_id=mine, message="What of the pangolin?")))
+        said = str(
+            stub.BuildContext(
+                recall.BuildContextRequest(conversation_id=mine, message="What of the pangolin?")
+            )
+        )
     except grpc.RpcError as error:
         said = str(error)
     assert "pangolin@" not in said
@@ -61,18 +69,26 @@ def test_no_subscriber_of_conversations_hears_of_it(outside: Outside, service: S
         written(outside)
         service.told("Hello")
         one.until_count("conversation_updated", 1)
-        assert one.kinds() == ["conversation_list", "conversation_loaded", "conversation_created", "conversation_updated"]
+        assert one.kinds() == [
+            "conversation_list",
+            "conversation_loaded",
+            "conversation_created",
+            "conversation_updated",
+        ]
         assert "pangolin" not in str(one.updates)
     finally:
         one.close()
 
 
-def test_no_table_of_conversations_and_no_other_file_has_it(outside: Outside, service: Service, server: RunningServer) -> None:
+def test_no_table_of_conversations_and_no_other_file_has_it(
+    outside: Outside, service: Service, server: RunningServer
+) -> None:
     service.told("Hello")
     name = written(outside)
     until(lambda: state_of(server.folder).messages == 1)
     server.stop()
-    # The index has the address, the scope, the question and the answer, which the lists answer; the words are in the transcript.
+    # The index has the address, the scope, the question and the answer, which the lists answer; the
+    # words are in the transcript.
     found = {line.partition(":")[0] for line in files_with(server.data_dir, "pangolin")}
     assert found == {f"{name}.jsonl", "conversations.db"}
     assert state_of(server.folder).messages == 1

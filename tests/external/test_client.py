@@ -31,14 +31,26 @@ from tests.external.conftest import NOWHERE, Meet, Outside
 def test_an_owner_answers_a_stranger_and_comes_to_know_it(outside: Outside, client: Client) -> None:
     outside.write("Is the flat free?", party="ann@example.org", channel="email", delivered="<1@x>")
     (communication,) = client.external.list_communications(open_escalations_only=True)
-    assert (communication.party, communication.channel, communication.trust) == ("ann@example.org", "email", Trust.UNTRUSTED)
-    assert (communication.scopes, communication.open_escalations, communication.message_count) == ((), 1, 1)
+    assert (communication.party, communication.channel, communication.trust) == (
+        "ann@example.org",
+        "email",
+        Trust.UNTRUSTED,
+    )
+    assert (communication.scopes, communication.open_escalations, communication.message_count) == (
+        (),
+        1,
+        1,
+    )
     with pytest.raises(PermissionDenied) as denied:
         client.external.record_reply(communication.id, "Yes")
     assert denied.value.reason is ErrorReason.TRUST_REQUIRED
 
     (asked,) = client.external.list_escalations()
-    assert (asked.communication_id, asked.answer, asked.resolve_time) == (communication.id, "", None)
+    assert (asked.communication_id, asked.answer, asked.resolve_time) == (
+        communication.id,
+        "",
+        None,
+    )
     resolved = client.external.resolve_escalation(asked.id, "Say yes.")
     assert (resolved.answer, resolved.resolve_time is None) == ("Say yes.", False)
     with pytest.raises(FailedPrecondition) as closed:
@@ -51,8 +63,12 @@ def test_an_owner_answers_a_stranger_and_comes_to_know_it(outside: Outside, clie
     assert (known.trust, known.scopes) == (Trust.KNOWN, ("viewings",))
     loaded = client.external.get_communication(communication.id, page_size=1)
     assert [message.text for message in loaded.messages] == ["Yes, from June."]
-    older = client.external.get_communication(communication.id, page_size=1, page_token=loaded.next_page_token)
-    assert [(it.text, it.provider_message_id) for it in older.messages] == [("Is the flat free?", "<1@x>")]
+    older = client.external.get_communication(
+        communication.id, page_size=1, page_token=loaded.next_page_token
+    )
+    assert [(it.text, it.provider_message_id) for it in older.messages] == [
+        ("Is the flat free?", "<1@x>")
+    ]
     assert older.next_page_token == ""
 
 
@@ -69,7 +85,9 @@ def test_lists_are_read_page_by_page(outside: Outside, client: Client) -> None:
     assert len(list(client.external.list_escalations(page_size=2))) == 5
     escalations = client.external.list_escalations_page(page_size=4)
     assert (len(escalations), bool(escalations.next_page_token)) == (4, True)
-    assert [it.party for it in client.external.list_communications(party="p3", trust=Trust.UNTRUSTED)] == ["p3"]
+    assert [
+        it.party for it in client.external.list_communications(party="p3", trust=Trust.UNTRUSTED)
+    ] == ["p3"]
 
 
 def test_what_is_wrong_is_told_by_its_class(client: Client) -> None:
@@ -88,7 +106,10 @@ def test_a_panel_watches_and_goes_on_behind_a_cursor(outside: Outside, client: C
         told = next(watch)
         assert isinstance(told.kind, CommunicationMessage)
         assert told.kind.message is not None
-        assert (told.kind.message.text, told.communication_id) == ("Hello?", received.communication.id)
+        assert (told.kind.message.text, told.communication_id) == (
+            "Hello?",
+            received.communication.id,
+        )
         cursor = watch.cursor
         asked = next(watch)
         assert isinstance(asked.kind, CommunicationEscalated)
@@ -98,7 +119,9 @@ def test_a_panel_watches_and_goes_on_behind_a_cursor(outside: Outside, client: C
         assert kinds == [CommunicationEscalated, CommunicationChanged]
 
 
-async def test_the_async_panel_does_the_same_across_a_restart(start_server: Start, meet: Meet) -> None:
+async def test_the_async_panel_does_the_same_across_a_restart(
+    start_server: Start, meet: Meet
+) -> None:
     running = start_server()
     soon = RetryPolicy(initial_delay=0.01, max_delay=0.05)
     async with AsyncClient(running.target, retry=soon) as client:
@@ -120,24 +143,47 @@ async def test_the_async_panel_does_the_same_across_a_restart(start_server: Star
 
 
 def test_a_gateway_keeps_names_and_headers_and_acknowledges(client: Client) -> None:
-    origin = EmailOrigin(message_id="<2@x>", in_reply_to="<1@x>", references=("<1@x>",), subject="Zoo")
-    received = client.channels.receive("email", "1", "The wombat is loose.", sender='"Hanan" <h@x.org>', origin=origin)
+    origin = EmailOrigin(
+        message_id="<2@x>", in_reply_to="<1@x>", references=("<1@x>",), subject="Zoo"
+    )
+    received = client.channels.receive(
+        "email", "1", "The wombat is loose.", sender='"Hanan" <h@x.org>', origin=origin
+    )
     outcome = received.outcome
     assert isinstance(outcome, ReceivedExternal)
     headers = outcome.message.email
     assert headers is not None
-    assert (headers.message_id, headers.in_reply_to, headers.references, headers.subject) == ("2@x", "1@x", ("1@x",), "Zoo")
-    assert (outcome.message.sender_name, outcome.communication.party_name, outcome.communication.subject) == (
+    assert (headers.message_id, headers.in_reply_to, headers.references, headers.subject) == (
+        "2@x",
+        "1@x",
+        ("1@x",),
+        "Zoo",
+    )
+    assert (
+        outcome.message.sender_name,
+        outcome.communication.party_name,
+        outcome.communication.subject,
+    ) == (
         "Hanan",
         "Hanan",
         "Zoo",
     )
     reply = client.external.record_reply(outcome.communication.id, outcome.acknowledgement)
     assert (reply.message.acknowledgement, reply.communication.acknowledged) == (True, True)
-    found = client.external.search_communications("wombats", channel="email", party="H@x.org", trust=Trust.UNTRUSTED, limit=5)
-    assert ([it.communication.id for it in found], len(found), found.total_matches) == ([outcome.communication.id], 1, 1)
+    found = client.external.search_communications(
+        "wombats", channel="email", party="H@x.org", trust=Trust.UNTRUSTED, limit=5
+    )
+    assert ([it.communication.id for it in found], len(found), found.total_matches) == (
+        [outcome.communication.id],
+        1,
+        1,
+    )
     known = client.external.register_contact("email", "h@x.org", scopes=["zoo"])
-    assert (known.id, known.trust, known.scopes) == (outcome.communication.id, Trust.KNOWN, ("zoo",))
+    assert (known.id, known.trust, known.scopes) == (
+        outcome.communication.id,
+        Trust.KNOWN,
+        ("zoo",),
+    )
 
 
 def test_an_agent_writes_first_and_sees_its_group(client: Client) -> None:
@@ -145,9 +191,16 @@ def test_an_agent_writes_first_and_sees_its_group(client: Client) -> None:
     group = WhatsappOrigin(group_id="9@g.us")
     begun = client.conversations.create("whatsapp", party=Party(group_id="9@g.us"), pinned=True)
     client.conversations.append_turn(begun.id, [Message.assistant("Dinner?")])
-    reply = client.channels.receive("whatsapp", "1", "Yes", sender="1", sender_name="Alex", origin=group).outcome
+    reply = client.channels.receive(
+        "whatsapp", "1", "Yes", sender="1", sender_name="Alex", origin=group
+    ).outcome
     assert isinstance(reply, StoredInConversation)
     assert (reply.conversation.id, reply.messages[0].sender_name) == (begun.id, "Alex")
     client.channels.receive("whatsapp", "2", "Me too!", sender="2", sender_name="Sam", origin=group)
     (other,) = client.recall.build_context(begun.id, include_group=True).group
-    assert (other.party, other.trust, other.message.text, other.message.group_id) == ("2", Trust.UNTRUSTED, "Me too!", "9@g.us")
+    assert (other.party, other.trust, other.message.text, other.message.group_id) == (
+        "2",
+        Trust.UNTRUSTED,
+        "Me too!",
+        "9@g.us",
+    )

@@ -1,4 +1,6 @@
-"""Contacts that are registered before they write, and the one acknowledgement that an untrusted party may have."""
+"""Contacts that are registered before they write, and the one acknowledgement that an untrusted
+party may have.
+"""
 
 import pytest
 from recollect.v1 import channel_service_pb2 as channel_api
@@ -15,12 +17,16 @@ from tests.server_cli.conftest import run
 TEXT = "Thank you, your message has arrived."
 
 
-def register(outside: Outside, party: str = "hanan@example.org", trust: int = KNOWN, **fields: object) -> ExternalCommunication:
+def register(
+    outside: Outside, party: str = "hanan@example.org", trust: int = KNOWN, **fields: object
+) -> ExternalCommunication:
     request = api.RegisterContactRequest(channel="email", party=party, trust=trust, **fields)  # type: ignore[arg-type]
     return outside.rpc.RegisterContact(request).communication
 
 
-def receive(outside: Outside, text: str = "Hello?", number: int = 1, group: str = "") -> ReceivedExternal:
+def receive(
+    outside: Outside, text: str = "Hello?", number: int = 1, group: str = ""
+) -> ReceivedExternal:
     """A message of a stranger, as a gateway hands it over."""
     request = channel_api.ReceiveRequest(provider_message_id=f"d-{number}", text=text)
     if group:
@@ -38,10 +44,19 @@ def denied(outside: Outside, name: str, text: str) -> bool:
 
 def test_a_registered_contact_is_answered_from_its_first_message_on(outside: Outside) -> None:
     made = register(outside, "Hanan@Example.org", scopes=["billing"])
-    assert (made.party, made.trust, list(made.scopes), made.message_count) == ("hanan@example.org", KNOWN, ["billing"], 0)
+    assert (made.party, made.trust, list(made.scopes), made.message_count) == (
+        "hanan@example.org",
+        KNOWN,
+        ["billing"],
+        0,
+    )
     assert [it.id for it in outside.listed()] == [made.id]
     first = receive(outside)
-    assert (first.communication.id, first.HasField("escalation"), first.acknowledgement) == (made.id, False, "")
+    assert (first.communication.id, first.HasField("escalation"), first.acknowledgement) == (
+        made.id,
+        False,
+        "",
+    )
     assert outside.reply(made.id, "It is paid.", scope="billing").communication.message_count == 2
 
 
@@ -60,7 +75,10 @@ def test_registering_is_exactly_once_and_outlives_the_index(
     outside.trust(first.id, UNTRUSTED)
     assert register(outside, request_id="r-1") == first
     assert outside.get(first.id).communication.trust == UNTRUSTED
-    assert failure_of(lambda: register(outside, trust=BLOCKED, request_id="r-1")).reason == "REQUEST_ID_REUSED"
+    assert (
+        failure_of(lambda: register(outside, trust=BLOCKED, request_id="r-1")).reason
+        == "REQUEST_ID_REUSED"
+    )
     before = answers(outside)
     server.stop()
     assert run("verify", "--data-dir", server.data_dir).exit_code == 0
@@ -83,12 +101,22 @@ def test_a_panel_is_told_of_a_registered_contact(outside: Outside, watch: Watch)
         ({"channel": "web", "party": "alex", "trust": KNOWN}, ("channel",)),
         ({"party": "a@x.org", "trust": KNOWN}, ("channel",)),
         ({"channel": "email", "party": "a@x.org"}, ("trust",)),
-        ({"channel": "email", "party": "a@x.org", "trust": BLOCKED, "scopes": ["billing"]}, ("scopes",)),
-        ({"channel": "email", "party": "a@x.org", "trust": KNOWN, "scopes": ["Not Kebab"]}, ("scopes[0]",)),
+        (
+            {"channel": "email", "party": "a@x.org", "trust": BLOCKED, "scopes": ["billing"]},
+            ("scopes",),
+        ),
+        (
+            {"channel": "email", "party": "a@x.org", "trust": KNOWN, "scopes": ["Not Kebab"]},
+            ("scopes[0]",),
+        ),
     ],
 )
 def test_a_wrong_contact_is_refused(
-    outside: Outside, service: Service, server: RunningServer, fields: dict[str, object], named: tuple[str, ...]
+    outside: Outside,
+    service: Service,
+    server: RunningServer,
+    fields: dict[str, object],
+    named: tuple[str, ...],
 ) -> None:
     request = api.RegisterContactRequest(**fields)  # type: ignore[arg-type]
     refused(service, server, lambda: outside.rpc.RegisterContact(request), *named)
@@ -132,7 +160,8 @@ def test_that_it_was_acknowledged_outlives_the_index(
     delete_index(server)
     again = meet(start_server())
     assert again.get(name).communication.acknowledged
-    assert again.reply(name, TEXT, request_id="a-1").message.acknowledgement  # the same request, not a second one
+    # the same request, not a second one
+    assert again.reply(name, TEXT, request_id="a-1").message.acknowledgement
     assert denied(again, name, TEXT)
 
 

@@ -1,4 +1,6 @@
-"""Every system call fails once, and once for ever after, while third parties write: nothing is lost, nothing is stored twice."""
+"""Every system call fails once, and once for ever after, while third parties write: nothing is
+lost, nothing is stored twice.
+"""
 
 import errno
 from pathlib import Path
@@ -38,18 +40,32 @@ def check(life: Path) -> None:
     external = External(CommunicationStore(Space(folder, index, system_clock)))
     try:
         communications = external.page(CommunicationFilter(), 10, None).communications
-        kept = {it.party: external.history(it.id, 100, None, 1 << 20).messages[::-1] for it in communications}
+        kept = {
+            it.party: external.history(it.id, 100, None, 1 << 20).messages[::-1]
+            for it in communications
+        }
         assert len(communications) == len(kept)  # one for each party
         for party in ("ann", "bob"):
-            there = [it.provider_message_id for it in kept.get(party, []) if it.direction is Direction.INBOUND]
+            there = [
+                it.provider_message_id
+                for it in kept.get(party, [])
+                if it.direction is Direction.INBOUND
+            ]
             written = [it for it in told if it["what"] == "receive" and it["party"] == party]
-            assert there == [it["delivered"] for it in written if it["delivered"] in there]  # once, in order
-            assert [it for it in written if it["told"] == "done" and it["delivered"] not in there] == []
+            # once, in order
+            assert there == [it["delivered"] for it in written if it["delivered"] in there]
+            assert [
+                it for it in written if it["told"] == "done" and it["delivered"] not in there
+            ] == []
             for it in written:
-                again = external.receive("email", party, it["delivered"], f"{it['delivered']} zebra", (), None)
+                again = external.receive(
+                    "email", party, it["delivered"], f"{it['delivered']} zebra", (), None
+                )
                 assert again.duplicate == (it["delivered"] in there)
         replies = [it.text for it in kept.get("ann", []) if it.direction is Direction.OUTBOUND]
-        assert replies == ["reply zebra"] or not any(it["told"] == "done" for it in told if it["what"] == "reply")
+        assert replies == ["reply zebra"] or not any(
+            it["told"] == "done" for it in told if it["what"] == "reply"
+        )
         assert len(replies) <= 1
     finally:
         folder.close()

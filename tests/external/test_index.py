@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 from recollect_server.domain.conversation import Content
 from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.domain.external import Communication, CommunicationBegan, Direction, ExternalMessage, fold
+from recollect_server.domain.external import (
+    Communication,
+    CommunicationBegan,
+    Direction,
+    ExternalMessage,
+    fold,
+)
 from recollect_server.services.space.logs import entries_of
 from recollect_server.storage.index.external_index import ExternalIndex
 from recollect_server.storage.index.index import Index
@@ -18,7 +24,9 @@ from tests.external.conftest import Meet, Outside, Watch, answers, transcript
 NAME = "ext-01J00000000000000000000001"
 
 
-def test_one_whose_transcript_was_removed_is_not_answered_from_the_index(start_server: Start, meet: Meet) -> None:
+def test_one_whose_transcript_was_removed_is_not_answered_from_the_index(
+    start_server: Start, meet: Meet
+) -> None:
     running = start_server()
     gone = meet(running).write("One", party="ann", delivered="1").communication.id
     kept = meet(running).write("Two", party="bob", delivered="2").communication.id
@@ -32,7 +40,9 @@ def test_one_whose_transcript_was_removed_is_not_answered_from_the_index(start_s
     assert not outside.write("One", party="ann", delivered="1").duplicate
 
 
-def test_what_was_cut_off_a_transcript_is_not_answered_from_the_index(start_server: Start, meet: Meet) -> None:
+def test_what_was_cut_off_a_transcript_is_not_answered_from_the_index(
+    start_server: Start, meet: Meet
+) -> None:
     running = start_server()
     cut = meet(running).write("Two", delivered="2").communication.id
     size = transcript(running, cut).stat().st_size

@@ -1,4 +1,6 @@
-"""Killed at every point of a third party's message: what was answered is there, nothing is there twice, each has its question."""
+"""Killed at every point of a third party's message: what was answered is there, nothing is there
+twice, each has its question.
+"""
 
 import json
 import os
@@ -12,7 +14,8 @@ from tests.external.conftest import Meet
 from tests.programs import ran
 from tests.server_cli.conftest import run
 
-# Three strangers write in turn: the first message of each makes a transcript, the others are added to it.
+# Three strangers write in turn: the first message of each makes a transcript, the others are added
+# to it.
 DELIVERED = [(f"party-{number % 3}", f"wamid-{number}", f"Message {number}") for number in range(9)]
 
 SERVING = [
@@ -21,15 +24,26 @@ SERVING = [
     "external.recorded:5", "external.indexed:1", "external.indexed:6", "index.job_done:2", "index.job_done:5",
     "index.job_committed:2", "index.job_committed:5",
 ]  # fmt: skip
-STARTING = ["external.mended:1", "external.mended:2", "external.part:1", "mend.half_kept:1", "mend.cut:1", "recover.done:1"]
-OF_THIRD_PARTIES = {point.partition(":")[0] for point in (*SERVING, *STARTING) if point.startswith("external.")}
+STARTING = [
+    "external.mended:1",
+    "external.mended:2",
+    "external.part:1",
+    "mend.half_kept:1",
+    "mend.cut:1",
+    "recover.done:1",
+]
+OF_THIRD_PARTIES = {
+    point.partition(":")[0] for point in (*SERVING, *STARTING) if point.startswith("external.")
+}
 """The points that nothing but a third party's message reaches."""
 
 TORN = b'{"type":"message","direction":"inbound","text":"never answered'
 
 
 def receive(data_dir: Path, kill_at: str) -> tuple[dict[str, str], int]:
-    """Lets a server process of its own receive everything; what it answered by delivery, and how it ended."""
+    """Lets a server process of its own receive everything; what it answered by delivery, and how it
+    ended.
+    """
     code, output, _ = ran(
         "tests.external.receiver",
         [str(data_dir)],
@@ -44,7 +58,11 @@ def all_is_well(data_dir: Path, answered: dict[str, str], start_server: Start, m
     """Starts the server again: as it is, when everything is delivered again, and on the disk."""
     running = start_server(data_dir=data_dir)
     outside = meet(running)
-    there = {it.provider_message_id: name for name in [c.id for c in outside.listed()] for it in outside.messages(name)}
+    there = {
+        it.provider_message_id: name
+        for name in [c.id for c in outside.listed()]
+        for it in outside.messages(name)
+    }
     assert answered.items() <= there.items()
     assert len(there) - len(answered) <= 1  # the one whose sender was not answered
     for communication in outside.listed():
@@ -56,7 +74,9 @@ def all_is_well(data_dir: Path, answered: dict[str, str], start_server: Start, m
     assert len(outside.listed()) == 3
     for communication in outside.listed():
         number = int(communication.party[-1])
-        assert sorted(outside.texts(communication.id)) == [f"Message {it}" for it in range(number, 9, 3)]
+        assert sorted(outside.texts(communication.id)) == [
+            f"Message {it}" for it in range(number, 9, 3)
+        ]
         assert communication.open_escalations == 1
     running.stop()
     result = run("verify", "--data-dir", data_dir)

@@ -1,4 +1,6 @@
-"""Any order of deliveries, answers, restarts and lost indexes, against a model so simple that it is plainly right."""
+"""Any order of deliveries, answers, restarts and lost indexes, against a model so simple that it is
+plainly right.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +54,9 @@ class Story:
         self.outside: Outside = self._meet(self.server)
 
     def deliver(self, party: str, number: int) -> None:
-        """The ids are the channel's: another party's message with an id that was seen is taken for that one."""
+        """The ids are the channel's: another party's message with an id that was seen is taken for
+        that one.
+        """
         received = self.outside.write(f"Message {number}", party=party, delivered=f"id-{number}")
         assert received.duplicate == (number in self._seen)
         if received.duplicate:
@@ -106,16 +110,26 @@ class Story:
         for known in self._known.values():
             if known.name:
                 communication = self.outside.get(known.name).communication
-                assert (communication.trust, communication.open_escalations) == (known.trust, int(known.asked))
+                assert (communication.trust, communication.open_escalations) == (
+                    known.trust,
+                    int(known.asked),
+                )
                 assert communication.message_count == len(known.texts)
                 assert self.outside.texts(known.name) == known.texts
         assert len(self.outside.listed()) == sum(bool(known.name) for known in self._known.values())
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(steps=STEPS)
 def test_every_story_is_told_as_the_model_tells_it(
-    steps: list[tuple[str, str, int]], start_server: Start, meet: Meet, tmp_path_factory: pytest.TempPathFactory
+    steps: list[tuple[str, str, int]],
+    start_server: Start,
+    meet: Meet,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     story = Story(start_server, meet, tmp_path_factory.mktemp("story"))
     for action, party, value in steps:

@@ -1,14 +1,20 @@
 """Lists and pages of communications, their messages and their escalations."""
 
 from recollect.v1 import external_communication_service_pb2 as api
-from recollect.v1.external_communication_pb2 import Escalation, ExternalCommunication, ExternalMessage
+from recollect.v1.external_communication_pb2 import (
+    Escalation,
+    ExternalCommunication,
+    ExternalMessage,
+)
 
 from tests.external.conftest import BLOCKED, KNOWN, UNTRUSTED, Outside
 from tests.server.conftest import failure_of
 
 
 def many(outside: Outside, count: int) -> list[str]:
-    """So many parties that wrote one after the other; the names of their communications in that order."""
+    """So many parties that wrote one after the other; the names of their communications in that
+    order.
+    """
     names = []
     for number in range(count):
         outside.server.clock.move(10)
@@ -16,10 +22,14 @@ def many(outside: Outside, count: int) -> list[str]:
     return names
 
 
-def pages_of_communications(outside: Outside, **fields: object) -> list[list[ExternalCommunication]]:
+def pages_of_communications(
+    outside: Outside, **fields: object
+) -> list[list[ExternalCommunication]]:
     pages, token = [], ""
     while True:
-        page = outside.rpc.ListCommunications(api.ListCommunicationsRequest(page_token=token, **fields))  # type: ignore[arg-type]
+        page = outside.rpc.ListCommunications(
+            api.ListCommunicationsRequest(page_token=token, **fields)  # type: ignore[arg-type]
+        )
         pages.append(list(page.communications))
         if not (token := page.next_page_token):
             return pages
@@ -91,7 +101,11 @@ def test_escalations_come_oldest_first_in_pages(outside: Outside) -> None:
     for size in (1, 2, 5, 100):
         waiting = [it.id for page in pages_of_escalations(outside, page_size=size) for it in page]
         assert waiting == [*asked[:2], *asked[3:]]
-        every = [it.id for page in pages_of_escalations(outside, page_size=size, include_resolved=True) for it in page]
+        every = [
+            it.id
+            for page in pages_of_escalations(outside, page_size=size, include_resolved=True)
+            for it in page
+        ]
         assert every == asked
     assert [it.id for it in outside.escalations(communication_id=names[4])] == [asked[4]]
     assert outside.escalations(communication_id=names[2]) == []
@@ -99,7 +113,9 @@ def test_escalations_come_oldest_first_in_pages(outside: Outside) -> None:
 
 def test_a_page_token_belongs_to_its_question(outside: Outside) -> None:
     many(outside, 3)
-    token = outside.rpc.ListCommunications(api.ListCommunicationsRequest(page_size=1)).next_page_token
+    token = outside.rpc.ListCommunications(
+        api.ListCommunicationsRequest(page_size=1)
+    ).next_page_token
     assert len(outside.listed(page_token=token, page_size=2)) == 2
     for call in (
         lambda: outside.listed(page_token=token, trust=KNOWN),

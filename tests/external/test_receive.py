@@ -12,22 +12,45 @@ from recollect_server.storage.index.external_index import ExternalIndex
 from recollect_server.storage.logs.writer import TranscriptWriter
 
 from tests.conftest import RunningServer, Start
-from tests.external.conftest import BLOCKED, KNOWN, UNTRUSTED, Meet, Outside, answers, folder_of, transcript
+from tests.external.conftest import (
+    BLOCKED,
+    KNOWN,
+    UNTRUSTED,
+    Meet,
+    Outside,
+    answers,
+    folder_of,
+    transcript,
+)
 from tests.server.conftest import at_once, delete_index
 from tests.waiting import until
 
 
 def test_a_stranger_is_kept_and_the_owner_is_asked(outside: Outside) -> None:
-    received = outside.write("Is the flat\nstill free?", party="1555000", delivered="wamid-7", time=1_789_999_000_000)
+    received = outside.write(
+        "Is the flat\nstill free?", party="1555000", delivered="wamid-7", time=1_789_999_000_000
+    )
     known, message, asked = received.communication, received.message, received.escalation
-    assert (known.channel, known.party, known.trust, known.message_count) == ("whatsapp", "1555000", Trust.UNTRUSTED, 1)
+    assert (known.channel, known.party, known.trust, known.message_count) == (
+        "whatsapp",
+        "1555000",
+        Trust.UNTRUSTED,
+        1,
+    )
     assert (known.create_time, known.update_time) == (1_789_999_000_000, 1_789_999_000_000)
     assert (message.direction, message.text, message.timestamp) == (
         Direction.INBOUND, "Is the flat\nstill free?", 1_789_999_000_000,
     )  # fmt: skip
     assert asked is not None
-    assert asked.question == "1555000 wrote on whatsapp: Is the flat still free?\nWhat should be answered?"
-    assert (asked.communication_id, asked.sequence, asked.resolve_time) == (known.id, message.sequence, None)
+    assert (
+        asked.question
+        == "1555000 wrote on whatsapp: Is the flat still free?\nWhat should be answered?"
+    )
+    assert (asked.communication_id, asked.sequence, asked.resolve_time) == (
+        known.id,
+        message.sequence,
+        None,
+    )
     assert not received.duplicate
 
     stored = outside.get(known.id)
@@ -72,7 +95,8 @@ def test_a_blocked_party_is_kept_and_nothing_more_happens(outside: Outside) -> N
     assert outside.texts(name) == ["Hello?", "Buy now!"]
     assert outside.escalations() == []
 
-    outside.trust(name, UNTRUSTED)  # of what came meanwhile nobody is asked, of what comes now the owner is
+    # of what came meanwhile nobody is asked, of what comes now the owner is
+    outside.trust(name, UNTRUSTED)
     assert outside.escalations() == []
     assert outside.write("Sorry").escalation is not None
 
@@ -89,7 +113,10 @@ def test_parties_and_channels_are_kept_apart(outside: Outside) -> None:
 
 
 def test_attachments_alone_are_a_message(outside: Outside) -> None:
-    files = (Attachment("image/png", "https://files.example/1.png", 17), Attachment("text/plain", "file:2"))
+    files = (
+        Attachment("image/png", "https://files.example/1.png", 17),
+        Attachment("text/plain", "file:2"),
+    )
     received = outside.write("", attachments=files)
     assert received.message.attachments == files
     stored = outside.messages(received.communication.id)[0].attachments
@@ -105,9 +132,14 @@ def test_a_message_that_is_delivered_three_times_is_stored_once(outside: Outside
     for text in ("Hello", "Hello, but changed on the way"):
         again = outside.write(text, delivered="wamid-x")
         assert again.duplicate
-        assert (again.communication, again.message, again.escalation) == (first.communication, first.message, first.escalation)
+        assert (again.communication, again.message, again.escalation) == (
+            first.communication,
+            first.message,
+            first.escalation,
+        )
     assert outside.texts(first.communication.id) == ["Hello"]
-    other = outside.write("Hello", delivered="wamid-x", channel="signal")  # another channel's provider counts for itself
+    # another channel's provider counts for itself
+    other = outside.write("Hello", delivered="wamid-x", channel="signal")
     assert not other.duplicate
 
 
@@ -119,14 +151,20 @@ def test_it_is_stored_once_when_it_is_delivered_many_times_at_once(outside: Outs
     assert len(outside.escalations()) == 1
 
 
-def test_it_is_stored_once_across_a_restart_and_without_the_index(start_server: Start, meet: Meet) -> None:
+def test_it_is_stored_once_across_a_restart_and_without_the_index(
+    start_server: Start, meet: Meet
+) -> None:
     running = start_server()
     first = meet(running).write("Hello", delivered="wamid-x")
     running.stop()
     for lost in (False, True):
         running = start_server()
         again = meet(running).write("Hello", delivered="wamid-x")
-        assert (again.duplicate, again.message, again.escalation) == (True, first.message, first.escalation)
+        assert (again.duplicate, again.message, again.escalation) == (
+            True,
+            first.message,
+            first.escalation,
+        )
         assert meet(running).texts(first.communication.id) == ["Hello"]
         running.stop()
         if not lost:
@@ -141,7 +179,9 @@ def test_the_folder_is_made_when_the_first_comes_and_is_the_owners_alone(outside
     assert stat.S_IMODE((folder / f"{name}.jsonl").stat().st_mode) == 0o600
 
 
-def test_what_was_received_is_the_same_after_the_index_is_made_anew(start_server: Start, meet: Meet) -> None:
+def test_what_was_received_is_the_same_after_the_index_is_made_anew(
+    start_server: Start, meet: Meet
+) -> None:
     running = start_server()
     before = everything_that_can_happen(meet(running), running)
     running.stop()
@@ -152,7 +192,9 @@ def test_what_was_received_is_the_same_after_the_index_is_made_anew(start_server
     assert answers(meet(running)) == before
 
 
-def test_an_index_that_is_lost_under_a_running_server_comes_back_with_them(outside: Outside, server: RunningServer) -> None:
+def test_an_index_that_is_lost_under_a_running_server_comes_back_with_them(
+    outside: Outside, server: RunningServer
+) -> None:
     before = everything_that_can_happen(outside, server)
     for path in server.folder.glob("conversations.db*"):
         path.unlink()
@@ -174,7 +216,9 @@ def everything_that_can_happen(outside: Outside, server: RunningServer) -> dict[
     names = []
     for number in range(1, 5):
         server.clock.move(1000)
-        names.append(outside.write(party=f"155500{number}", delivered=f"wamid-{number}").communication.id)
+        names.append(
+            outside.write(party=f"155500{number}", delivered=f"wamid-{number}").communication.id
+        )
     server.clock.move(1000)
     outside.trust(names[1], KNOWN, "billing", "viewings")
     outside.reply(names[1], "With pleasure.", scope="billing")
@@ -187,7 +231,9 @@ def everything_that_can_happen(outside: Outside, server: RunningServer) -> dict[
     return answers(outside)
 
 
-def test_a_cut_at_any_byte_of_the_last_batch_takes_all_of_it_or_nothing(start_server: Start, meet: Meet) -> None:
+def test_a_cut_at_any_byte_of_the_last_batch_takes_all_of_it_or_nothing(
+    start_server: Start, meet: Meet
+) -> None:
     running = start_server()
     outside = meet(running)
     name = outside.write("One").communication.id
@@ -208,7 +254,9 @@ def test_a_cut_at_any_byte_of_the_last_batch_takes_all_of_it_or_nothing(start_se
         running.stop()
 
 
-def test_a_damaged_line_is_passed_over_and_the_rest_is_there(start_server: Start, meet: Meet) -> None:
+def test_a_damaged_line_is_passed_over_and_the_rest_is_there(
+    start_server: Start, meet: Meet
+) -> None:
     running = start_server()
     outside = meet(running)
     name = outside.write("One", delivered="wamid-x").communication.id
@@ -243,7 +291,9 @@ def test_a_message_that_the_index_refused_is_stored_once_when_it_comes_again(
     assert len(outside.listed()) == 2
 
 
-def test_a_message_that_the_disk_refused_is_stored_when_it_comes_again(outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_the_disk_refused_is_stored_when_it_comes_again(
+    outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

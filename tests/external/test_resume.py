@@ -14,7 +14,9 @@ from tests.streaming.conftest import Subscriber
 from tests.waiting import until
 
 
-def test_a_panel_that_drops_sees_what_it_missed_once_and_in_order(outside: Outside, watch: Watch) -> None:
+def test_a_panel_that_drops_sees_what_it_missed_once_and_in_order(
+    outside: Outside, watch: Watch
+) -> None:
     whole, one = watch().ready(), watch().ready()
     outside.write("One", party="known")
     one.until_count(3)
@@ -27,7 +29,9 @@ def test_a_panel_that_drops_sees_what_it_missed_once_and_in_order(outside: Outsi
     whole.until_count(454)
     assert one.kinds() + again.kinds() == whole.kinds()
     assert [it.reset for it in again.updates if it.reset] == []
-    cursors = [it.cursor for it in [*one.updates, *again.updates] if it.WhichOneof("kind") != "heartbeat"]
+    cursors = [
+        it.cursor for it in [*one.updates, *again.updates] if it.WhichOneof("kind") != "heartbeat"
+    ]
     assert len(set(cursors)) == len(cursors)
 
 
@@ -46,7 +50,9 @@ def test_a_cursor_goes_on_across_a_restart(start_server: Start, meet: Meet, watc
     assert again.kinds() == ["message Two", "message Three"]
 
 
-def test_a_cursor_of_another_index_begins_with_a_snapshot_that_says_so(start_server: Start, meet: Meet, watch: Watch) -> None:
+def test_a_cursor_of_another_index_begins_with_a_snapshot_that_says_so(
+    start_server: Start, meet: Meet, watch: Watch
+) -> None:
     running = start_server()
     panel = watch(server=running).ready()
     meet(running).write("One")
@@ -65,7 +71,9 @@ def test_a_cursor_of_another_index_begins_with_a_snapshot_that_says_so(start_ser
 def test_what_a_power_failure_took_from_the_index_is_told_again_and_its_cursors_mean_nothing(
     start_server: Start, meet: Meet, watch: Watch
 ) -> None:
-    """The transcripts are synced and the index is not: it may come back without its newest changes, which were told already."""
+    """The transcripts are synced and the index is not: it may come back without its newest changes,
+    which were told already.
+    """
     running = start_server()
     meet(running).write("One", party="ann")
     early = watch(server=running).ready()
@@ -94,7 +102,9 @@ def test_what_a_power_failure_took_from_the_index_is_told_again_and_its_cursors_
             assert (late.kinds(), late.updates[0].reset) == (["list"], True)
 
 
-def test_a_panel_is_told_that_the_index_was_lost_under_the_server(outside: Outside, server: RunningServer, watch: Watch) -> None:
+def test_a_panel_is_told_that_the_index_was_lost_under_the_server(
+    outside: Outside, server: RunningServer, watch: Watch
+) -> None:
     outside.write("One")
     panel = watch().ready()
     for path in server.folder.glob("conversations.db*"):
@@ -117,7 +127,8 @@ def test_a_cursor_that_the_log_no_longer_reaches_begins_again(
     first = panel.cursor
     for number in range(10):
         outside.write(f"Message {number}")
-        panel.until_count(3 + number)  # a panel that falls behind by more than three begins again too
+        # a panel that falls behind by more than three begins again too
+        panel.until_count(3 + number)
     late = [it.cursor for it in panel.updates if it.WhichOneof("kind") != "heartbeat"][-2]
 
     def begins_again() -> bool:
@@ -140,7 +151,8 @@ def test_a_cursor_of_the_conversations_is_refused_and_one_ahead_of_the_log_begin
     one = Subscriber(server.target).ready()
     one.close()
     panel = watch().ready()
-    for text in ("One", "Two", "Three", "Four", "Five"):  # then the log of each reaches so far that the other's cursor lies in it
+    # then the log of each reaches so far that the other's cursor lies in it
+    for text in ("One", "Two", "Three", "Four", "Five"):
         outside.write(text)
         service.append(mine, user("And on"))
     panel.until_count(7)

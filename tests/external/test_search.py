@@ -41,7 +41,9 @@ def test_the_best_message_comes_first_with_its_words_marked(outside: Outside) ->
 
 def test_replies_subjects_and_names_are_found(outside: Outside) -> None:
     origin = Provenance("Hanan", EmailHeaders("1@x", subject="Zanzibar trip"))
-    name = outside.server.app.external.receive("email", "h@x.org", "1", "See you there.", (), None, origin).communication.id
+    name = outside.server.app.external.receive(
+        "email", "h@x.org", "1", "See you there.", (), None, origin
+    ).communication.id
     outside.trust(name, KNOWN)
     outside.reply(name, "The ferry leaves at nine.")
     assert texts(find(outside, "zanzibar")) == ["[Zanzibar] trip See you there."]
@@ -66,7 +68,10 @@ def test_every_filter_must_match(outside: Outside) -> None:
     assert find(outside, "zebra", date_range=week).total_matches == 2
     assert texts(find(outside, "zebra", date_range=DateRange(end=moment(start)))) == ["[zebra] one"]
     assert texts(find(outside, "zebra", date_range=week, trust=KNOWN)) == []
-    assert (len(find(outside, "zebra", limit=1).matches), find(outside, "zebra", limit=1).total_matches) == (1, 3)
+    assert (
+        len(find(outside, "zebra", limit=1).matches),
+        find(outside, "zebra", limit=1).total_matches,
+    ) == (1, 3)
 
 
 def test_neither_search_finds_what_is_the_others(outside: Outside, service: Service) -> None:
@@ -78,7 +83,17 @@ def test_neither_search_finds_what_is_the_others(outside: Outside, service: Serv
     assert texts(find(outside, "quokka")) == []
 
 
-OPERATORS = ["zebra) OR c.trust:(x", '"', "NEAR(zebra", "zebra*", "-zebra", "text:zebra", "zebra ^ {", "' OR 1=1 --", "🦓"]
+OPERATORS = [
+    "zebra) OR c.trust:(x",
+    '"',
+    "NEAR(zebra",
+    "zebra*",
+    "-zebra",
+    "text:zebra",
+    "zebra ^ {",
+    "' OR 1=1 --",
+    "🦓",
+]
 
 
 @pytest.mark.parametrize("query", OPERATORS)
@@ -154,7 +169,9 @@ def as_before(path: Path) -> None:
         connection.pragma("user_version", len(steps))
     connection.execute("ATTACH ? AS now", (str(path),))
     for table in ("identity", "requests", *(f"external_{name}" for name in tables)):
-        columns = ", ".join(str(row[1]) for row in connection.execute(f"PRAGMA main.table_info({table})"))
+        columns = ", ".join(
+            str(row[1]) for row in connection.execute(f"PRAGMA main.table_info({table})")
+        )
         connection.execute(f"DELETE FROM main.{table}")  # noqa: S608 - names from above
         connection.execute(f"INSERT INTO main.{table}({columns}) SELECT {columns} FROM now.{table}")  # noqa: S608
     connection.execute("DELETE FROM identity WHERE name = 'inode'")
@@ -173,7 +190,10 @@ def as_before(path: Path) -> None:
         ({"query": "a", "party": "a" * 321}, "party"),
         ({"query": "a", "trust": 9}, "trust"),
         ({"query": "a", "communication_id": "conv-1"}, "communication_id"),
-        ({"query": "a", "date_range": DateRange(start=moment(2000), end=moment(1000))}, "date_range.end"),
+        (
+            {"query": "a", "date_range": DateRange(start=moment(2000), end=moment(1000))},
+            "date_range.end",
+        ),
     ],
 )
 def test_a_wrong_search_is_refused(

@@ -20,7 +20,9 @@ from tests.streaming.conftest import Subscriber
 from tests.waiting import until
 
 
-def test_a_panel_begins_with_the_newest_and_is_told_everything_in_order(outside: Outside, watch: Watch) -> None:
+def test_a_panel_begins_with_the_newest_and_is_told_everything_in_order(
+    outside: Outside, watch: Watch
+) -> None:
     before = outside.write("Before", party="early").communication
     panel = watch().ready()
     first = panel.updates[0]
@@ -38,14 +40,19 @@ def test_a_panel_begins_with_the_newest_and_is_told_everything_in_order(outside:
     assert panel.kinds()[2].startswith("escalated")
     assert panel.kinds()[3:] == ["escalated Say yes.", "message Yes.", "changed"]
     last = panel.updates[-1]
-    assert last.communication_changed.communication == outside.get(received.communication.id).communication
+    assert (
+        last.communication_changed.communication
+        == outside.get(received.communication.id).communication
+    )
     assert {it.communication_id for it in panel.updates[1:]} == {received.communication.id}
     message = panel.updates[1].communication_message
     assert message.message == outside.messages(received.communication.id)[0]
     assert message.communication.id == received.communication.id
 
 
-def test_a_panel_is_told_nothing_of_what_a_blocked_party_writes(outside: Outside, watch: Watch) -> None:
+def test_a_panel_is_told_nothing_of_what_a_blocked_party_writes(
+    outside: Outside, watch: Watch
+) -> None:
     name = outside.write("Hello?").communication.id
     outside.trust(name, BLOCKED)
     panel = watch().ready()
@@ -57,7 +64,9 @@ def test_a_panel_is_told_nothing_of_what_a_blocked_party_writes(outside: Outside
     assert outside.get(name).communication.message_count == 21
 
 
-def test_to_block_a_party_tells_of_the_question_that_is_closed(outside: Outside, watch: Watch) -> None:
+def test_to_block_a_party_tells_of_the_question_that_is_closed(
+    outside: Outside, watch: Watch
+) -> None:
     name = outside.write("Hello?").communication.id
     panel = watch().ready()
     outside.trust(name, BLOCKED)
@@ -86,10 +95,14 @@ def test_every_panel_sees_the_same_while_many_write_at_once(outside: Outside, wa
     for panel in panels:
         panel.until_count(1 + 80 + 8)
     assert panels[0].kinds() == panels[1].kinds() == panels[2].kinds()
-    told = [kind.removeprefix("message ") for kind in panels[0].kinds() if kind.startswith("message ")]
+    told = [
+        kind.removeprefix("message ") for kind in panels[0].kinds() if kind.startswith("message ")
+    ]
     assert sorted(told) == sorted(f"{number}/{place}" for number in range(8) for place in range(10))
     for number in range(8):
-        assert [it for it in told if it.startswith(f"{number}/")] == [f"{number}/{place}" for place in range(10)]
+        assert [it for it in told if it.startswith(f"{number}/")] == [
+            f"{number}/{place}" for place in range(10)
+        ]
 
 
 def test_a_silent_panel_is_sent_its_cursor(start_server: Start, meet: Meet, watch: Watch) -> None:
@@ -122,8 +135,12 @@ def test_panels_count_among_the_subscribers(start_server: Start, watch: Watch) -
     assert panel.error is None
 
 
-def test_a_panel_that_stands_still_keeps_nobody_waiting(outside: Outside, server: RunningServer, watch: Watch) -> None:
-    """What it does not read stays in the log, not in the server's memory; the others are told at once."""
+def test_a_panel_that_stands_still_keeps_nobody_waiting(
+    outside: Outside, server: RunningServer, watch: Watch
+) -> None:
+    """What it does not read stays in the log, not in the server's memory; the others are told at
+    once.
+    """
     channel = grpc.insecure_channel(server.target, options=[("grpc.use_local_subchannel_pool", 1)])
     stub = ExternalCommunicationServiceStub(channel)
     still = stub.StreamCommunicationUpdates(api.StreamCommunicationUpdatesRequest())
@@ -147,7 +164,9 @@ def test_a_server_that_stops_ends_its_panels_and_says_so(start_server: Start, wa
     assert "come back with the last cursor" in failed.details()
 
 
-def test_a_panel_is_caught_up_by_bytes_too_so_that_large_messages_do_not_fill_the_memory(tmp_path: Path) -> None:
+def test_a_panel_is_caught_up_by_bytes_too_so_that_large_messages_do_not_fill_the_memory(
+    tmp_path: Path,
+) -> None:
     """A watcher that missed 200 messages of a megabyte must not be read for all at once."""
     folder = FolderStore(tmp_path, sync=False)
     index = recover(folder, system_clock, unheard).index
@@ -164,6 +183,7 @@ def test_a_panel_is_caught_up_by_bytes_too_so_that_large_messages_do_not_fill_th
         cursor = rows[-1].cursor
     assert [at for part in parts for at in part] == [row.cursor for row in whole.rows]
     assert max(sum(at in whole.places for at in part) for part in parts) == 2
-    assert index.external.changes(begin, 200, 1).rows == whole.rows[:1]  # one that is larger alone is not held back
+    # one that is larger alone is not held back
+    assert index.external.changes(begin, 200, 1).rows == whole.rows[:1]
     folder.close()
     index.close()

@@ -3,8 +3,25 @@
 from collections.abc import Callable
 
 from tests.conftest import RunningServer, Start
-from tests.external.conftest import BLOCKED, KNOWN, NOWHERE, UNASKED, UNTRUSTED, Meet, Outside, transcript
-from tests.server.conftest import UNKNOWN, Failure, at_once, bytes_under, code_of, delete_index, failure_of
+from tests.external.conftest import (
+    BLOCKED,
+    KNOWN,
+    NOWHERE,
+    UNASKED,
+    UNTRUSTED,
+    Meet,
+    Outside,
+    transcript,
+)
+from tests.server.conftest import (
+    UNKNOWN,
+    Failure,
+    at_once,
+    bytes_under,
+    code_of,
+    delete_index,
+    failure_of,
+)
 
 DENIED = ("PERMISSION_DENIED", "TRUST_REQUIRED")
 
@@ -25,7 +42,11 @@ def test_a_stranger_is_answered_once_the_owner_said_what(outside: Outside) -> No
     assert (answer.message.text, answer.communication.message_count) == ("It is free from June.", 2)
     assert answer.message.direction == 2
     outside.reply(name, "Would you like to see it?")  # an answer may take more than one message
-    assert outside.texts(name) == ["Is the flat free?", "It is free from June.", "Would you like to see it?"]
+    assert outside.texts(name) == [
+        "Is the flat free?",
+        "It is free from June.",
+        "Would you like to see it?",
+    ]
 
     outside.write("And the garage?")  # of this the owner has said nothing
     assert kind_of(failure_of(lambda: outside.reply(name))) == DENIED
@@ -77,7 +98,11 @@ def test_an_escalation_is_resolved_once(outside: Outside) -> None:
     outside.write()
     asked = outside.escalations()[0]
     first = outside.resolve(asked.id, "Say yes.")
-    assert (first.answer, first.question, first.HasField("resolve_time")) == ("Say yes.", asked.question, True)
+    assert (first.answer, first.question, first.HasField("resolve_time")) == (
+        "Say yes.",
+        asked.question,
+        True,
+    )
     outside.server.clock.move(60_000)
     assert outside.resolve(asked.id, "Say yes.") == first
     refused = failure_of(lambda: outside.resolve(asked.id, "Say no."))
@@ -93,7 +118,9 @@ def test_two_owners_who_answer_at_once_leave_one_answer(outside: Outside) -> Non
     assert sorted(codes) == ["FAILED_PRECONDITION"] * 5 + ["OK"]
 
 
-def test_a_request_that_is_repeated_is_answered_as_it_was_and_changes_nothing(start_server: Start, meet: Meet) -> None:
+def test_a_request_that_is_repeated_is_answered_as_it_was_and_changes_nothing(
+    start_server: Start, meet: Meet
+) -> None:
     running = start_server()
     outside = meet(running)
     name = outside.write().communication.id
@@ -115,13 +142,18 @@ def test_a_request_that_is_repeated_is_answered_as_it_was_and_changes_nothing(st
         outside = meet(running)
 
 
-def test_a_request_id_with_another_payload_is_refused_whatever_it_was_used_for(outside: Outside) -> None:
+def test_a_request_id_with_another_payload_is_refused_whatever_it_was_used_for(
+    outside: Outside,
+) -> None:
     name = outside.write().communication.id
     outside.trust(name, KNOWN, request_id="r1")
     reused = ("ALREADY_EXISTS", "REQUEST_ID_REUSED")
     assert kind_of(failure_of(lambda: outside.trust(name, BLOCKED, request_id="r1"))) == reused
     assert kind_of(failure_of(lambda: outside.reply(name, request_id="r1"))) == reused
-    assert kind_of(failure_of(lambda: outside.resolve(outside.escalations()[0].id, request_id="r1"))) == reused
+    assert (
+        kind_of(failure_of(lambda: outside.resolve(outside.escalations()[0].id, request_id="r1")))
+        == reused
+    )
     assert outside.get(name).communication.trust == KNOWN
 
 
@@ -147,7 +179,9 @@ def test_what_does_not_exist_is_not_found(outside: Outside) -> None:
         assert (kind_of(failed), failed.metadata) == (("NOT_FOUND", "NOT_FOUND"), {"name": name})
 
 
-def test_bad_input_names_its_field_and_changes_nothing(outside: Outside, server: RunningServer) -> None:
+def test_bad_input_names_its_field_and_changes_nothing(
+    outside: Outside, server: RunningServer
+) -> None:
     name = outside.write().communication.id
     asked = outside.escalations()[0].id
     before = bytes_under(server.data_dir / "default" / "external")
@@ -188,5 +222,8 @@ def test_bad_input_names_its_field_and_changes_nothing(outside: Outside, server:
     ]
     for field, call in calls:
         failed = failure_of(call)
-        assert (kind_of(failed), failed.fields) == (("INVALID_ARGUMENT", "INVALID_FIELD"), (field,)), field
+        assert (kind_of(failed), failed.fields) == (
+            ("INVALID_ARGUMENT", "INVALID_FIELD"),
+            (field,),
+        ), field
     assert bytes_under(server.data_dir / "default" / "external") == before

@@ -17,11 +17,16 @@ def two_parties(outside: Outside) -> tuple[str, str]:
     return ann, bob
 
 
-def test_verify_finds_them_whole_and_names_what_is_not(outside: Outside, server: RunningServer) -> None:
+def test_verify_finds_them_whole_and_names_what_is_not(
+    outside: Outside, server: RunningServer
+) -> None:
     ann, bob = two_parties(outside)
     server.stop()
     result = run("verify", "--data-dir", server.data_dir)
-    assert (result.exit_code, result.stdout) == (0, "0 conversations, 0 messages, 2 external communications, 0 problems\n")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "0 conversations, 0 messages, 2 external communications, 0 problems\n",
+    )
     path = transcript(server, ann)
     path.write_bytes(path.read_bytes().replace(b"zebra one", b"zebra 0ne"))
     with transcript(server, bob).open("ab") as file:
@@ -32,10 +37,15 @@ def test_verify_finds_them_whole_and_names_what_is_not(outside: Outside, server:
     assert f"{ann}: its messages stand in the index otherwise" in result.stdout
     assert f"{bob}: the last 4 bytes are torn" in result.stdout
     path.unlink()
-    assert f"{ann}: is in the index and has no transcript" in run("verify", "--data-dir", server.data_dir).stdout
+    assert (
+        f"{ann}: is in the index and has no transcript"
+        in run("verify", "--data-dir", server.data_dir).stdout
+    )
 
 
-def test_rebuild_makes_the_same_answers(outside: Outside, server: RunningServer, start_server: Start, meet: Meet) -> None:
+def test_rebuild_makes_the_same_answers(
+    outside: Outside, server: RunningServer, start_server: Start, meet: Meet
+) -> None:
     two_parties(outside)
     before = answers(outside)
     server.stop()
@@ -60,7 +70,9 @@ def test_a_backup_of_a_running_server_restores_them(
     assert answers(meet(start_server(data_dir=tmp_path / "new"))) == before
 
 
-def test_a_backup_that_lacks_one_of_them_says_so(outside: Outside, server: RunningServer, tmp_path: Path) -> None:
+def test_a_backup_that_lacks_one_of_them_says_so(
+    outside: Outside, server: RunningServer, tmp_path: Path
+) -> None:
     ann, bob = two_parties(outside)
     run("backup", tmp_path / "copy", "--data-dir", server.data_dir)
     (tmp_path / "copy/default/external" / f"{ann}.jsonl").unlink()

@@ -1,4 +1,6 @@
-"""What the tests of faults share: the server's tests' service, and a disk that refuses what a test says."""
+"""What the tests of faults share: the server's tests' service, and a disk that refuses what a test
+says.
+"""
 
 import errno
 import os
@@ -26,7 +28,9 @@ class Disk:
     tried: list[str] = field(default_factory=list)
     """Which calls were refused, in order."""
 
-    def refuse(self, *calls: str, error: int = errno.EIO, times: int = 1 << 30, after_bytes: int = 0) -> None:
+    def refuse(
+        self, *calls: str, error: int = errno.EIO, times: int = 1 << 30, after_bytes: int = 0
+    ) -> None:
         for call in calls:
             self.refused[call] = (error, times, after_bytes if call == "pwrite" else 0)
 
@@ -58,7 +62,9 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
         real: Callable[..., Any] = getattr(os, call)
 
         def run(file: Any, *values: Any, **named: Any) -> Any:
-            if refusing.refused and not (call == "open" and values[0] & os.O_ACCMODE == os.O_RDONLY):
+            if refusing.refused and not (
+                call == "open" and values[0] & os.O_ACCMODE == os.O_RDONLY
+            ):
                 taken = refusing.check(call, path_of(file))
                 if taken:
                     return real(file, bytes(values[0])[:taken], *values[1:])
@@ -79,6 +85,16 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None:
         pytest.skip("there is no C compiler: cc")
     path = tmp_path_factory.mktemp("library") / "failing_io.so"
-    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-o", str(path), str(Path(__file__).with_name("failing_io.c")), "-ldl"]
+    command = [
+        compiler,
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-Wall",
+        "-o",
+        str(path),
+        str(Path(__file__).with_name("failing_io.c")),
+        "-ldl",
+    ]
     subprocess.run(command, check=True, capture_output=True)
     return path

@@ -1,4 +1,5 @@
-"""Runs one small life of a space again and again, each time with another system call that fails. Preloads `failing_io`.
+"""Runs one small life of a space again and again, each time with another system call that fails.
+Preloads `failing_io`.
 
 Called with the library. A line of standard input is a JSON list: a folder for the lives, and what
 fails. A life is a forked process over a folder of its own; it leaves a journal of what was
@@ -48,7 +49,9 @@ class Life:
             except RecollectError as error:
                 told = type(error).__name__
         identity = getattr(answer, "id", None) or about.pop("id", None)
-        self.journal.write(orjson.dumps({"what": what, "told": told, "id": identity, **about}).decode() + "\n")
+        self.journal.write(
+            orjson.dumps({"what": what, "told": told, "id": identity, **about}).decode() + "\n"
+        )
         self.journal.flush()
         return answer
 
@@ -58,7 +61,12 @@ class Life:
 
     def _create(self, name: str) -> object:
         begun = self.conversations.create(
-            channel="web", participants=(), party=Party(), model="", create_time=None, request_id=name
+            channel="web",
+            participants=(),
+            party=Party(),
+            model="",
+            create_time=None,
+            request_id=name,
         )
         return begun.conversation
 
@@ -67,7 +75,9 @@ class Life:
         messages = [Message(Role.USER, text) for text in texts]
 
         def call() -> object:
-            return self.conversations.append(conversation_id, messages, request_id=request, expected_turn=None, draft_id="")
+            return self.conversations.append(
+                conversation_id, messages, request_id=request, expected_turn=None, draft_id=""
+            )
 
         self.do("append", call, id=conversation_id, request=request, texts=texts)
 
@@ -78,10 +88,20 @@ class Life:
                 if conversation_id:
                     self.append(conversation_id, f"{name}-{turn}", 1 + turn)
         if one:
-            self.do("rename", lambda: self.conversations.rename(one, "Named", "rename"), id=one, request="rename")
+            self.do(
+                "rename",
+                lambda: self.conversations.rename(one, "Named", "rename"),
+                id=one,
+                request="rename",
+            )
             self.do("get", lambda: self.conversations.get(one), id=one)
         if gone:
-            self.do("delete", lambda: self.conversations.delete(gone, 0, "delete"), id=gone, request="delete")
+            self.do(
+                "delete",
+                lambda: self.conversations.delete(gone, 0, "delete"),
+                id=gone,
+                request="delete",
+            )
         if two:
             self.append(two, "two-last", 2)
 
@@ -111,13 +131,22 @@ def main() -> None:
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     failing = ctypes.CDLL(sys.argv[1])
     expected_tables()  # made once, not in each life
-    gc.freeze()  # or each life's collector would touch, and so copy, all that it shares with this process
+    # or each life's collector would touch, and so copy, all that it shares with this process
+    gc.freeze()
     for line in sys.stdin:
         print(run_lives(failing, *orjson.loads(line)), flush=True)  # noqa: T201
 
 
 def run_lives(
-    failing: ctypes.CDLL, root: str, path: str, errno: int, manner: int, for_ever: int, writes_only: int, first: int, step: int
+    failing: ctypes.CDLL,
+    root: str,
+    path: str,
+    errno: int,
+    manner: int,
+    for_ever: int,
+    writes_only: int,
+    first: int,
+    step: int,
 ) -> int:
     """Run lives until nothing fails in one; return their number."""
     lives = 0

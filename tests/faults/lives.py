@@ -15,14 +15,21 @@ EARLY, LATE, SHORT = range(3)
 """How a call fails: it does nothing; it is done, and says that it failed; it does a part."""
 
 Case = tuple[str, int, int, bool, bool, int]
-"""A failure: a part of the file's path, errno, how, for ever, writes only; and by how many calls each life fails later."""
+"""A failure: a part of the file's path, errno, how, for ever, writes only; and by how many calls
+each life fails later.
+"""
 
 _THINNED = 1 if "HOSTILE_SCALE" in os.environ else 2
-"""Thinning of lives with hundreds of calls, which differ in how they fail and not in where. `make hostile` lives them all."""
+"""Thinning of lives with hundreds of calls, which differ in how they fail and not in where. `make
+hostile` lives them all.
+"""
 
 
-def lives(library: Path, program: Path, root: Path, cases: Mapping[str, Case], name: str) -> list[Path]:
-    """Run the program's lives of a case until nothing fails in one; return their folders, below `root`.
+def lives(
+    library: Path, program: Path, root: Path, cases: Mapping[str, Case], name: str
+) -> list[Path]:
+    """Run the program's lives of a case until nothing fails in one; return their folders, below
+    `root`.
 
     Cases begin at different calls, so that together they still fail every call.
     """
@@ -33,7 +40,10 @@ def lives(library: Path, program: Path, root: Path, cases: Mapping[str, Case], n
     runner = _runner(library, program)
     assert runner.stdin is not None
     assert runner.stdout is not None
-    values = [int(value) if isinstance(value, bool) else value for value in (str(root), *failure, first, step)]
+    values = [
+        int(value) if isinstance(value, bool) else value
+        for value in (str(root), *failure, first, step)
+    ]
     runner.stdin.write(orjson.dumps(values).decode() + "\n")
     runner.stdin.flush()
     count = runner.stdout.readline()
@@ -58,7 +68,9 @@ def _runner(library: Path, program: Path) -> "subprocess.Popen[str]":
 
 
 def told_in(life: Path) -> list[dict[str, Any]]:
-    """What the caller of a life was told, in order. The life must have ended as it should, or have refused to start."""
+    """What the caller of a life was told, in order. The life must have ended as it should, or have
+    refused to start.
+    """
     said = (life / "ended").read_text()
     assert said == "ended" or said.startswith("did not start: "), said
     return [orjson.loads(line) for line in (life / "journal").read_text().splitlines()]

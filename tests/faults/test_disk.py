@@ -1,4 +1,6 @@
-"""The disk itself: full, read-only, with a limit on files; and too few open files. The service goes on without a restart."""
+"""The disk itself: full, read-only, with a limit on files; and too few open files. The service goes
+on without a restart.
+"""
 
 import subprocess
 import sys
@@ -19,7 +21,11 @@ from tests.waiting import until
 def mounted(folder: Path, size: str) -> Iterator[Path]:
     """A disk of its own, of this size."""
     folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)], capture_output=True, check=False)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)],
+        capture_output=True,
+        check=False,
+    )
     if done.returncode:
         pytest.skip(f"no disk can be mounted here: {done.stderr.decode().strip()}")
     try:
@@ -29,15 +35,29 @@ def mounted(folder: Path, size: str) -> Iterator[Path]:
 
 
 @contextmanager
-def served(data_dir: Path, *flags: str, before: str = "") -> Iterator[tuple[Service, "Forked | subprocess.Popen[str]"]]:
+def served(
+    data_dir: Path, *flags: str, before: str = ""
+) -> Iterator[tuple[Service, "Forked | subprocess.Popen[str]"]]:
     """A server as a process of its own; `before` is run by it first."""
     if not before:
         with server_process(data_dir, *flags) as (process, target):
             yield Service(target), process
         return
     code = f"import resource, signal, sys; {before}; from recollect_server.__main__ import main; main()"
-    command = [sys.executable, "-c", code, "serve", "--listen", "127.0.0.1:0", "--data-dir", str(data_dir), *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        str(data_dir),
+        *flags,
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             said = process.stdout.readline()
@@ -69,22 +89,37 @@ def contents(folder: Path, conversation_id: str) -> list[str]:
     return [line.entry.content.content for line in lines[1:] if line.entry]  # type: ignore[union-attr]
 
 
-def test_on_a_full_disk_what_was_acknowledged_is_read_and_its_cursor_delivered_or_reset(tmp_path: Path) -> None:
+def test_on_a_full_disk_what_was_acknowledged_is_read_and_its_cursor_delivered_or_reset(
+    tmp_path: Path,
+) -> None:
     """The transcript has room in its last block, and the index has none."""
-    with mounted(tmp_path / "disk", "8m") as disk, server_process(disk / "data") as (process, target):
+    with (
+        mounted(tmp_path / "disk", "8m") as disk,
+        server_process(disk / "data") as (process, target),
+    ):
         service = Service(target)
         name = service.told("zebra one", "zebra two")
         watcher = Subscriber(target).ready()
         ballast = fill_up(disk)
         cursor = ""
         for turn in range(3, 6):
-            cursor = service.append(name, user(f"zebra {turn}"), agent("Noted."), request_id=f"turn-{turn}").cursor or cursor
+            cursor = (
+                service.append(
+                    name, user(f"zebra {turn}"), agent("Noted."), request_id=f"turn-{turn}"
+                ).cursor
+                or cursor
+            )
             loaded = service.load(name)
-            assert (loaded.conversation.turn_count, loaded.messages[-2].content) == (turn, f"zebra {turn}")
+            assert (loaded.conversation.turn_count, loaded.messages[-2].content) == (
+                turn,
+                f"zebra {turn}",
+            )
             assert service.get(name).turn_count == turn
             assert service.listed().conversations[0].turn_count == turn
             assert service.context(name).messages[-2].content == f"zebra {turn}"
-            assert service.append(name, user(f"zebra {turn}"), agent("Noted."), request_id=f"turn-{turn}").duplicate
+            assert service.append(
+                name, user(f"zebra {turn}"), agent("Noted."), request_id=f"turn-{turn}"
+            ).duplicate
         fresh = Subscriber(target).ready()
         assert fresh.of("conversation_loaded")[0].messages[-2].content == "zebra 5"
         assert cursor
@@ -99,7 +134,9 @@ def test_on_a_full_disk_what_was_acknowledged_is_read_and_its_cursor_delivered_o
         assert process.wait(20) == 0
 
 
-def test_a_full_disk_refuses_appends_answers_reads_and_takes_up_again_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_refuses_appends_answers_reads_and_takes_up_again_when_there_is_room(
+    tmp_path: Path,
+) -> None:
     with mounted(tmp_path / "disk", "8m") as disk, served(disk / "data") as (service, process):
         ids = [service.told("zebra one") for _ in range(3)]
         ballast = fill_up(disk)
@@ -123,7 +160,10 @@ def test_a_full_disk_refuses_appends_answers_reads_and_takes_up_again_when_there
         for turn in range(20):
             for name in ids:
                 assert service.append(
-                    name, user(f"turn {turn} " + "x" * 3000), agent(f"answer {turn}"), request_id=f"{name}-{turn}"
+                    name,
+                    user(f"turn {turn} " + "x" * 3000),
+                    agent(f"answer {turn}"),
+                    request_id=f"{name}-{turn}",
                 ).duplicate
         until(lambda: not service.search("zebra").degraded)
         assert set(service.found("zebra")) == set(ids)
@@ -140,9 +180,15 @@ def test_a_disk_that_turns_read_only_refuses_writes_and_answers_reads(tmp_path: 
         service.search("zebra")
 
         def remount(how: str) -> bool:
-            # Open for writing, a file keeps its file system writable: the flag of the mount alone is what an operator changes.
+            # Open for writing, a file keeps its file system writable: the flag of the mount alone
+            # is what an operator changes.
             return (
-                subprocess.run(["mount", "-o", f"remount,bind,{how}", str(disk)], capture_output=True, check=False).returncode == 0
+                subprocess.run(
+                    ["mount", "-o", f"remount,bind,{how}", str(disk)],
+                    capture_output=True,
+                    check=False,
+                ).returncode
+                == 0
             )
 
         subprocess.run(["mount", "--bind", str(disk), str(disk)], check=True)
@@ -158,7 +204,9 @@ def test_a_disk_that_turns_read_only_refuses_writes_and_answers_reads(tmp_path: 
         assert service.append(name, user("zebra three")).turn_number == 3
 
 
-def test_a_limit_on_the_size_of_files_is_said_and_the_short_conversations_go_on(tmp_path: Path) -> None:
+def test_a_limit_on_the_size_of_files_is_said_and_the_short_conversations_go_on(
+    tmp_path: Path,
+) -> None:
     before = "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (800_000, 800_000))"
     with served(tmp_path / "data", before=before) as (service, process):
         long, short = service.told("one"), service.told("zebra")
@@ -194,13 +242,24 @@ def test_more_active_conversations_than_open_files_are_all_served(tmp_path: Path
 def test_a_data_folder_that_cannot_be_written_is_named_at_the_start(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "1m") as disk:
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-        command = [sys.executable, "-m", "recollect_server", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(disk / "data")]
+        command = [
+            sys.executable,
+            "-m",
+            "recollect_server",
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--data-dir",
+            str(disk / "data"),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
         assert done.returncode == 1
         assert done.stderr.startswith("Error: cannot use the data folder")
 
 
-def test_a_disk_without_room_for_an_index_is_said_at_the_start_and_no_transcript_suffers(tmp_path: Path) -> None:
+def test_a_disk_without_room_for_an_index_is_said_at_the_start_and_no_transcript_suffers(
+    tmp_path: Path,
+) -> None:
     with mounted(tmp_path / "disk", "4m") as disk:
         with served(disk / "data") as (service, process):
             name = service.told("zebra one")
@@ -209,7 +268,16 @@ def test_a_disk_without_room_for_an_index_is_said_at_the_start_and_no_transcript
         for path in (disk / "data/default/conversations").glob("conversations.db*"):
             path.unlink()
         ballast = fill_up(disk)
-        command = [sys.executable, "-m", "recollect_server", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(disk / "data")]
+        command = [
+            sys.executable,
+            "-m",
+            "recollect_server",
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--data-dir",
+            str(disk / "data"),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
         assert (done.returncode, "Traceback" in done.stderr) == (1, False)
         assert "Error: the index cannot be made" in done.stderr

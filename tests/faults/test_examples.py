@@ -13,7 +13,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.parametrize("name", ["quickstart", "memory"])
-def test_an_example_tells_a_server_that_cannot_write_from_none(name: str, server: RunningServer, disk: Disk) -> None:
+def test_an_example_tells_a_server_that_cannot_write_from_none(
+    name: str, server: RunningServer, disk: Disk
+) -> None:
     disk.refuse("pwrite", "open")
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), server.target]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

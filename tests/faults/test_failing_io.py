@@ -1,4 +1,5 @@
-"""Every system call of a space's life fails once, and once for ever after: nothing acknowledged is lost, nothing is stored twice.
+"""Every system call of a space's life fails once, and once for ever after: nothing acknowledged is
+lost, nothing is stored twice.
 
 The loop is SQLite's own: n = 1, 2, 3 … until nothing failed any more.
 """
@@ -26,7 +27,11 @@ def stored(folder: FolderStore, conversation_id: str) -> list[str]:
     """The contents of a transcript, of which every line must be good."""
     lines = list(scan(folder.path(conversation_id)))
     assert all(line.entry is not None for line in lines)
-    return [line.entry.content.content for line in lines if line.entry and isinstance(line.entry.content, Message)]
+    return [
+        line.entry.content.content
+        for line in lines
+        if line.entry and isinstance(line.entry.content, Message)
+    ]
 
 
 def check(life: Path) -> None:
@@ -37,7 +42,9 @@ def check(life: Path) -> None:
     conversations = Conversations(Space(folder, index, system_clock))
     deleted = {it["id"]: it["told"] for it in told if it["what"] == "delete"}
     try:
-        for conversation_id in {it["id"] for it in told if it["what"] == "create" and it["told"] == "done"}:
+        for conversation_id in {
+            it["id"] for it in told if it["what"] == "create" and it["told"] == "done"
+        }:
             appends = [it for it in told if it["what"] == "append" and it["id"] == conversation_id]
             if conversation_id in deleted:
                 gone = not folder.path(conversation_id).exists()
@@ -52,10 +59,22 @@ def check(life: Path) -> None:
             assert [it for it in appends if it["told"] == "done" and it not in present] == []
             for it in appends:
                 messages = [Message(Role.USER, text) for text in it["texts"]]
-                answer = conversations.append(conversation_id, messages, request_id=it["request"], expected_turn=None, draft_id="")
+                answer = conversations.append(
+                    conversation_id,
+                    messages,
+                    request_id=it["request"],
+                    expected_turn=None,
+                    draft_id="",
+                )
                 assert answer.duplicate == (it in present)
-            assert sorted(stored(folder, conversation_id)) == sorted(text for it in appends for text in it["texts"])
-            named = any(it["told"] == "done" for it in told if it["what"] == "rename" and it["id"] == conversation_id)
+            assert sorted(stored(folder, conversation_id)) == sorted(
+                text for it in appends for text in it["texts"]
+            )
+            named = any(
+                it["told"] == "done"
+                for it in told
+                if it["what"] == "rename" and it["id"] == conversation_id
+            )
             assert not named or conversations.get(conversation_id).title == "Named"
     finally:
         folder.close()

@@ -1,4 +1,6 @@
-"""An append that its transcript refuses: tried again once, then held, and written once before the next one."""
+"""An append that its transcript refuses: tried again once, then held, and written once before the
+next one.
+"""
 
 import errno
 
@@ -10,7 +12,17 @@ from recollect_server.storage.logs.reader import scan
 
 from tests.conftest import RunningServer, Start
 from tests.faults.conftest import Disk
-from tests.server.conftest import Connect, Service, agent, at_once, code_of, failure_of, tool, transcript, user
+from tests.server.conftest import (
+    Connect,
+    Service,
+    agent,
+    at_once,
+    code_of,
+    failure_of,
+    tool,
+    transcript,
+    user,
+)
 
 REFUSALS = [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS]
 TAKEN = [0, 100]
@@ -23,7 +35,10 @@ def said(service: Service, conversation_id: str) -> list[tuple[int, int, str]]:
 
 def is_whole(server: RunningServer, conversation_id: str) -> bool:
     lines = list(scan(transcript(server, conversation_id)))
-    return all(line.entry is not None for line in lines) and lines[-1].end == transcript(server, conversation_id).stat().st_size
+    return (
+        all(line.entry is not None for line in lines)
+        and lines[-1].end == transcript(server, conversation_id).stat().st_size
+    )
 
 
 @pytest.mark.parametrize("error", REFUSALS)
@@ -55,31 +70,56 @@ def test_a_file_whose_sync_may_have_failed_is_written_to_no_more(
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("taken", TAKEN)
 def test_refused_messages_are_held_and_written_before_the_next_append(
-    service: Service, server: RunningServer, disk: Disk, error: int, taken: int, cleaning: tuple[str, ...]
+    service: Service,
+    server: RunningServer,
+    disk: Disk,
+    error: int,
+    taken: int,
+    cleaning: tuple[str, ...],
 ) -> None:
     conversation_id = service.told("one")
     disk.refuse("pwrite", *cleaning, error=error, after_bytes=taken)
-    refused = failure_of(lambda: service.append(conversation_id, user("two"), agent("zebra"), request_id="r1"))
-    assert (refused.code, refused.reason, refused.retry_ms) == ("UNAVAILABLE", "STORAGE_UNAVAILABLE", 1000)
+    refused = failure_of(
+        lambda: service.append(conversation_id, user("two"), agent("zebra"), request_id="r1")
+    )
+    assert (refused.code, refused.reason, refused.retry_ms) == (
+        "UNAVAILABLE",
+        "STORAGE_UNAVAILABLE",
+        1000,
+    )
     assert "repeat with the same request_id" in refused.text
     assert said(service, conversation_id) == [(2, 1, "one")]  # what the transcript has
     assert service.get(conversation_id).message_count == 1
     assert service.found("zebra") == []
     disk.mend()
     assert service.append(conversation_id, user("three")).turn_number == 3
-    assert said(service, conversation_id) == [(2, 1, "one"), (3, 2, "two"), (4, 2, "zebra"), (5, 3, "three")]
+    assert said(service, conversation_id) == [
+        (2, 1, "one"),
+        (3, 2, "two"),
+        (4, 2, "zebra"),
+        (5, 3, "three"),
+    ]
     assert service.found("zebra") == [conversation_id]
     assert is_whole(server, conversation_id)
 
 
 def test_a_late_result_that_is_held_stays_in_its_turn(service: Service, disk: Disk) -> None:
     conversation_id = service.create().id
-    service.append(conversation_id, user("one"), agent("", tool_calls=[ToolCall(id="c1", name="a"), ToolCall(id="c2", name="a")]))
+    service.append(
+        conversation_id,
+        user("one"),
+        agent("", tool_calls=[ToolCall(id="c1", name="a"), ToolCall(id="c2", name="a")]),
+    )
     service.append(conversation_id, user("two"))
     disk.refuse("pwrite", "rename")
-    held = [(tool("c1", "first"), agent("2")), (user("three"), tool("c2", "second")), (tool("c1", "again"),)]
+    held = [
+        (tool("c1", "first"), agent("2")),
+        (user("three"), tool("c2", "second")),
+        (tool("c1", "again"),),
+    ]
     codes = [code_of(lambda batch=batch: service.append(conversation_id, *batch)) for batch in held]  # type: ignore[misc]
-    assert codes == ["UNAVAILABLE", "UNAVAILABLE", "INVALID_ARGUMENT"]  # the last one: what is held answers that call
+    # the last one: what is held answers that call
+    assert codes == ["UNAVAILABLE", "UNAVAILABLE", "INVALID_ARGUMENT"]
     disk.mend()
     service.append(conversation_id, agent("3"))
     expected = [
@@ -95,12 +135,20 @@ def test_a_late_result_that_is_held_stays_in_its_turn(service: Service, disk: Di
     assert said(service, conversation_id) == expected
 
 
-def test_a_repeat_of_a_held_request_is_answered_once_it_is_written(service: Service, server: RunningServer, disk: Disk) -> None:
+def test_a_repeat_of_a_held_request_is_answered_once_it_is_written(
+    service: Service, server: RunningServer, disk: Disk
+) -> None:
     conversation_id = service.told("one")
     disk.refuse("pwrite", "rename")
     for _ in range(3):
-        assert code_of(lambda: service.append(conversation_id, user("two"), request_id="r1")) == "UNAVAILABLE"
-    assert failure_of(lambda: service.append(conversation_id, user("other"), request_id="r1")).code == "ALREADY_EXISTS"
+        assert (
+            code_of(lambda: service.append(conversation_id, user("two"), request_id="r1"))
+            == "UNAVAILABLE"
+        )
+    assert (
+        failure_of(lambda: service.append(conversation_id, user("other"), request_id="r1")).code
+        == "ALREADY_EXISTS"
+    )
     disk.mend()
     answered = service.append(conversation_id, user("two"), request_id="r1")
     assert [(m.sequence, m.turn_number, m.content) for m in answered.messages] == [(3, 2, "two")]
@@ -108,30 +156,59 @@ def test_a_repeat_of_a_held_request_is_answered_once_it_is_written(service: Serv
     assert said(service, conversation_id) == [(2, 1, "one"), (3, 2, "two")]
 
 
-def test_what_is_held_keeps_the_order_of_the_appends_and_their_tool_calls(service: Service, disk: Disk) -> None:
+def test_what_is_held_keeps_the_order_of_the_appends_and_their_tool_calls(
+    service: Service, disk: Disk
+) -> None:
     conversation_id = service.told("one")
     call = ToolCall(id="c", name="look", arguments="{}")
     disk.refuse("pwrite")
     assert (
-        code_of(lambda: service.append(conversation_id, user("two"), agent("", tool_calls=[call]), request_id="a")) == "UNAVAILABLE"
+        code_of(
+            lambda: service.append(
+                conversation_id, user("two"), agent("", tool_calls=[call]), request_id="a"
+            )
+        )
+        == "UNAVAILABLE"
     )
-    assert code_of(lambda: service.append(conversation_id, tool("unknown"), request_id="b")) == "INVALID_ARGUMENT"
-    assert code_of(lambda: service.append(conversation_id, tool("c", "seen"), request_id="c")) == "UNAVAILABLE"
-    assert code_of(lambda: service.append(conversation_id, user("x"), expected_turn=1)) == "UNAVAILABLE"
+    assert (
+        code_of(lambda: service.append(conversation_id, tool("unknown"), request_id="b"))
+        == "INVALID_ARGUMENT"
+    )
+    assert (
+        code_of(lambda: service.append(conversation_id, tool("c", "seen"), request_id="c"))
+        == "UNAVAILABLE"
+    )
+    assert (
+        code_of(lambda: service.append(conversation_id, user("x"), expected_turn=1))
+        == "UNAVAILABLE"
+    )
     assert code_of(lambda: service.rename(conversation_id, "Title")) == "UNAVAILABLE"
     disk.mend()
     assert service.rename(conversation_id, "Later").title == "Later"
-    assert said(service, conversation_id) == [(2, 1, "one"), (3, 2, "two"), (4, 2, ""), (5, 2, "seen")]
+    assert said(service, conversation_id) == [
+        (2, 1, "one"),
+        (3, 2, "two"),
+        (4, 2, ""),
+        (5, 2, "seen"),
+    ]
     assert service.append(conversation_id, user("three"), expected_turn=2).turn_number == 3
 
 
 @pytest.mark.parametrize("mended", [True, False])
 def test_a_stop_tries_once_more_and_a_restart_stores_a_repeat_once(
-    service: Service, server: RunningServer, disk: Disk, start_server: Start, connect: Connect, mended: bool
+    service: Service,
+    server: RunningServer,
+    disk: Disk,
+    start_server: Start,
+    connect: Connect,
+    mended: bool,
 ) -> None:
     conversation_id = service.told("one")
     disk.refuse("pwrite", "rename", after_bytes=60)
-    assert code_of(lambda: service.append(conversation_id, user("two"), request_id="r1")) == "UNAVAILABLE"
+    assert (
+        code_of(lambda: service.append(conversation_id, user("two"), request_id="r1"))
+        == "UNAVAILABLE"
+    )
     if mended:
         disk.mend()
     server.stop()
@@ -142,11 +219,17 @@ def test_a_stop_tries_once_more_and_a_restart_stores_a_repeat_once(
     assert said(again, conversation_id) == [(2, 1, "one"), (3, 2, "two")]
 
 
-def test_beyond_the_bound_nothing_is_held_and_the_caller_is_told(service: Service, server: RunningServer, disk: Disk) -> None:
+def test_beyond_the_bound_nothing_is_held_and_the_caller_is_told(
+    service: Service, server: RunningServer, disk: Disk
+) -> None:
     ids = [service.told("one") for _ in range(3)]
     disk.refuse("pwrite")
     batch = [user("x" * 800_000) for _ in range(9)]
-    texts = [failure_of(lambda i=i, n=n: service.append(i, *batch, request_id=f"{i}-{n}")).text for i in ids for n in range(4)]  # type: ignore[misc]
+    texts = [
+        failure_of(lambda i=i, n=n: service.append(i, *batch, request_id=f"{i}-{n}")).text  # type: ignore[misc]
+        for i in ids
+        for n in range(4)
+    ]
     assert ["are held" in text for text in texts] == [True] * 9 + [False] * 3
     assert "no more messages can be held" in texts[-1]
     disk.mend()
@@ -161,10 +244,16 @@ def test_holding_counts_what_it_has_and_forgets_what_is_gone(service: Service, d
     assert (PendingWrites(Overlay()).messages, PendingWrites(Overlay()).bytes) == (0, 0)
     conversation_id = service.told("one")
     disk.refuse("pwrite")
-    assert code_of(lambda: service.append(conversation_id, user("two"), request_id="r1")) == "UNAVAILABLE"
+    assert (
+        code_of(lambda: service.append(conversation_id, user("two"), request_id="r1"))
+        == "UNAVAILABLE"
+    )
     disk.mend()
     service.delete(conversation_id)
-    assert code_of(lambda: service.append(conversation_id, user("two"), request_id="r1")) == "NOT_FOUND"
+    assert (
+        code_of(lambda: service.append(conversation_id, user("two"), request_id="r1"))
+        == "NOT_FOUND"
+    )
     other = service.told("other")
     assert service.append(other, user("two"), request_id="r1").turn_number == 2
 
@@ -177,14 +266,24 @@ def test_held_messages_of_many_callers_are_all_written_once_and_in_order(
 
     def append(number: int) -> str:
         name, turn = number % 8, number // 8
-        return code_of(lambda: service.append(ids[name], user(f"{name} {turn}"), request_id=f"{name}-{turn}"))
+        return code_of(
+            lambda: service.append(ids[name], user(f"{name} {turn}"), request_id=f"{name}-{turn}")
+        )
 
     for turn in range(4):
-        assert at_once(8, lambda number, first=8 * turn: append(first + number)) == ["UNAVAILABLE"] * 8  # type: ignore[misc]
+        assert (
+            at_once(8, lambda number, first=8 * turn: append(first + number)) == ["UNAVAILABLE"] * 8  # type: ignore[misc]
+        )
     disk.mend()
-    assert at_once(8, lambda n: service.append(ids[n], user(f"{n} 3"), request_id=f"{n}-3").duplicate) == [True] * 8
+    assert (
+        at_once(8, lambda n: service.append(ids[n], user(f"{n} 3"), request_id=f"{n}-3").duplicate)
+        == [True] * 8
+    )
     for number, conversation_id in enumerate(ids):
-        assert [text for _, _, text in said(service, conversation_id)] == ["one", *(f"{number} {turn}" for turn in range(4))]
+        assert [text for _, _, text in said(service, conversation_id)] == [
+            "one",
+            *(f"{number} {turn}" for turn in range(4)),
+        ]
 
 
 def test_a_transcript_that_something_else_changed_still_gets_what_is_held(
@@ -193,11 +292,20 @@ def test_a_transcript_that_something_else_changed_still_gets_what_is_held(
     conversation_id = service.told("one", "two")
     path = transcript(server, conversation_id)
     disk.refuse("pwrite", error=errno.ENOSPC)
-    assert code_of(lambda: service.append(conversation_id, user("three"), request_id="r1")) == "UNAVAILABLE"
+    assert (
+        code_of(lambda: service.append(conversation_id, user("three"), request_id="r1"))
+        == "UNAVAILABLE"
+    )
     disk.mend()
     path.write_bytes(path.read_bytes() + path.read_bytes().splitlines(keepends=True)[-1])
     service.append(conversation_id, user("four"), request_id="r2")
-    assert [text for _, _, text in said(service, conversation_id)] == ["one", "two", "two", "three", "four"]
+    assert [text for _, _, text in said(service, conversation_id)] == [
+        "one",
+        "two",
+        "two",
+        "three",
+        "four",
+    ]
     assert is_whole(server, conversation_id)
 
 

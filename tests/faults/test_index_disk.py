@@ -1,4 +1,6 @@
-"""The disk under the index alone goes wrong: every append is taken, for the transcripts' disk is well, and the index comes back."""
+"""The disk under the index alone goes wrong: every append is taken, for the transcripts' disk is
+well, and the index comes back.
+"""
 
 import shutil
 import subprocess
@@ -17,7 +19,9 @@ INDEX = "default/conversations/conversations.db"
 
 @contextmanager
 def unwritable(*files: Path) -> Iterator[None]:
-    """Files that refuse to be written, by handles that are open already too. Those in memory would take it by those."""
+    """Files that refuse to be written, by handles that are open already too. Those in memory would
+    take it by those.
+    """
     done = subprocess.run(["chattr", "+i", *files], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"no file can be made immutable here: {done.stderr.strip()}")
@@ -27,7 +31,9 @@ def unwritable(*files: Path) -> Iterator[None]:
         subprocess.run(["chattr", "-i", *files], check=True)
 
 
-def test_a_full_disk_under_the_index_alone_refuses_no_append_and_heals_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_under_the_index_alone_refuses_no_append_and_heals_when_there_is_room(
+    tmp_path: Path,
+) -> None:
     data = tmp_path / "data"
     with mounted(tmp_path / "disk", "4m") as disk:
         with served(data) as (service, process):
@@ -42,19 +48,30 @@ def test_a_full_disk_under_the_index_alone_refuses_no_append_and_heals_when_ther
             ballast = fill_up(disk)
             said = ["zebra one"]
             for turn in range(40):
-                said += [f"giraffe {turn} " + " ".join(f"w{turn}x{word}" for word in range(300)), f"answer {turn}"]
+                said += [
+                    f"giraffe {turn} " + " ".join(f"w{turn}x{word}" for word in range(300)),
+                    f"answer {turn}",
+                ]
                 service.append(name, user(said[-2]), agent(said[-1]), request_id=f"turn-{turn}")
             until(lambda: bool(service.search("giraffe").degraded))
             assert service.load(name, max_turns=1).messages[-1].content == "answer 39"
             assert contents(data, name) == said
             ballast.unlink()
-            until(lambda: not service.search("giraffe").degraded and service.found("giraffe") == [name])
-            assert service.append(name, user(said[-2]), agent(said[-1]), request_id="turn-39").duplicate
+            until(
+                lambda: (
+                    not service.search("giraffe").degraded and service.found("giraffe") == [name]
+                )
+            )
+            assert service.append(
+                name, user(said[-2]), agent(said[-1]), request_id="turn-39"
+            ).duplicate
             process.terminate()
             assert process.wait(20) == 0
 
 
-def test_an_index_that_turns_read_only_under_a_running_server_refuses_no_append_and_heals(real_disk_path: Path) -> None:
+def test_an_index_that_turns_read_only_under_a_running_server_refuses_no_append_and_heals(
+    real_disk_path: Path,
+) -> None:
     data = real_disk_path / "data"
     with served(data) as (service, process):
         name = service.told("zebra one")

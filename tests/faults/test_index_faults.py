@@ -1,4 +1,6 @@
-"""The index goes wrong under a running server: no append fails, searches say so, and it is mended from the transcripts."""
+"""The index goes wrong under a running server: no append fails, searches say so, and it is mended
+from the transcripts.
+"""
 
 import itertools
 import threading
@@ -46,10 +48,16 @@ def replace_with_another(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "lose", [remove, remove_only_the_file, replace_with_garbage, replace_with_another], ids=lambda it: it.__name__
+    "lose",
+    [remove, remove_only_the_file, replace_with_garbage, replace_with_another],
+    ids=lambda it: it.__name__,
 )
 def test_an_index_that_is_lost_under_a_running_server_is_made_anew_while_it_serves(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, lose: Callable[[Path], None]
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    lose: Callable[[Path], None],
 ) -> None:
     ids = [service.told("zebra one", "giraffe two") for _ in range(5)]
     service.rename(ids[0], "Named")
@@ -57,7 +65,14 @@ def test_an_index_that_is_lost_under_a_running_server_is_made_anew_while_it_serv
     file = server.folder / "conversations.db"
     inode = file.stat().st_ino
     lose(server.folder)
-    until(lambda: file.exists() and file.stat().st_ino != inode and whole_again(service) and answers(service, QUERIES) == before)
+    until(
+        lambda: (
+            file.exists()
+            and file.stat().st_ino != inode
+            and whole_again(service)
+            and answers(service, QUERIES) == before
+        )
+    )
     service.append(ids[1], user("zebra three"), request_id="r1")
     before = answers(service, QUERIES)
     server.stop()
@@ -79,14 +94,22 @@ def test_appends_go_on_while_a_lost_index_is_made_anew_and_every_one_is_found_af
             try:
                 for _ in range(2):
                     remove(server.folder)
-                    until(lambda: (server.folder / "conversations.db").exists() and whole_again(service))
+                    until(
+                        lambda: (
+                            (server.folder / "conversations.db").exists() and whole_again(service)
+                        )
+                    )
             finally:
                 stop.set()
             return "OK"
         for turn in itertools.count(1):
             if stop.is_set():
                 return "OK"
-            code = code_of(lambda turn=turn: service.append(ids[number], user(f"zebra {turn}"), request_id=f"{number}-{turn}"))  # type: ignore[misc]
+            code = code_of(
+                lambda turn=turn: service.append(  # type: ignore[misc]
+                    ids[number], user(f"zebra {turn}"), request_id=f"{number}-{turn}"
+                )
+            )
             if code != "OK":
                 return code
             counts[number] += 1
@@ -126,12 +149,20 @@ def test_an_index_that_takes_nothing_in_fails_no_append_says_so_once_and_catches
     with structlog.testing.capture_logs() as logs:
         for turn in range(4):
             for name in ids:
-                assert service.append(name, user(f"zebra {turn}"), request_id=f"{name}-{turn}").turn_number == turn + 2
+                assert (
+                    service.append(
+                        name, user(f"zebra {turn}"), request_id=f"{name}-{turn}"
+                    ).turn_number
+                    == turn + 2
+                )
         assert service.append(ids[0], user("zebra 3"), request_id=f"{ids[0]}-3").duplicate
         answer = service.search("zebra")
         assert {leg.leg for leg in answer.degraded} == {"keyword_messages", "keyword_conversations"}
         assert "3 conversations are not indexed yet" in answer.degraded[0].reason
-        assert [m.content for m in service.load(ids[1]).messages] == ["giraffe", *(f"zebra {turn}" for turn in range(4))]
+        assert [m.content for m in service.load(ids[1]).messages] == [
+            "giraffe",
+            *(f"zebra {turn}" for turn in range(4)),
+        ]
         refusing.clear()
         until(lambda: whole_again(service))
     assert [entry["event"] for entry in logs].count("index_behind") == 1
@@ -147,7 +178,12 @@ def test_a_new_index_that_refuses_what_it_is_made_of_is_degraded_until_it_has_it
     service.search("zebra")
     refusing = refuse_all(monkeypatch)
     remove(server.folder)
-    until(lambda: file.exists() and "3 conversations are not indexed yet" in str(service.search("zebra").degraded))
+    until(
+        lambda: (
+            file.exists()
+            and "3 conversations are not indexed yet" in str(service.search("zebra").degraded)
+        )
+    )
     assert all(service.load(name).messages[0].content == "zebra" for name in ids)
     refusing.clear()
     until(lambda: whole_again(service))
@@ -167,7 +203,9 @@ def test_a_page_that_goes_bad_under_a_running_server_is_mended_while_it_serves(
     service = connect(again)
 
     def append(name: str, turn: int) -> str:
-        return code_of(lambda: service.append(name, user(f"new {turn}"), request_id=f"{name}{turn}"))
+        return code_of(
+            lambda: service.append(name, user(f"new {turn}"), request_id=f"{name}{turn}")
+        )
 
     assert {append(name, turn) for turn in range(2) for name in ids} <= {"OK", "UNAVAILABLE"}
     until(lambda: whole_again(service) and code_of(lambda: service.listed()) == "OK")
@@ -179,17 +217,24 @@ def test_a_page_that_goes_bad_under_a_running_server_is_mended_while_it_serves(
     assert len(before) > 20
 
 
-def test_a_transcript_that_shrank_under_a_running_server_makes_the_index_anew(service: Service, server: RunningServer) -> None:
+def test_a_transcript_that_shrank_under_a_running_server_makes_the_index_anew(
+    service: Service, server: RunningServer
+) -> None:
     conversation_id = service.told("giraffe", "zebra", "lion")
     path = transcript(server, conversation_id)
     kept = b"".join(path.read_bytes().splitlines(keepends=True)[:2])
     path.write_bytes(kept)
-    assert {code_of(lambda: service.append(conversation_id, user("tiger"))) for _ in range(2)} <= {"OK", "UNAVAILABLE"}
+    assert {code_of(lambda: service.append(conversation_id, user("tiger"))) for _ in range(2)} <= {
+        "OK",
+        "UNAVAILABLE",
+    }
     until(lambda: whole_again(service) and service.found("zebra") == [])
     assert service.found("giraffe") == [conversation_id]
 
 
-def test_a_delete_whose_index_is_lost_is_finished_once_there_is_a_new_one(service: Service, server: RunningServer) -> None:
+def test_a_delete_whose_index_is_lost_is_finished_once_there_is_a_new_one(
+    service: Service, server: RunningServer
+) -> None:
     gone, other = service.told("zebra one"), service.told("zebra two")
     remove(server.folder)
     code_of(lambda: service.delete(gone))
@@ -199,7 +244,11 @@ def test_a_delete_whose_index_is_lost_is_finished_once_there_is_a_new_one(servic
 
 
 def test_an_index_of_an_older_version_is_migrated_and_every_answer_stays(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The step that a later version may have: a table more, filled from those that are there."""
     service.told("zebra one", "giraffe two")
@@ -207,21 +256,31 @@ def test_an_index_of_an_older_version_is_migrated_and_every_answer_stays(
     server.stop()
 
     def next_step(connection: apsw.Connection) -> None:
-        connection.execute("CREATE TABLE channels(channel TEXT PRIMARY KEY, conversations INTEGER NOT NULL)")
-        connection.execute("INSERT INTO channels SELECT channel, count(*) FROM conversations GROUP BY channel")
+        connection.execute(
+            "CREATE TABLE channels(channel TEXT PRIMARY KEY, conversations INTEGER NOT NULL)"
+        )
+        connection.execute(
+            "INSERT INTO channels SELECT channel, count(*) FROM conversations GROUP BY channel"
+        )
 
     monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, next_step))
     again = start_server()
     assert not again.app.recovered.rebuilt
     assert answers(connect(again), QUERIES) == before
-    with apsw.Connection(str(server.folder / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY) as connection:
+    with apsw.Connection(
+        str(server.folder / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY
+    ) as connection:
         assert connection.execute("SELECT * FROM channels").fetchall() == [("web", 1)]
         assert connection.pragma("user_version") == len(migrations.MIGRATIONS)
     connection.close()
 
 
 def test_a_migration_that_fails_leaves_the_old_version_whole_and_the_index_is_made_anew(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service.told("zebra one", "giraffe two")
     before = answers(service, QUERIES)

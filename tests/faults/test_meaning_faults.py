@@ -1,4 +1,6 @@
-"""What is found by meaning may be missing or broken: words answer, `degraded` says why, and it heals without a restart."""
+"""What is found by meaning may be missing or broken: words answer, `degraded` says why, and it
+heals without a restart.
+"""
 
 import hashlib
 import shutil
@@ -50,14 +52,24 @@ def answers_by_words(service: Service, kyoto: str) -> None:
     assert [result.conversation_id for result in answer.results] == [kyoto]
     assert list(answer.legs_run) == KEYWORD
     health: Any = health_pb2_grpc.HealthStub(service.channel)
-    assert health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
+    assert (
+        health.Check(health_pb2.HealthCheckRequest()).status
+        == health_pb2.HealthCheckResponse.SERVING
+    )
 
 
-def test_without_the_models_file_words_answer_until_it_is_there(weights: Path, start_server: Start, connect: Connect) -> None:
+def test_without_the_models_file_words_answer_until_it_is_there(
+    weights: Path, start_server: Start, connect: Connect
+) -> None:
     (weights / MODEL).rename(weights / "away")
     service = connect(start_server(embedder="onnx", embedding_model=str(weights)))
     kyoto = service.told(KYOTO)
-    until(lambda: list(reasons(service)) == VECTOR and all(MODEL in reason for reason in reasons(service).values()))
+    until(
+        lambda: (
+            list(reasons(service)) == VECTOR
+            and all(MODEL in reason for reason in reasons(service).values())
+        )
+    )
     answers_by_words(service, kyoto)
     (weights / "away").rename(weights / MODEL)
     until(lambda: service.found(QUESTION) == [kyoto])
@@ -71,14 +83,20 @@ def test_without_sqlite_vec_words_answer_until_it_is_there(
         missing.setitem(sys.modules, "sqlite_vec", None)
         service = connect(start_server(embedder="onnx"))
         kyoto = service.told(KYOTO)
-        until(lambda: all("sqlite-vec is not installed" in reason for reason in reasons(service).values()))
+        until(
+            lambda: all(
+                "sqlite-vec is not installed" in reason for reason in reasons(service).values()
+            )
+        )
         answers_by_words(service, kyoto)
     until(lambda: service.found(QUESTION) == [kyoto])
     assert not service.search(QUESTION).degraded
 
 
 @pytest.mark.parametrize("damage", ["garbage", "no table", "removed"])
-def test_a_broken_file_of_vectors_is_made_anew_at_the_start(damage: str, start_server: Start, connect: Connect) -> None:
+def test_a_broken_file_of_vectors_is_made_anew_at_the_start(
+    damage: str, start_server: Start, connect: Connect
+) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
     kyoto = service.told(KYOTO)
@@ -134,7 +152,9 @@ def test_a_model_that_fails_is_named_and_words_answer(
 
     with monkeypatch.context() as broken:
         broken.setattr(Embedder, "_run", fail)
-        assert reasons(service) == dict.fromkeys(VECTOR, "the embedding model failed: out of memory")
+        assert reasons(service) == dict.fromkeys(
+            VECTOR, "the embedding model failed: out of memory"
+        )
         answers_by_words(service, kyoto)
         bread = service.told("Bread and milk are gone")
         until(lambda: "out of memory" in next(iter(reasons(service).values())))
@@ -157,7 +177,12 @@ def test_while_the_model_is_at_work_for_long_searches_say_what_they_lack(
     monkeypatch.setattr(Embedder, "embed_pieces", slow)
     try:
         kyoto = service.told(KYOTO)
-        until(lambda: reasons(service) == dict.fromkeys(VECTOR, "1 conversations have words that are not embedded yet"))
+        until(
+            lambda: (
+                reasons(service)
+                == dict.fromkeys(VECTOR, "1 conversations have words that are not embedded yet")
+            )
+        )
     finally:
         go_on.set()
     until_embedded(service, server)
@@ -173,7 +198,9 @@ def test_vectors_in_the_order_of_an_index_that_is_gone_are_not_asked(
     until_embedded(service, server)
     load, go_on = Meaning.load, threading.Event()
 
-    def slow(meaning: Meaning, store: VectorStore, model: int, embedder: Embedder, index: Index) -> Copy:
+    def slow(
+        meaning: Meaning, store: VectorStore, model: int, embedder: Embedder, index: Index
+    ) -> Copy:
         go_on.wait()
         return load(meaning, store, model, embedder, index)
 
@@ -187,9 +214,14 @@ def test_vectors_in_the_order_of_an_index_that_is_gone_are_not_asked(
     until(lambda: service.found(QUESTION) == [kyoto])
 
 
-def test_a_wrong_model_is_refused_at_the_start_with_what_to_do(weights: Path, start_server: Start) -> None:
+def test_a_wrong_model_is_refused_at_the_start_with_what_to_do(
+    weights: Path, start_server: Start
+) -> None:
     (weights / TOKENIZER).write_text((weights / TOKENIZER).read_text() + " ")
-    with pytest.raises(app.CannotStart, match=f"{TOKENIZER} is not the file that {SUMS} names: install recollect-server again"):
+    with pytest.raises(
+        app.CannotStart,
+        match=f"{TOKENIZER} is not the file that {SUMS} names: install recollect-server again",
+    ):
         start_server(embedder="onnx", embedding_model=str(weights))
 
 
@@ -205,7 +237,9 @@ def test_another_model_takes_over_when_everything_is_worked_out_for_it(
     (weights / TOKENIZER).write_text((weights / TOKENIZER).read_text() + " ")
     digest = hashlib.sha256((weights / TOKENIZER).read_bytes()).hexdigest()
     lines = (weights / SUMS).read_text().splitlines()
-    (weights / SUMS).write_text("".join(f"{digest}  {TOKENIZER}\n" if TOKENIZER in line else f"{line}\n" for line in lines))
+    (weights / SUMS).write_text(
+        "".join(f"{digest}  {TOKENIZER}\n" if TOKENIZER in line else f"{line}\n" for line in lines)
+    )
     again = start_server(embedder="onnx", embedding_model=str(weights))
     changed = connect(again)
     connection = apsw.Connection(str(again.folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
@@ -216,7 +250,9 @@ def test_another_model_takes_over_when_everything_is_worked_out_for_it(
     connection.close()
 
 
-def test_turned_off_nothing_is_embedded_and_nothing_is_called_degraded(start_server: Start, connect: Connect) -> None:
+def test_turned_off_nothing_is_embedded_and_nothing_is_called_degraded(
+    start_server: Start, connect: Connect
+) -> None:
     server = start_server(embedder="off")
     service = connect(server)
     kyoto = service.told(KYOTO)
@@ -226,7 +262,9 @@ def test_turned_off_nothing_is_embedded_and_nothing_is_called_degraded(start_ser
     assert not (server.folder / NAME).exists()
 
 
-def test_turned_off_a_delete_takes_the_vectors_out_all_the_same(start_server: Start, connect: Connect) -> None:
+def test_turned_off_a_delete_takes_the_vectors_out_all_the_same(
+    start_server: Start, connect: Connect
+) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
     kyoto = service.told(KYOTO)
@@ -245,7 +283,9 @@ def test_verify_and_stats_look_at_the_vectors(start_server: Start, connect: Conn
     server.stop()
     arguments = ["--data-dir", str(server.data_dir)]
     said = CliRunner().invoke(commands, ["stats", *arguments]).stdout
-    assert {"vectors: whole", "vectors_kept: 2", "not_embedded_yet: 0 conversations"} <= {*said.splitlines()}
+    assert {"vectors: whole", "vectors_kept: 2", "not_embedded_yet: 0 conversations"} <= {
+        *said.splitlines()
+    }
     assert CliRunner().invoke(commands, ["verify", *arguments]).exit_code == 0
     store = VectorStore(server.folder)
     served = store.served()

@@ -38,7 +38,9 @@ def test_a_round_that_fails_is_logged_whole_and_followed_by_the_next() -> None:
         assert over.wait(30)
         loop.stop()
     assert set(rounds) == {"counter"}
-    assert [(it["event"], it["job"], it["exc_info"]) for it in logged] == [("job_failed", "counter", True)]
+    assert [(it["event"], it["job"], it["exc_info"]) for it in logged] == [
+        ("job_failed", "counter", True)
+    ]
 
 
 def test_notes_that_fail_as_nobody_foresaw_are_named_and_hold_up_no_others(
@@ -57,7 +59,12 @@ def test_notes_that_fail_as_nobody_foresaw_are_named_and_hold_up_no_others(
     lost, other = service.told("When do we ship?"), service.told("Rotate the logs daily.")
     clock.move(600_000)
     until(lambda: service.get(other).abbreviation)
-    until(lambda: "an unforeseen failure (ZeroDivisionError" in run("stats", "--data-dir", server.data_dir).stdout)
+    until(
+        lambda: (
+            "an unforeseen failure (ZeroDivisionError"
+            in run("stats", "--data-dir", server.data_dir).stdout
+        )
+    )
     monkeypatch.undo()
     clock.move(600_000)
     until(lambda: service.get(lost).abbreviation)

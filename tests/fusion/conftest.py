@@ -17,7 +17,10 @@ def made(conversations: int, *, seed: int = 1) -> Legs:
     """Legs at random, the same for the same seed."""
     random = np.random.default_rng(seed)
     count = 4 * conversations
-    cosines, words = random.uniform(0, 0.7, (4, count)), np.maximum(0, random.normal(0, 4, (5, count)))
+    cosines, words = (
+        random.uniform(0, 0.7, (4, count)),
+        np.maximum(0, random.normal(0, 4, (5, count))),
+    )
     means = random.normal(size=(conversations, 384)).astype(np.float32)
     near = random.uniform(0.1, 0.7, (6, conversations))[[0, 1, 2, 4, 5]]
     begin = NOW - DAY * np.arange(conversations, 0, -1.0)

@@ -15,16 +15,24 @@ WEIGHTS = [pytest.param(weights, id=f"{name} {way}") for name, of in (("messages
 
 def signals(odds: list[float], *, keyword: float = 10.0, cosine: float = 0.6) -> Signals:
     values = np.array(odds)
-    return Signals(values, keyword * values, 1.3 * keyword * values, cosine * values, cosine * values)
+    return Signals(
+        values, keyword * values, 1.3 * keyword * values, cosine * values, cosine * values
+    )
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
-@given(odds=st.lists(st.floats(0, 1), min_size=1, max_size=60), missing=st.floats(0, 1), weight=st.floats(0, 200))
+@given(
+    odds=st.lists(st.floats(0, 1), min_size=1, max_size=60),
+    missing=st.floats(0, 1),
+    weight=st.floats(0, 200),
+)
 def test_the_order_stays_and_every_score_lies_between_0_and_1(
     weights: dict[str, float], odds: list[float], missing: float, weight: float
 ) -> None:
     odds.append(1.0)
-    chances = probabilities(signals(odds), QuestionWords(weight, missing, only_stops=False, everyday=0.0), weights)
+    chances = probabilities(
+        signals(odds), QuestionWords(weight, missing, only_stops=False, everyday=0.0), weights
+    )
     assert ((chances >= 0) & (chances <= 1)).all()
     by_odds = np.argsort(-np.array(odds), kind="stable")
     assert (np.diff(chances[by_odds]) <= 0).all()
@@ -34,7 +42,9 @@ def test_the_order_stays_and_every_score_lies_between_0_and_1(
 
 @pytest.mark.parametrize("weights", WEIGHTS)
 @given(st.permutations(range(12)))
-def test_the_scores_do_not_depend_on_the_order_of_the_candidates(weights: dict[str, float], order: list[int]) -> None:
+def test_the_scores_do_not_depend_on_the_order_of_the_candidates(
+    weights: dict[str, float], order: list[int]
+) -> None:
     odds = np.array([1, 0.9, 0.9, 0.8, 0.7, 0.7, 0.7, 0.5, 0.4, 0.2, 0.1, 0.0])
     expected = probabilities(signals(odds.tolist()), WORDS, weights)
     shuffled = probabilities(signals(odds[order].tolist()), WORDS, weights)

@@ -12,7 +12,9 @@ NOW = int(datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp() * 1000)  # a Wednes
 
 
 def shown(mention: Mention) -> str:
-    begin, end = (datetime.fromtimestamp(it / 1000, UTC).date() for it in (mention.begin, mention.end))
+    begin, end = (
+        datetime.fromtimestamp(it / 1000, UTC).date() for it in (mention.begin, mention.end)
+    )
     return f"{begin}/{(end - date.resolution)}"
 
 
@@ -101,7 +103,8 @@ def test_what_names_no_past_time_is_no_date(question: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "expected"), [("31 February 2022", "2022-02-01/2022-02-28"), ("99 May 2020", "2020-05-01/2020-05-31")]
+    ("question", "expected"),
+    [("31 February 2022", "2022-02-01/2022-02-28"), ("99 May 2020", "2020-05-01/2020-05-31")],
 )
 def test_of_a_day_that_does_not_exist_the_month_counts(question: str, expected: str) -> None:
     assert [shown(it) for it in read_dates(question, NOW)] == [expected]
@@ -146,7 +149,14 @@ def test_a_question_without_a_date_costs_next_to_nothing() -> None:
 
 def test_a_long_text_of_spaces_and_figures_is_read_in_no_time() -> None:
     began = time.process_time()
-    for text in ("1 " * 2000, " " * 4000, "last " * 1000, "3 and " * 1000, "年" * 4000, "1月" * 2000):
+    for text in (
+        "1 " * 2000,
+        " " * 4000,
+        "last " * 1000,
+        "3 and " * 1000,
+        "年" * 4000,
+        "1月" * 2000,
+    ):
         read_dates(text, NOW)
     assert time.process_time() - began < 2
 

@@ -5,7 +5,13 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 from recollect_server.services.recall.dates import read_dates
-from recollect_server.services.recall.fusion import conversation_features, dates_of, fuse, gates_of, message_features
+from recollect_server.services.recall.fusion import (
+    conversation_features,
+    dates_of,
+    fuse,
+    gates_of,
+    message_features,
+)
 from recollect_server.services.recall.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
 from recollect_server.services.recall.retrievers import Array, Fused, Question
 
@@ -14,7 +20,9 @@ from tests.fusion.conftest import NOW, QUESTION, Legs, blind, made, shuffled
 
 def in_range(fused: Fused) -> bool:
     """Whether every score is above 0 and at most 1."""
-    return all(((scores > 0) & (scores <= 1)).all() for scores in (fused.messages, fused.conversations))
+    return all(
+        ((scores > 0) & (scores <= 1)).all() for scores in (fused.messages, fused.conversations)
+    )
 
 
 def test_scores_are_above_0_and_the_best_has_1(legs: Legs) -> None:
@@ -42,7 +50,10 @@ def test_few_candidates_get_scores_too(count: int) -> None:
 
 def test_a_conversation_without_any_message_that_was_found_has_a_score(legs: Legs) -> None:
     messages, above = legs
-    none = replace(messages, **{field.name: getattr(messages, field.name)[..., :0] for field in fields(messages)})
+    none = replace(
+        messages,
+        **{field.name: getattr(messages, field.name)[..., :0] for field in fields(messages)},
+    )
     fused = fuse(QUESTION, none, above)
     assert fused.messages.shape == (0,)
     assert in_range(fused)
@@ -51,14 +62,20 @@ def test_a_conversation_without_any_message_that_was_found_has_a_score(legs: Leg
 
 def test_legs_that_say_the_same_of_all_give_no_nan(legs: Legs) -> None:
     messages, above = legs
-    same = {field.name: np.zeros_like(getattr(messages, field.name)) for field in fields(messages) if field.name != "conversation"}
+    same = {
+        field.name: np.zeros_like(getattr(messages, field.name))
+        for field in fields(messages)
+        if field.name != "conversation"
+    }
     nothing = {field.name: np.zeros_like(getattr(above, field.name)) for field in fields(above)}
     fused = fuse(QUESTION, replace(messages, **same), replace(above, **nothing))
     assert in_range(fused)
     assert np.ptp(fused.messages) == 0
 
 
-@pytest.mark.parametrize("text", ["", "?", "北京大学在哪里", "boat " * 5000, "Please go on with my plan.", "in May 2023"])
+@pytest.mark.parametrize(
+    "text", ["", "?", "北京大学在哪里", "boat " * 5000, "Please go on with my plan.", "in May 2023"]
+)
 def test_any_question_gives_scores(legs: Legs, text: str) -> None:
     assert in_range(fuse(Question(text, read_dates(text, NOW)), *legs))
 
@@ -69,7 +86,11 @@ def test_without_vectors_the_words_decide(legs: Legs) -> None:
     words[17] = 9.0
     nothing = np.zeros((2, 48))
     messages = replace(messages, keyword=words, keyword_before=nothing, keyword_after=nothing)
-    above = replace(above, keyword=words.reshape(-1, 4).max(axis=1), message_keyword=words.reshape(-1, 4).max(axis=1))
+    above = replace(
+        above,
+        keyword=words.reshape(-1, 4).max(axis=1),
+        message_keyword=words.reshape(-1, 4).max(axis=1),
+    )
     fused = fuse(QUESTION, messages, above)
     assert fused.messages.argmax() == 17
     assert fused.conversations.argmax() == 4
@@ -84,7 +105,9 @@ def test_a_message_that_is_not_embedded_yet_leaves_the_others_their_vectors(legs
     assert np.ptp(features["vector"]) > 1
 
 
-def test_a_message_that_fits_by_words_and_meaning_comes_before_one_that_fits_by_neither(legs: Legs) -> None:
+def test_a_message_that_fits_by_words_and_meaning_comes_before_one_that_fits_by_neither(
+    legs: Legs,
+) -> None:
     messages, above = legs
     for leg in ("keyword", "vector", "window"):
         values = getattr(messages, leg).copy()
@@ -100,9 +123,14 @@ def test_a_message_of_the_time_that_is_asked_about_gains(legs: Legs) -> None:
     question = Question(text, read_dates(text, NOW))
     then = messages.time.copy()
     then[30] = 1_620_900_000_000  # 13 May 2021
-    plain, dated = fuse(question, messages, above), fuse(question, replace(messages, time=then), above)
+    plain, dated = (
+        fuse(question, messages, above),
+        fuse(question, replace(messages, time=then), above),
+    )
     assert np.flatnonzero(dates_of(question, replace(messages, time=then)) > 0.01).tolist() == [30]
-    assert (dated.messages > dated.messages[30]).sum() <= (plain.messages > plain.messages[30]).sum()
+    assert (dated.messages > dated.messages[30]).sum() <= (
+        plain.messages > plain.messages[30]
+    ).sum()
     assert dated.messages[30] / dated.messages[31] > plain.messages[30] / plain.messages[31]
 
 
@@ -113,7 +141,9 @@ def likely(legs: Legs, conversation: int) -> dict[str, Array]:
     return conversation_features(messages, above, np.zeros(48), scores)
 
 
-def test_a_conversation_that_began_right_before_or_behind_a_likely_one_gains_the_most_by_that(legs: Legs) -> None:
+def test_a_conversation_that_began_right_before_or_behind_a_likely_one_gains_the_most_by_that(
+    legs: Legs,
+) -> None:
     beside = likely(legs, 5)["beside"]  # they began in the order of their numbers
     assert {4, 6} == set(np.argsort(-beside)[:2].tolist())
     assert (np.diff(beside[6:]) < 0).all()
@@ -137,4 +167,7 @@ def test_the_table_weighs_every_feature_by_gates_that_there_are(legs: Legs) -> N
     gates = gates_of(QUESTION, messages, above)
     assert [*message_features(messages, above, dates)] == [*MESSAGE_WEIGHTS]
     assert [*conversation_features(messages, above, dates, np.zeros(48))] == [*CONVERSATION_WEIGHTS]
-    assert all(of.keys() <= gates.keys() for of in (*MESSAGE_WEIGHTS.values(), *CONVERSATION_WEIGHTS.values()))
+    assert all(
+        of.keys() <= gates.keys()
+        for of in (*MESSAGE_WEIGHTS.values(), *CONVERSATION_WEIGHTS.values())
+    )

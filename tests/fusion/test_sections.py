@@ -30,14 +30,19 @@ class Halves:
 
 def test_neighbours_count_only_within_a_section() -> None:
     messages, above = made(1)  # the lines 2 to 5
-    messages = replace(messages, keyword_before=np.ones((2, 4)), keyword_after=np.ones((2, 4)), asked=np.ones(4))
+    messages = replace(
+        messages, keyword_before=np.ones((2, 4)), keyword_after=np.ones((2, 4)), asked=np.ones(4)
+    )
     none = Postings(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    split = by_sections(cast(Any, Halves()), none, none.counts(), [Outline(0, "conv", 0, LONG + 1)], messages, above)
+    split = by_sections(
+        cast(Any, Halves()), none, none.counts(), [Outline(0, "conv", 0, LONG + 1)], messages, above
+    )
     assert split is not None
     legs, _ = split
     assert legs.sequence.tolist() == [2, 3, 2, 3]
     assert legs.keyword_before.tolist() == [[0, 1, 0, 1], [0, 0, 0, 0]]
-    assert legs.keyword_after.tolist() == [[1, 0, 1, 1], [0, 0, 1, 1]]  # the index alone knows where the last one ends
+    # the index alone knows where the last one ends
+    assert legs.keyword_after.tolist() == [[1, 0, 1, 1], [0, 0, 1, 1]]
     assert np.isnan(legs.vector_before).tolist() == [True, False, True, False]
     assert np.isnan(legs.vector_after).tolist() == [False, True, False, False]
     assert np.isnan(legs.asked).tolist() == [True, False, True, False]

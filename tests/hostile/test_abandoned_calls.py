@@ -29,7 +29,9 @@ def fill(service: Service, scale: int) -> str:
     return conversation
 
 
-def test_searches_that_nobody_waits_for_do_not_hold_up_others(start_server: Start, connect: Connect, scale: int) -> None:
+def test_searches_that_nobody_waits_for_do_not_hold_up_others(
+    start_server: Start, connect: Connect, scale: int
+) -> None:
     service = connect(start_server())
     conversation = fill(service, scale)
     request = api.SearchRequest(query="error refused connection q", limit=100)
@@ -43,14 +45,18 @@ def test_searches_that_nobody_waits_for_do_not_hold_up_others(start_server: Star
     assert {call.code().name for call in calls} <= {"DEADLINE_EXCEEDED", "OK"}
     began = time.perf_counter()
     service.recall.Search(request)
-    # A search of its own beside what of the others cannot stop at once; not behind some thirty of them.
+    # A search of its own beside what of the others cannot stop at once; not behind some thirty of
+    # them.
     assert time.perf_counter() - began < 8 * alone + 1
 
 
 def test_a_search_whose_caller_cancels_stops(start_server: Start, connect: Connect) -> None:
     service = connect(start_server(threads=1))
     conversation = fill(service, 1)
-    calls = [service.recall.Search.future(api.SearchRequest(query="error refused q", limit=100)) for _ in range(CALLERS)]
+    calls = [
+        service.recall.Search.future(api.SearchRequest(query="error refused q", limit=100))
+        for _ in range(CALLERS)
+    ]
     for call in calls:
         call.cancel()
     # One thread serves: what is asked next waits for whatever of these goes on.
@@ -60,27 +66,37 @@ def test_a_search_whose_caller_cancels_stops(start_server: Start, connect: Conne
 
 
 @pytest.mark.parametrize("method", ["Search", "BuildContext"])
-def test_what_takes_longer_than_the_server_allows_ends_with_a_reason(method: str, start_server: Start, connect: Connect) -> None:
+def test_what_takes_longer_than_the_server_allows_ends_with_a_reason(
+    method: str, start_server: Start, connect: Connect
+) -> None:
     service = connect(start_server(search_timeout=timedelta(milliseconds=1)))
     service.told("We fly to Osaka in May")
     conversation = service.told("We fly to Kyoto in April")
-    long = " ".join(f"Kyoto{number}" for number in range(5000))  # to look that many words up takes more than a millisecond
+    # to look that many words up takes more than a millisecond
+    long = " ".join(f"Kyoto{number}" for number in range(5000))
 
     def call() -> object:
         if method == "Search":
             return service.search(long)
-        return service.recall.BuildContext(api.BuildContextRequest(conversation_id=conversation, message=long))
+        return service.recall.BuildContext(
+            api.BuildContextRequest(conversation_id=conversation, message=long)
+        )
 
     failure = failure_of(call)
     assert (failure.code, failure.reason) == ("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")
     assert "ask for less" in failure.text
 
 
-def test_a_caller_with_less_time_than_the_server_allows_gets_the_code_of_grpc(start_server: Start, connect: Connect) -> None:
+def test_a_caller_with_less_time_than_the_server_allows_gets_the_code_of_grpc(
+    start_server: Start, connect: Connect
+) -> None:
     service = connect(start_server())
     service.told("We fly to Kyoto in April")
     request = api.SearchRequest(query="Kyoto")
-    assert code_of(lambda: service.recall.Search(request, timeout=0.000_001)) == grpc.StatusCode.DEADLINE_EXCEEDED.name
+    assert (
+        code_of(lambda: service.recall.Search(request, timeout=0.000_001))
+        == grpc.StatusCode.DEADLINE_EXCEEDED.name
+    )
 
 
 def test_a_query_of_the_index_stops_where_the_caller_gives_up(tmp_path: Path) -> None:
@@ -100,7 +116,11 @@ def test_a_query_of_the_index_stops_where_the_caller_gives_up(tmp_path: Path) ->
     deadline.cancel()
     assert over.wait(10)
     assert stopped[0] - began < 1
-    with pytest.raises(DeadlineExceeded), index.until(Deadline(0.01)), index.reading() as connection:
+    with (
+        pytest.raises(DeadlineExceeded),
+        index.until(Deadline(0.01)),
+        index.reading() as connection,
+    ):
         connection.execute(ENDLESS).fetchall()
     with index.until(UNLIMITED), index.reading() as connection:
         assert connection.execute("SELECT 1").get == 1, "the connection answers again"

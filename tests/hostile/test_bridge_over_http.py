@@ -20,18 +20,26 @@ INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a host", "version": "1"}},
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "a host", "version": "1"},
+    },
 }
 LIST = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
 MAX_CONNECTIONS = 256
 KIB_A_SESSION = 12
-"""More than a request leaves behind (under 1 KiB), and a third of what a kept session takes (38 KiB)."""
+"""More than a request leaves behind (under 1 KiB), and a third of what a kept session takes (38
+KiB).
+"""
 
 
 @pytest.fixture
 def bridge() -> Iterator[tuple[Forked, str]]:
     """The bridge as a process on a port, and its URL."""
-    with Forked(BRIDGE, ["--http", "127.0.0.1:0"], stderr=subprocess.PIPE, env=environment(NOBODY)) as process:
+    with Forked(
+        BRIDGE, ["--http", "127.0.0.1:0"], stderr=subprocess.PIPE, env=environment(NOBODY)
+    ) as process:
         try:
             assert process.stderr is not None
             yield process, process.stderr.readline().split()[3]
@@ -41,15 +49,23 @@ def bridge() -> Iterator[tuple[Forked, str]]:
 
 def memory_of(process: Forked) -> int:
     """Return the resident memory of a process in KiB."""
-    [line] = [it for it in Path(f"/proc/{process.pid}/status").read_text().splitlines() if it.startswith("VmRSS:")]
+    [line] = [
+        it
+        for it in Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        if it.startswith("VmRSS:")
+    ]
     return int(line.split()[1])
 
 
 def stream(url: str) -> tuple[socket.socket, int]:
-    """Ask for a stream of the server's messages. Return the connection, and the status that was answered."""
+    """Ask for a stream of the server's messages. Return the connection, and the status that was
+    answered.
+    """
     address = urlsplit(url)
     connection = socket.create_connection((address.hostname, address.port), timeout=30)
-    connection.sendall(f"GET {address.path} HTTP/1.1\r\nHost: {address.netloc}\r\nAccept: text/event-stream\r\n\r\n".encode())
+    connection.sendall(
+        f"GET {address.path} HTTP/1.1\r\nHost: {address.netloc}\r\nAccept: text/event-stream\r\n\r\n".encode()
+    )
     return connection, int(connection.recv(1000).split()[1])
 
 
@@ -70,7 +86,9 @@ def test_sessions_that_never_end_take_no_memory(bridge: tuple[Forked, str], scal
         assert len(http.post(url, json=LIST).text) > 1000
 
 
-def test_streams_that_are_never_read_are_bounded_and_leave_room_when_they_end(bridge: tuple[Forked, str], scale: int) -> None:
+def test_streams_that_are_never_read_are_bounded_and_leave_room_when_they_end(
+    bridge: tuple[Forked, str], scale: int
+) -> None:
     process, url = bridge
 
     def status_of_a_call() -> int:

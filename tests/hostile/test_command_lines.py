@@ -1,4 +1,6 @@
-"""Every command of both command lines with values that nobody means: each ends with a sentence and changes nothing."""
+"""Every command of both command lines with values that nobody means: each ends with a sentence and
+changes nothing.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -18,11 +20,45 @@ from tests.conftest import RunningServer
 
 __all__ = ["inside"]
 
-UNKNOWN = {"conversation": "conv-01HQ0000000000000000000000", "communication": "ext-01HQ0000000000000000000000"}
-NUMBERS = ["1" + "0" * 20, "-1" + "0" * 20, "9" * 5000, "-1", "1e400", "nan", "0x10", "١٢x", "", "many"]
-ADDRESSES = ["127.0.0.1:1", "127.0.0.1:99999", "localhost", "", "unix:", "\udcff:1", "x" * 100_000, "http://127.0.0.1:1"]
+UNKNOWN = {
+    "conversation": "conv-01HQ0000000000000000000000",
+    "communication": "ext-01HQ0000000000000000000000",
+}
+NUMBERS = [
+    "1" + "0" * 20,
+    "-1" + "0" * 20,
+    "9" * 5000,
+    "-1",
+    "1e400",
+    "nan",
+    "0x10",
+    "١٢x",
+    "",
+    "many",
+]
+ADDRESSES = [
+    "127.0.0.1:1",
+    "127.0.0.1:99999",
+    "localhost",
+    "",
+    "unix:",
+    "\udcff:1",
+    "x" * 100_000,
+    "http://127.0.0.1:1",
+]
 DIALLING = {"address", "target"}
-TEXTS = ["\udcff", "x" * 100_000, "a\nb", "\x1b[2J", "\u202e", "../../etc/passwd", " ", "", "\x7f", "-"]
+TEXTS = [
+    "\udcff",
+    "x" * 100_000,
+    "a\nb",
+    "\x1b[2J",
+    "\u202e",
+    "../../etc/passwd",
+    " ",
+    "",
+    "\x7f",
+    "-",
+]
 
 
 def leaves(group: click.Group, *above: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -43,7 +79,9 @@ def is_path(parameter: click.Parameter) -> bool:
 
 
 def harmless(parameter: click.Argument, file: Path) -> str:
-    """Return a value for an argument that another value is tried beside. No conversation and no party has it."""
+    """Return a value for an argument that another value is tried beside. No conversation and no
+    party has it.
+    """
     if is_path(parameter):
         return str(file)
     if isinstance(parameter.type, click.Choice):
@@ -52,8 +90,12 @@ def harmless(parameter: click.Argument, file: Path) -> str:
     return UNKNOWN.get(name, "x")
 
 
-def calls(words: tuple[str, ...], command: click.Command, paths: list[str], file: Path, part: int) -> Iterator[list[str]]:
-    """Yield command lines in each of which one value is wrong: of the values for a parameter one in `part`, in turn others."""
+def calls(
+    words: tuple[str, ...], command: click.Command, paths: list[str], file: Path, part: int
+) -> Iterator[list[str]]:
+    """Yield command lines in each of which one value is wrong: of the values for a parameter one in
+    `part`, in turn others.
+    """
     turn = itertools.count()
 
     def wrong(parameter: click.Parameter) -> list[str]:
@@ -68,17 +110,23 @@ def calls(words: tuple[str, ...], command: click.Command, paths: list[str], file
     for option in command.params:
         if isinstance(option, click.Option) and not option.is_flag and option.name not in DIALLING:
             for value in wrong(option):
-                if value or option.name != "cursor":  # an empty cursor is the beginning, which `tail` would follow
+                # an empty cursor is the beginning, which `tail` would follow
+                if value or option.name != "cursor":
                     yield [*words, option.opts[-1], *[value] * option.nargs, "--", *usual]
 
 
 @pytest.fixture
 def wrong_files(tmp_path: Path) -> list[str]:
-    """Paths of what is no file of ours: missing, folders, devices, and files that hold anything else."""
+    """Paths of what is no file of ours: missing, folders, devices, and files that hold anything
+    else.
+    """
     contents = {
         "binary": bytes(range(256)) * 40,
         "deep": b"[" * 100_000,
-        "deeper": b'{"type":"meta","channel":"web","participants":' + b'{"a":' * 50_000 + b"1" + b"}" * 50_001,
+        "deeper": b'{"type":"meta","channel":"web","participants":'
+        + b'{"a":' * 50_000
+        + b"1"
+        + b"}" * 50_001,
         "digits": b'{"type":"meta","channel":"web!","created":' + b"9" * 5000 + b"}\n",
         "empty": b"",
         "half a character": b'{"type":"meta","id":"\\ud800","channel":"\\ud800"}\n',
@@ -90,7 +138,14 @@ def wrong_files(tmp_path: Path) -> list[str]:
     for name, content in contents.items():
         (folder / name).write_bytes(content)
     (folder / "link").symlink_to("nowhere")
-    others = ["/dev/null", str(folder), str(folder / "none"), str(folder / ("x" * 300)), "", "\udcff"]
+    others = [
+        "/dev/null",
+        str(folder),
+        str(folder / "none"),
+        str(folder / ("x" * 300)),
+        "",
+        "\udcff",
+    ]
     return [*map(str, sorted(folder.iterdir())), *others]
 
 
@@ -131,7 +186,10 @@ def test_no_value_makes_recollect_server_fail_without_a_sentence(
         lines += [["config", flag, value] for value in [*NUMBERS, *TEXTS][index % part :: part]]
     for index, command in enumerate(["stats", "verify", "rebuild", "config", "health"]):
         lines += [[command, "--config", path] for path in wrong_files[index % part :: part]]
-        lines += [[command, "--listen", ADDRESSES[0], "--data-dir", path] for path in wrong_files[index % part :: part]]
+        lines += [
+            [command, "--listen", ADDRESSES[0], "--data-dir", path]
+            for path in wrong_files[index % part :: part]
+        ]
     for address in ADDRESSES:
         lines += [["health", "--address", address]]
     for path in wrong_files[:: min(part, 2)]:
@@ -139,7 +197,10 @@ def test_no_value_makes_recollect_server_fail_without_a_sentence(
     for line in lines:
         result = CliRunner().invoke(server_commands, line)
         shown = [it[:50] for it in line]
-        assert result.exception is None or isinstance(result.exception, SystemExit), (shown, repr(result.exception)[:300])
+        assert result.exception is None or isinstance(result.exception, SystemExit), (
+            shown,
+            repr(result.exception)[:300],
+        )
         assert result.exit_code in {0, 1, 2}, shown
         assert result.exit_code == 0 or result.output.strip(), shown
     assert [it.id for it in client.conversations.list()] == [before.id]

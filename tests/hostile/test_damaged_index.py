@@ -1,7 +1,9 @@
-"""An index that was damaged without SQLite noticing it: nothing is stored twice, and nothing that the log has is left out.
+"""An index that was damaged without SQLite noticing it: nothing is stored twice, and nothing that
+the log has is left out.
 
-Bits that flip within a row and rows that disappear are no damage to SQLite. The log has all of it, so each test asks the server
-what the log says: at once after the start, when a wrong index would be believed.
+Bits that flip within a row and rows that disappear are no damage to SQLite. The log has all of it,
+so each test asks the server what the log says: at once after the start, when a wrong index would be
+believed.
 """
 
 import random
@@ -58,25 +60,41 @@ def fill(service: Service, count: int) -> str:
     """A conversation of so many turns, each appended by a request."""
     name = service.create(request_id="begin").id
     for number in range(count):
-        service.append(name, user(f"zebra {number}"), agent("Noted."), request_id=f"append-{number}")
+        service.append(
+            name, user(f"zebra {number}"), agent("Noted."), request_id=f"append-{number}"
+        )
     service.listed(page_size=1)
     return name
 
 
 def holds_all(service: Service, name: str, count: int) -> None:
     """The server answers all that the log has, and repeats store nothing."""
-    repeated = [service.append(name, user(f"zebra {n}"), agent("Noted."), request_id=f"append-{n}") for n in range(count)]
+    repeated = [
+        service.append(name, user(f"zebra {n}"), agent("Noted."), request_id=f"append-{n}")
+        for n in range(count)
+    ]
     assert [n for n, answer in enumerate(repeated) if not answer.duplicate] == []
     create = api.CreateRequest(channel="web", request_id="begin")
-    until(lambda: code_of(lambda: service.conversations.Create(create)) == "OK")  # where to look for it only the index knows
+    # where to look for it only the index knows
+    until(lambda: code_of(lambda: service.conversations.Create(create)) == "OK")
     assert service.conversations.Create(create).duplicate
     loaded = service.load(name, max_turns=1000)
-    assert [m.content for m in loaded.messages if m.content != "Noted."] == [f"zebra {number}" for number in range(count)]
-    assert (loaded.damaged_lines, loaded.conversation.turn_count, service.get(name).turn_count) == (0, count, count)
+    assert [m.content for m in loaded.messages if m.content != "Noted."] == [
+        f"zebra {number}" for number in range(count)
+    ]
+    assert (loaded.damaged_lines, loaded.conversation.turn_count, service.get(name).turn_count) == (
+        0,
+        count,
+        count,
+    )
     context = service.context(name, turn_range=TurnRange(first=2, last=5))
-    assert [m.content for m in context.messages if m.content != "Noted."] == [f"zebra {number}" for number in range(1, 5)]
+    assert [m.content for m in context.messages if m.content != "Noted."] == [
+        f"zebra {number}" for number in range(1, 5)
+    ]
     until(lambda: not service.search("zebra").degraded)
-    assert {hit.turn_number for hit in service.search("zebra", limit=50).hits} == set(range(1, count + 1))
+    assert {hit.turn_number for hit in service.search("zebra", limit=50).hits} == set(
+        range(1, count + 1)
+    )
 
 
 def test_a_bit_that_flips_in_a_request_id_while_the_server_is_stopped_stores_nothing_twice(
@@ -121,7 +139,8 @@ def test_an_index_that_was_damaged_after_a_kill_is_made_anew_at_the_start(
     for title, damage in DAMAGES.items():
         for path in server.folder.glob("conversations.db*"):
             path.unlink()
-        (server.folder / "conversations.db").write_bytes(kept["conversations.db"])  # and no seal, as a kill leaves it
+        # and no seal, as a kill leaves it
+        (server.folder / "conversations.db").write_bytes(kept["conversations.db"])
         damage(server.folder)
         again = start_server()
         assert again.app.recovered.rebuilt, title
@@ -144,12 +163,16 @@ def test_an_index_that_is_whole_after_a_kill_is_used_as_it_is(
 def test_a_large_index_that_was_damaged_after_a_kill_is_healed_while_the_server_answers_from_the_log(
     damage: str, service: Service, server: RunningServer, connect: Connect, clock: MovableClock
 ) -> None:
-    """All but the requests are compared while the server runs: what is asked for first, and searches say that they are degraded."""
+    """All but the requests are compared while the server runs: what is asked for first, and
+    searches say that they are degraded.
+    """
     name = fill(service, 12)
     server.stop()
     (server.folder / "conversations.db.seal").unlink()
     DAMAGES[damage](server.folder)
-    again = RunningServer(app.start(server.settings, clock=clock, compared_at_once=0), clock, server.settings)
+    again = RunningServer(
+        app.start(server.settings, clock=clock, compared_at_once=0), clock, server.settings
+    )
     try:
         holds_all(connect(again), name, 12)
     finally:

@@ -1,7 +1,8 @@
 """A copy of the data folder that is put back: no stream misses an update without a `reset`.
 
-The copy has the identity of the index that it was made of, and goes on counting its cursors from where it was. A cursor that was
-given out after the copy was made then names a change that it never had.
+The copy has the identity of the index that it was made of, and goes on counting its cursors from
+where it was. A cursor that was given out after the copy was made then names a change that it never
+had.
 """
 
 import shutil

@@ -1,4 +1,6 @@
-"""Transcripts that other programs or enemies wrote, in the data folder or imported: served or named, and nothing stops."""
+"""Transcripts that other programs or enemies wrote, in the data folder or imported: served or
+named, and nothing stops.
+"""
 
 import json
 import random
@@ -67,10 +69,21 @@ def line(chance: random.Random) -> bytes:
     fields: dict[str, Any]
     match chance.choice(["meta", "turn", "turn", "turn", "event", "event", "message"]):
         case "meta":
-            fields = {"type": "meta", "id": "conv-01HQ0000000000000000000000", "channel": "web", "created": TIME}
+            fields = {
+                "type": "meta",
+                "id": "conv-01HQ0000000000000000000000",
+                "channel": "web",
+                "created": TIME,
+            }
         case "turn":
             role = chance.choice(["user", "assistant", "tool"])
-            fields = {"type": "turn", "role": role, "content": "zebra", "timestamp": TIME, "turnNumber": chance.choice([1, 2, 9])}
+            fields = {
+                "type": "turn",
+                "role": role,
+                "content": "zebra",
+                "timestamp": TIME,
+                "turnNumber": chance.choice([1, 2, 9]),
+            }
             fields |= {"toolCallId": "c"} if role == "tool" else {}
         case "message":
             fields = {"type": "message", "direction": "inbound", "text": "zebra", "timestamp": TIME}
@@ -88,12 +101,16 @@ def files(count: int, seed: int) -> dict[str, bytes]:
     made = {}
     for number in range(count):
         lines = [line(chance) for _ in range(chance.choice([1, 2, 5, 20]))]
-        made[f"conv-01HQ{number:022d}"] = b"\n".join(lines) + chance.choice([b"\n", b"\r\n", b"", b"\n\n"])
+        made[f"conv-01HQ{number:022d}"] = b"\n".join(lines) + chance.choice(
+            [b"\n", b"\r\n", b"", b"\n\n"]
+        )
     return made
 
 
 def ask(service: Service, name: str) -> None:
-    """Call whatever reads a conversation, and write to it. A failure says what is wrong with the data, never with the server."""
+    """Call whatever reads a conversation, and write to it. A failure says what is wrong with the
+    data, never with the server.
+    """
     reads: list[Callable[[], object]] = [
         lambda: service.get(name),
         lambda: service.load(name),
@@ -107,7 +124,11 @@ def ask(service: Service, name: str) -> None:
         try:
             read()
         except grpc.RpcError as error:
-            allowed = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.DATA_LOSS}
+            allowed = {
+                grpc.StatusCode.INVALID_ARGUMENT,
+                grpc.StatusCode.NOT_FOUND,
+                grpc.StatusCode.DATA_LOSS,
+            }
             allowed |= {grpc.StatusCode.FAILED_PRECONDITION}
             if error.code() not in allowed:
                 raise AssertionError((name, number, error.code(), error.details())) from error
@@ -132,7 +153,10 @@ def test_a_data_folder_full_of_foreign_transcripts_is_served_and_nothing_in_it_i
     service.search("zebra goes on")
     service.recent()
     assert not service.search("zebra").degraded
-    answers = {name: service.load(name, before_turn=10_000).SerializeToString(deterministic=True) for name in named}
+    answers = {
+        name: service.load(name, before_turn=10_000).SerializeToString(deterministic=True)
+        for name in named
+    }
     service.channel.close()
     running.stop()
     for name, data in put.items():
@@ -144,7 +168,10 @@ def test_a_data_folder_full_of_foreign_transcripts_is_served_and_nothing_in_it_i
     delete_index(server)
     running = start_server()
     service = Service(running.target)
-    assert {name: service.load(name, before_turn=10_000).SerializeToString(deterministic=True) for name in named} == answers
+    assert {
+        name: service.load(name, before_turn=10_000).SerializeToString(deterministic=True)
+        for name in named
+    } == answers
     for name in named[::2]:
         service.delete(name, anchors=api.ANCHOR_DISPOSITION_DELETE, force=True)
     service.channel.close()
@@ -154,7 +181,9 @@ def test_a_data_folder_full_of_foreign_transcripts_is_served_and_nothing_in_it_i
 
 
 @pytest.mark.timeout(600)
-def test_foreign_transcripts_are_imported_and_what_is_left_out_is_named(server: RunningServer, tmp_path: Path, scale: int) -> None:
+def test_foreign_transcripts_are_imported_and_what_is_left_out_is_named(
+    server: RunningServer, tmp_path: Path, scale: int
+) -> None:
     folder = tmp_path / "foreign"
     folder.mkdir()
     for name, data in files(30 * scale, 2).items():

@@ -1,4 +1,6 @@
-"""Watchers of the server's health: however many open, cancel, vanish or stay, the server goes on and stops in time."""
+"""Watchers of the server's health: however many open, cancel, vanish or stay, the server goes on
+and stops in time.
+"""
 
 import json
 import signal
@@ -40,7 +42,9 @@ def asked(service: str = "") -> health_pb2.HealthCheckRequest:
     return health_pb2.HealthCheckRequest(service=service)
 
 
-def test_clients_that_open_watches_and_cancel_them_never_stop_the_server(tmp_path: Path, scale: int) -> None:
+def test_clients_that_open_watches_and_cancel_them_never_stop_the_server(
+    tmp_path: Path, scale: int
+) -> None:
     with server_process(tmp_path / "data", *GRACE) as (process, target):
 
         def watch_and_cancel(_: int) -> None:
@@ -60,9 +64,14 @@ def test_clients_that_open_watches_and_cancel_them_never_stop_the_server(tmp_pat
         assert process.wait(PROMPT) == 0
 
 
-def test_a_stop_right_after_watches_were_opened_and_cancelled_ends_in_time(tmp_path: Path, scale: int) -> None:
+def test_a_stop_right_after_watches_were_opened_and_cancelled_ends_in_time(
+    tmp_path: Path, scale: int
+) -> None:
     for number in range(scale):
-        with server_process(tmp_path / f"data{number}", *GRACE) as (process, target), health_of(target) as health:
+        with (
+            server_process(tmp_path / f"data{number}", *GRACE) as (process, target),
+            health_of(target) as health,
+        ):
             watches = [health.Watch(asked(), timeout=60) for _ in range(HELD)]
             for watch in watches:
                 assert next(watch).status == SERVING
@@ -72,7 +81,9 @@ def test_a_stop_right_after_watches_were_opened_and_cancelled_ends_in_time(tmp_p
             assert process.wait(PROMPT) == 0
 
 
-def test_clients_that_have_grpc_check_health_come_and_go_without_harm(start_server: Start, connect: Connect, scale: int) -> None:
+def test_clients_that_have_grpc_check_health_come_and_go_without_harm(
+    start_server: Start, connect: Connect, scale: int
+) -> None:
     server = start_server(shutdown_grace="10m")
     config = {
         "loadBalancingConfig": [{"round_robin": {}}],
@@ -81,7 +92,8 @@ def test_clients_that_have_grpc_check_health_come_and_go_without_harm(start_serv
     options = [("grpc.service_config", json.dumps(config)), ("grpc.use_local_subchannel_pool", 1)]
     held = [grpc.insecure_channel(server.target, options=options) for _ in range(5)]
     for channel in held:
-        grpc.channel_ready_future(channel).result(30)  # ready by its health, not by its connection alone
+        # ready by its health, not by its connection alone
+        grpc.channel_ready_future(channel).result(30)
     for _ in range(8 * scale):
         with grpc.insecure_channel(server.target, options=options) as channel:
             grpc.channel_ready_future(channel).result(30)
@@ -94,7 +106,10 @@ def test_clients_that_have_grpc_check_health_come_and_go_without_harm(start_serv
 def test_held_watches_are_told_of_a_stop_and_ended_before_its_grace(start_server: Start) -> None:
     server = start_server(shutdown_grace="10m")
     with health_of(server.target) as health:
-        watches = [health.Watch(asked(name)) for name in ("", "recollect.v1.RecallService", "nothing.of.the.kind")]
+        watches = [
+            health.Watch(asked(name))
+            for name in ("", "recollect.v1.RecallService", "nothing.of.the.kind")
+        ]
         assert [next(watch).status for watch in watches] == [SERVING, SERVING, SERVICE_UNKNOWN]
         server.stop()
         for watch, told in zip(watches, (NOT_SERVING, NOT_SERVING, None), strict=True):
@@ -149,7 +164,9 @@ def test_calls_that_take_every_thread_leave_health_its_own(
     call.result(30)
 
 
-def test_a_name_that_nothing_has_is_not_found_and_broken_bytes_are_refused(service: Service) -> None:
+def test_a_name_that_nothing_has_is_not_found_and_broken_bytes_are_refused(
+    service: Service,
+) -> None:
     health: Any = health_pb2_grpc.HealthStub(service.channel)
     failure = failure_of(lambda: health.Check(asked("recollect.v1.Nothing")))
     assert (failure.code, failure.text) == ("NOT_FOUND", "there is no service recollect.v1.Nothing")

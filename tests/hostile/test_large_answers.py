@@ -1,8 +1,10 @@
-"""Answers that would be large: each is bounded and says that there is more, and all together leave the server its memory."""
+"""Answers that would be large: each is bounded and says that there is more, and all together leave
+the server its memory.
+"""
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -52,16 +54,27 @@ def history(service: Service, conversation_id: str) -> Iterator[api.LoadResponse
     yield page
     while page.has_more:
         if page.cut_before_sequence:
-            page = service.load(conversation_id, max_turns=1000, before_sequence=page.cut_before_sequence)
+            page = service.load(
+                conversation_id, max_turns=1000, before_sequence=page.cut_before_sequence
+            )
         else:
-            page = service.load(conversation_id, max_turns=1000, before_turn=page.messages[0].turn_number)
+            page = service.load(
+                conversation_id, max_turns=1000, before_turn=page.messages[0].turn_number
+            )
         yield page
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-@pytest.mark.parametrize(("turns", "messages", "size"), [(10, 2, 10 << 10), (2, 20, 10 << 10), (3, 2, 100 << 10)])
+@pytest.mark.parametrize(
+    ("turns", "messages", "size"), [(10, 2, 10 << 10), (2, 20, 10 << 10), (3, 2, 100 << 10)]
+)
 def test_pages_of_load_are_bounded_and_have_every_message_once(
-    small: Service, monkeypatch: pytest.MonkeyPatch, turns: int, messages: int, size: int, indexed: bool
+    small: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    turns: int,
+    messages: int,
+    size: int,
+    indexed: bool,
 ) -> None:
     """Turns are whole, unless one alone is larger than an answer may be."""
     conversation_id = with_turns(small, turns, messages, size)
@@ -72,7 +85,9 @@ def test_pages_of_load_are_bounded_and_have_every_message_once(
     said = [message.sequence for page in reversed(pages) for message in page.messages]
     assert said == list(range(2, 2 + turns * messages))
     for page in pages:
-        of_first = [it.sequence for it in page.messages if it.turn_number == page.messages[0].turn_number]
+        of_first = [
+            it.sequence for it in page.messages if it.turn_number == page.messages[0].turn_number
+        ]
         cut = (of_first[0] - 2) % messages > 0
         assert page.cut_before_sequence == (of_first[0] if cut else 0)
 
@@ -89,9 +104,16 @@ def _refuse_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-@pytest.mark.parametrize(("turns", "messages", "size"), [(10, 2, 10 << 10), (2, 20, 10 << 10), (3, 2, 100 << 10)])
+@pytest.mark.parametrize(
+    ("turns", "messages", "size"), [(10, 2, 10 << 10), (2, 20, 10 << 10), (3, 2, 100 << 10)]
+)
 def test_fetched_turns_are_bounded_and_go_on_behind_the_last_line(
-    small: Service, monkeypatch: pytest.MonkeyPatch, turns: int, messages: int, size: int, indexed: bool
+    small: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    turns: int,
+    messages: int,
+    size: int,
+    indexed: bool,
 ) -> None:
     conversation_id = with_turns(small, turns, messages, size)
     if not indexed:
@@ -99,7 +121,9 @@ def test_fetched_turns_are_bounded_and_go_on_behind_the_last_line(
     said: list[int] = []
     more = True
     while more:
-        request = recall_api.FetchContextRequest(conversation_id=conversation_id, after_sequence=said[-1] if said else 0)
+        request = recall_api.FetchContextRequest(
+            conversation_id=conversation_id, after_sequence=said[-1] if said else 0
+        )
         request.turn_range.first, request.turn_range.last = 1, 200
         page = small.recall.FetchContext(request)
         assert page.ByteSize() <= BOUND + SLACK or len(page.messages) == 1
@@ -161,7 +185,9 @@ def test_a_snapshot_and_what_was_missed_are_sent_in_bounded_parts(small: Service
     assert small.get(conversation_id).message_count == 20
 
 
-def test_the_client_reads_a_whole_history_with_a_turn_that_is_larger_than_an_answer(bounded: RunningServer) -> None:
+def test_the_client_reads_a_whole_history_with_a_turn_that_is_larger_than_an_answer(
+    bounded: RunningServer,
+) -> None:
     from recollect._shared.history import MAX_TOKENS, History
 
     with Client(bounded.target) as client:
@@ -184,24 +210,35 @@ def test_the_client_reads_a_whole_history_with_a_turn_that_is_larger_than_an_ans
                     before_sequence=reading.before_sequence,
                 )
             )
-        assert [message.content for message in reading.messages] == [message.content for message in said]
+        assert [message.content for message in reading.messages] == [
+            message.content for message in said
+        ]
 
 
 @pytest.mark.timeout(900)
-def test_parallel_large_reads_do_not_take_the_memory_of_the_machine(tmp_path: Path, scale: int) -> None:
+def test_parallel_large_reads_do_not_take_the_memory_of_the_machine(
+    tmp_path: Path, scale: int
+) -> None:
     """Eight Loads of 200 MiB took 4 GB, and kept it after the conversation was deleted."""
     mebibytes = 24 * min(scale, 8)
     with process(tmp_path) as server, connected(server.target) as service:
         conversation_id = service.create().id
         for number in range(mebibytes // 4):
-            service.append(conversation_id, user("ask") if not number else agent("go on"), *[agent("x" * 1_040_000)] * 4)
+            service.append(
+                conversation_id,
+                user("ask") if not number else agent("go on"),
+                *[agent("x" * 1_040_000)] * 4,
+            )
         service.listed(page_size=1)
         before = _resident(server.popen.pid)
 
         def load(number: int) -> int:
-            load: Callable[[], api.LoadResponse] = lambda: service.load(conversation_id, max_turns=1000, max_tokens=1 << 30)  # noqa: E731
             fetch = recall_api.FetchContextRequest(conversation_id=conversation_id)
-            return (load() if number % 2 else service.recall.FetchContext(fetch)).ByteSize()
+            return (
+                service.load(conversation_id, max_turns=1000, max_tokens=1 << 30)
+                if number % 2
+                else service.recall.FetchContext(fetch)
+            ).ByteSize()
 
         with ThreadPoolExecutor(16) as pool:
             sizes = list(pool.map(load, range(20 + 4 * scale)))
@@ -213,7 +250,9 @@ def test_parallel_large_reads_do_not_take_the_memory_of_the_machine(tmp_path: Pa
 
 
 def _status(pid: int, name: str) -> int:
-    line = next(it for it in Path(f"/proc/{pid}/status").read_text().splitlines() if it.startswith(name))
+    line = next(
+        it for it in Path(f"/proc/{pid}/status").read_text().splitlines() if it.startswith(name)
+    )
     return int(line.split()[1]) << 10
 
 
@@ -227,7 +266,9 @@ def _peak(pid: int) -> int:
 
 @contextmanager
 def unread(target: str) -> Iterator[str]:
-    """An address whose callers are heard by the server, and read nothing of what it answers: what comes back is held up."""
+    """An address whose callers are heard by the server, and read nothing of what it answers: what
+    comes back is held up.
+    """
     host, port = target.rsplit(":", 1)
     listener = socket.create_server(("127.0.0.1", 0))
     ends: list[socket.socket] = []
@@ -262,13 +303,20 @@ def _forward(source: socket.socket, target: socket.socket, most: int | None) -> 
 
 
 @pytest.mark.timeout(300)
-def test_callers_who_do_not_read_their_answers_cannot_fill_the_memory(start_server: Start, connect: Connect) -> None:
-    """Their answers keep their room until the calls are over. Others wait some seconds, and are told when to try again."""
+def test_callers_who_do_not_read_their_answers_cannot_fill_the_memory(
+    start_server: Start, connect: Connect
+) -> None:
+    """Their answers keep their room until the calls are over. Others wait some seconds, and are
+    told when to try again.
+    """
     server = start_server(max_answer_bytes=1 << 20)
     service = connect(server)
     conversation_id = with_turns(service, 1, 1, 1_000_000)
     request = api.LoadRequest(conversation_id=conversation_id)
-    with unread(server.target) as target, grpc.insecure_channel(target, [("grpc.max_receive_message_length", -1)]) as channel:
+    with (
+        unread(server.target) as target,
+        grpc.insecure_channel(target, [("grpc.max_receive_message_length", -1)]) as channel,
+    ):
         lazy = [ConversationServiceStub(channel).Load.future(request) for _ in range(40)]
         failure = until(lambda: _refusal(service, request))
         assert (failure.code, failure.reason) == ("RESOURCE_EXHAUSTED", "TOO_MANY_ANSWERS")

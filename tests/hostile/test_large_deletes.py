@@ -16,13 +16,17 @@ from tests.crash.load import connected, process
 from tests.server.conftest import Connect, Service, files_with
 
 WORDS = [
-    f"{first}{last}" for first in ("amber", "basalt", "cinder", "dolmen", "ember") for last in ("wing", "fall", "mark", "gate")
+    f"{first}{last}"
+    for first in ("amber", "basalt", "cinder", "dolmen", "ember")
+    for last in ("wing", "fall", "mark", "gate")
 ]
 RARE = "quixotriple"
 
 
 def long_conversation(service: Service, messages: int) -> str:
-    """A conversation of so many messages, of some 30 words each; a rare word stands in every hundredth."""
+    """A conversation of so many messages, of some 30 words each; a rare word stands in every
+    hundredth.
+    """
     conversation_id = service.create().id
 
     def texts() -> Iterator[Message]:
@@ -32,7 +36,9 @@ def long_conversation(service: Service, messages: int) -> str:
 
     waiting = texts()
     for number in range(0, messages, 500):
-        service.append(conversation_id, *islice(waiting, 500), request_id=f"{conversation_id}-{number}")
+        service.append(
+            conversation_id, *islice(waiting, 500), request_id=f"{conversation_id}-{number}"
+        )
     return conversation_id
 
 
@@ -40,7 +46,9 @@ def long_conversation(service: Service, messages: int) -> str:
 def test_a_long_conversation_is_deleted_while_appends_and_searches_go_on(
     service: Service, server: RunningServer, scale: int
 ) -> None:
-    """It took 1.5 ms a message and kept searches waiting for seconds; with `scale` 20 it has 60,000 messages."""
+    """It took 1.5 ms a message and kept searches waiting for seconds; with `scale` 20 it has 60,000
+    messages.
+    """
     messages = 2000 * scale
     stays = service.told("zebra stays")
     goes = long_conversation(service, messages)
@@ -86,7 +94,11 @@ def test_a_start_after_a_kill_within_a_long_delete_finishes_it_and_says_so(
     service = connect(before)
     stays, goes = service.told("zebra stays"), long_conversation(service, 500 * scale)
     before.stop()
-    with process(before.data_dir, point) as killed, connected(killed.target) as dying, pytest.raises(grpc.RpcError):
+    with (
+        process(before.data_dir, point) as killed,
+        connected(killed.target) as dying,
+        pytest.raises(grpc.RpcError),
+    ):
         dying.delete(goes)
     with capture_logs() as logged:
         again = start_server()
@@ -104,8 +116,12 @@ def test_two_deletes_of_one_conversation_at_once_give_one_receipt(service: Servi
     """The second waits for the first, without a lock that other conversations share."""
     goes = long_conversation(service, 500)
     calls = [
-        service.conversations.Delete.future(api.DeleteRequest(conversation_id=goes, request_id="d1")),
-        service.conversations.Delete.future(api.DeleteRequest(conversation_id=goes, request_id="d1")),
+        service.conversations.Delete.future(
+            api.DeleteRequest(conversation_id=goes, request_id="d1")
+        ),
+        service.conversations.Delete.future(
+            api.DeleteRequest(conversation_id=goes, request_id="d1")
+        ),
     ]
     receipts = [call.result() for call in calls]
     assert receipts[0] == receipts[1]

@@ -1,4 +1,6 @@
-"""Starts with too little memory, and starts that are told to end: each ends at once, with a sentence where it can say one."""
+"""Starts with too little memory, and starts that are told to end: each ends at once, with a
+sentence where it can say one.
+"""
 
 import os
 import re
@@ -17,18 +19,24 @@ SENTENCE = re.compile(rb"Error: [^\n]*(memory|threads)[^\n]*: raise (it|the limi
 
 
 def ended(folder: Path, mebibytes: int) -> tuple[int | None, bytes, bytes]:
-    """Start a server with so much address space; what it exits with, None if it serves, and what it prints."""
+    """Start a server with so much address space; what it exits with, None if it serves, and what it
+    prints.
+    """
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
 
     command = [sys.executable, "-m", "recollect_server", *SERVE, str(folder / str(mebibytes))]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=limit) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=limit
+    ) as process:
         assert process.stdout is not None
         try:
             if line := process.stdout.readline():
                 process.send_signal(signal.SIGTERM)
-                assert process.wait(60) == 0, "a server that serves with little memory does not stop in order"
+                assert process.wait(60) == 0, (
+                    "a server that serves with little memory does not stop in order"
+                )
                 return None, line, b""
             process.wait(60)
         finally:
@@ -59,7 +67,9 @@ def test_a_start_that_hangs_heeds_the_signals(tmp_path: Path, scale: int) -> Non
     )
     command = [sys.executable, "-c", program, *SERVE, str(tmp_path / "data")]
     for number in [signal.SIGTERM] if scale == 1 else [signal.SIGTERM, signal.SIGINT]:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
             try:
                 assert process.stdout is not None
                 assert process.stdout.readline() == b"starting\n"
@@ -69,7 +79,9 @@ def test_a_start_that_hangs_heeds_the_signals(tmp_path: Path, scale: int) -> Non
                 process.kill()
 
 
-def test_a_signal_that_comes_as_soon_as_the_server_listens_stops_it_in_order(tmp_path: Path, scale: int) -> None:
+def test_a_signal_that_comes_as_soon_as_the_server_listens_stops_it_in_order(
+    tmp_path: Path, scale: int
+) -> None:
     for number in range(scale):
         with server_process(tmp_path / f"data{number}") as (process, _):
             os.kill(process.pid, signal.SIGTERM)

@@ -20,7 +20,9 @@ def long_text(kilobytes: int, name: str = "") -> str:
 
 
 @pytest.mark.timeout(120)
-def test_a_short_message_behind_a_long_one_is_found_by_meaning_before_it(start_server: Start, connect: Connect, scale: int) -> None:
+def test_a_short_message_behind_a_long_one_is_found_by_meaning_before_it(
+    start_server: Start, connect: Connect, scale: int
+) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
     short = service.told("The car needs new tyres before winter")
@@ -30,11 +32,18 @@ def test_a_short_message_behind_a_long_one_is_found_by_meaning_before_it(start_s
     began = time.perf_counter()
     service.append(own, agent("We fly to Kyoto in April"))
     other = service.told("My daughter starts first grade in autumn")
-    until(lambda: [hit.conversation_id for hit in service.search("a journey to Japan").hits][:1] == [own])
+    until(
+        lambda: (
+            [hit.conversation_id for hit in service.search("a journey to Japan").hits][:1] == [own]
+        )
+    )
     until(lambda: other in service.found("kids' education"))
     answer = service.search("kids' education")
     # The long text takes some 6 s of one thread.
-    assert any("not embedded" in leg.reason for leg in answer.degraded) or time.perf_counter() - began < 2
+    assert (
+        any("not embedded" in leg.reason for leg in answer.degraded)
+        or time.perf_counter() - began < 2
+    )
 
 
 @pytest.mark.timeout(120)
@@ -44,7 +53,14 @@ def test_a_stop_does_not_wait_for_a_long_text_and_a_start_goes_on_with_it(
     kept: list[int] = []
     add_parts = VectorStore.add_parts
 
-    def counted(store: VectorStore, model: int, conversation: str, text: bytes, first: int, found: NDArray[np.int8]) -> None:
+    def counted(
+        store: VectorStore,
+        model: int,
+        conversation: str,
+        text: bytes,
+        first: int,
+        found: NDArray[np.int8],
+    ) -> None:
         add_parts(store, model, conversation, text, first, found)
         kept.append(first)
 
@@ -68,7 +84,9 @@ def test_a_stop_does_not_wait_for_a_long_text_and_a_start_goes_on_with_it(
     assert connect(again).get(long).turn_count == 1
 
 
-def test_a_conversation_that_is_deleted_while_its_text_is_embedded_leaves_nothing(start_server: Start, connect: Connect) -> None:
+def test_a_conversation_that_is_deleted_while_its_text_is_embedded_leaves_nothing(
+    start_server: Start, connect: Connect
+) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
     long = service.told(long_text(40))

@@ -1,4 +1,6 @@
-"""Files that somebody planted: links, pipes and devices where a command writes or reads. No victim changes, nothing hangs."""
+"""Files that somebody planted: links, pipes and devices where a command writes or reads. No victim
+changes, nothing hangs.
+"""
 
 import os
 import socket
@@ -16,7 +18,8 @@ from tests.client_cli.conftest import Recollect
 from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.server_cli.conftest import on, run
 
-TIMEOUT = 30  # seconds that a command may take; one that waits for a pipe's other end takes for ever
+# seconds that a command may take; one that waits for a pipe's other end takes for ever
+TIMEOUT = 30
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -25,7 +28,9 @@ Plant = Callable[[Path], None]
 
 @pytest.fixture(autouse=True)
 def _logs_apart(no_log: None) -> None:
-    """The server of a test runs in this process: its log may not stand between what a command prints."""
+    """The server of a test runs in this process: its log may not stand between what a command
+    prints.
+    """
 
 
 @pytest.fixture
@@ -59,20 +64,36 @@ PLANTS = [
     pytest.param(os.mkfifo, id="fifo"),
     pytest.param(lambda path: path.symlink_to("/dev/zero"), id="link to a device"),
     pytest.param(Path.mkdir, id="folder"),
-    pytest.param(plant_socket, id="socket", marks=pytest.mark.skipif(sys.platform != "linux", reason="needs /proc/self/fd")),
+    pytest.param(
+        plant_socket,
+        id="socket",
+        marks=pytest.mark.skipif(sys.platform != "linux", reason="needs /proc/self/fd"),
+    ),
 ]
 
 
 def command(*arguments: object) -> Result:
-    """Run `recollect-server` in this process. It ends with an exit code and not with an exception."""
+    """Run `recollect-server` in this process. It ends with an exit code and not with an
+    exception.
+    """
     result = run(*arguments)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
 
 
 def names_of_parts(path: Path) -> list[Path]:
-    """Every name that a command could give the unfinished copy of a file, if it were to be guessed."""
-    return [path.with_name(name) for name in (f".{path.name}.part", f"{path.name}.part", f"{path.name}.tmp", f".{path.name}.tmp")]
+    """Every name that a command could give the unfinished copy of a file, if it were to be
+    guessed.
+    """
+    return [
+        path.with_name(name)
+        for name in (
+            f".{path.name}.part",
+            f"{path.name}.part",
+            f"{path.name}.tmp",
+            f".{path.name}.tmp",
+        )
+    ]
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -86,7 +107,9 @@ def test_an_export_writes_through_no_link_that_is_planted_in_its_folder(
             path.symlink_to(victim)
         if overwrite:
             (folder / f"{name}.jsonl").symlink_to(victim)
-    ran = Recollect(server.target)("export", "-d", str(folder), *(["--overwrite"] if overwrite else []))
+    ran = Recollect(server.target)(
+        "export", "-d", str(folder), *(["--overwrite"] if overwrite else [])
+    )
     assert victim.read_text() == "precious"
     assert (ran.code, ran.lines) == (0, [{"conversations": 3, "messages": 3, "leftOut": 0}])
     for name in told:
@@ -124,7 +147,9 @@ def test_a_restore_of_what_is_no_file_ends_with_a_sentence(
 ) -> None:
     assert on(server, "backup", tmp_path / "copy").exit_code == 0
     conversations = tmp_path / "copy" / "default" / "conversations"
-    for number, path in enumerate((tmp_path / "copy" / "backup.json", conversations / f"{told[1]}.jsonl")):
+    for number, path in enumerate(
+        (tmp_path / "copy" / "backup.json", conversations / f"{told[1]}.jsonl")
+    ):
         kept = path.read_bytes()
         path.unlink()
         plant(path)
@@ -133,7 +158,10 @@ def test_a_restore_of_what_is_no_file_ends_with_a_sentence(
         assert path.name in ended.stderr
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
         path.write_bytes(kept)
-        assert command("restore", tmp_path / "copy", "--data-dir", tmp_path / f"new{number}").exit_code == 0
+        assert (
+            command("restore", tmp_path / "copy", "--data-dir", tmp_path / f"new{number}").exit_code
+            == 0
+        )
 
 
 @pytest.mark.parametrize("plant", PLANTS)
@@ -155,15 +183,22 @@ def test_an_import_of_a_folder_names_what_is_no_file_and_takes_the_rest(
 
 
 @pytest.mark.parametrize("plant", PLANTS[:2])
-def test_the_clients_import_names_a_file_that_is_none(server: RunningServer, tmp_path: Path, plant: Plant) -> None:
+def test_the_clients_import_names_a_file_that_is_none(
+    server: RunningServer, tmp_path: Path, plant: Plant
+) -> None:
     plant(tmp_path / "in.jsonl")
     ran = Recollect(server.target)("import", str(tmp_path / "in.jsonl"))
     assert (ran.code != 0, "in.jsonl" in ran.err, "Traceback" in ran.err) == (True, True, False)
 
 
-def test_the_clients_import_reads_the_pipe_that_a_shell_opens_for_it(server: RunningServer, client: Client, tmp_path: Path) -> None:
+def test_the_clients_import_reads_the_pipe_that_a_shell_opens_for_it(
+    server: RunningServer, client: Client, tmp_path: Path
+) -> None:
     reading, writing = os.pipe()
-    os.write(writing, b'{"type":"meta","channel":"web"}\n{"type":"turn","role":"user","content":"piped"}\n')
+    os.write(
+        writing,
+        b'{"type":"meta","channel":"web"}\n{"type":"turn","role":"user","content":"piped"}\n',
+    )
     os.close(writing)
     try:
         ended = subprocess.run(

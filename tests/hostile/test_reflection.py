@@ -1,4 +1,6 @@
-"""Reflection streams that stay open and idle, end early, or carry what is no request: everybody else is served."""
+"""Reflection streams that stay open and idle, end early, or carry what is no request: everybody
+else is served.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -23,7 +25,9 @@ class Streams:
     """Reflection streams of one connection, each of which sends what it is given and stays open."""
 
     def __init__(self, target: str) -> None:
-        self.channel = grpc.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)])
+        self.channel = grpc.insecure_channel(
+            target, options=[("grpc.use_local_subchannel_pool", 1)]
+        )
         self._closing = threading.Event()
         self.calls: list[Any] = []
 
@@ -65,7 +69,9 @@ def reflection_threads() -> int:
     return sum(thread.name.startswith("reflection") for thread in threading.enumerate())
 
 
-def test_idle_streams_hold_no_thread_and_nobody_waits_for_them(start_server: Start, connect: Connect, scale: int) -> None:
+def test_idle_streams_hold_no_thread_and_nobody_waits_for_them(
+    start_server: Start, connect: Connect, scale: int
+) -> None:
     server = start_server(threads=2, shutdown_grace="10m")
     service = connect(server)
     conversation_id = service.told("zebra")
@@ -79,7 +85,10 @@ def test_idle_streams_hold_no_thread_and_nobody_waits_for_them(start_server: Sta
         assert service.found("zebra") == [conversation_id]
         assert service.get(conversation_id).turn_count == 1
         health: Any = health_pb2_grpc.HealthStub(service.channel)
-        assert health.Check(health_pb2.HealthCheckRequest(), timeout=10).status == health_pb2.HealthCheckResponse.SERVING
+        assert (
+            health.Check(health_pb2.HealthCheckRequest(), timeout=10).status
+            == health_pb2.HealthCheckResponse.SERVING
+        )
         assert len(answer_of(next(idle.open(listing()))).list_services_response.service) == 6
         assert reflection_threads() <= 8  # those that open streams, however many stay open
         server.stop()  # which would take its grace of ten minutes if they were not ended first
@@ -88,14 +97,18 @@ def test_idle_streams_hold_no_thread_and_nobody_waits_for_them(start_server: Sta
         idle.close()
 
 
-def test_one_stream_answers_many_requests_in_order_and_ends_when_its_caller_does(service: Service) -> None:
+def test_one_stream_answers_many_requests_in_order_and_ends_when_its_caller_does(
+    service: Service,
+) -> None:
     stub: Any = reflection_pb2_grpc.ServerReflectionStub(service.channel)
     requests = [
         reflection_pb2.ServerReflectionRequest(list_services="*"),
         reflection_pb2.ServerReflectionRequest(file_by_filename=FILE),
         reflection_pb2.ServerReflectionRequest(file_containing_symbol="recollect.v1.RecallService"),
         reflection_pb2.ServerReflectionRequest(file_by_filename="no/such.proto"),
-        reflection_pb2.ServerReflectionRequest(all_extension_numbers_of_type="recollect.v1.Message"),
+        reflection_pb2.ServerReflectionRequest(
+            all_extension_numbers_of_type="recollect.v1.Message"
+        ),
         reflection_pb2.ServerReflectionRequest(),
     ] * 20
     answers = list(stub.ServerReflectionInfo(iter(requests), timeout=30))
@@ -120,14 +133,18 @@ def test_what_is_no_request_ends_its_own_stream_with_the_reason(streams: Streams
     broken = failure_of(lambda: list(streams.open(listing(), b"\xff\xff")))
     assert (broken.code, broken.reason) == ("INVALID_ARGUMENT", "MALFORMED_REQUEST")
     assert "the request is not a ServerReflectionRequest" in broken.text
-    long = reflection_pb2.ServerReflectionRequest(file_by_filename="x" * reflection.MAX_REQUEST_BYTES)
+    long = reflection_pb2.ServerReflectionRequest(
+        file_by_filename="x" * reflection.MAX_REQUEST_BYTES
+    )
     large = failure_of(lambda: list(streams.open(long.SerializeToString())))
     assert (large.code, large.reason) == ("INVALID_ARGUMENT", "MALFORMED_REQUEST")
     assert f"may have {reflection.MAX_REQUEST_BYTES}" in large.text
     assert len(answer_of(next(other)).list_services_response.service) == 6
 
 
-def test_streams_that_open_and_cancel_leave_nothing(streams: Streams, service: Service, scale: int) -> None:
+def test_streams_that_open_and_cancel_leave_nothing(
+    streams: Streams, service: Service, scale: int
+) -> None:
     for number in range(100 * scale):
         call = streams.open(*[listing()] * (number % 3))
         if number % 3:
@@ -137,7 +154,9 @@ def test_streams_that_open_and_cancel_leave_nothing(streams: Streams, service: S
     assert len(answer_of(next(streams.open(listing()))).list_services_response.service) == 6
 
 
-def test_more_streams_than_are_kept_are_refused_and_the_others_go_on(start_server: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_streams_than_are_kept_are_refused_and_the_others_go_on(
+    start_server: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reflection, "_MAX_STREAMS", 3)
     opened = Streams(start_server().target)
     try:

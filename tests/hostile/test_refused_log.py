@@ -1,4 +1,6 @@
-"""Standard streams that refuse, block or are closed: the server answers as ever, bounds what waits, and says what was dropped."""
+"""Standard streams that refuse, block or are closed: the server answers as ever, bounds what waits,
+and says what was dropped.
+"""
 
 import fcntl
 import json
@@ -37,8 +39,12 @@ def cold(arguments: list[str], **streams: Any) -> "subprocess.Popen[bytes]":
 
 
 @contextmanager
-def serving(folder: Path, *, start: Callable[..., Process] = forked, **streams: Any) -> Iterator[tuple[Process, Service]]:
-    """A server of its own with these standard streams, at a Unix socket: what it prints may go nowhere."""
+def serving(
+    folder: Path, *, start: Callable[..., Process] = forked, **streams: Any
+) -> Iterator[tuple[Process, Service]]:
+    """A server of its own with these standard streams, at a Unix socket: what it prints may go
+    nowhere.
+    """
     folder.mkdir(exist_ok=True)
     socket = folder / "s"
     flags = [
@@ -65,7 +71,9 @@ def serving(folder: Path, *, start: Callable[..., Process] = forked, **streams: 
 
 
 def use(process: Process, service: Service, folder: Path, scale: int) -> None:
-    """Append from many callers, lose the index under them, which is logged as a warning, and search."""
+    """Append from many callers, lose the index under them, which is logged as a warning, and
+    search.
+    """
     conversations = [service.create().id for _ in range(CALLERS)]
     threads = threads_of(process)
 
@@ -107,7 +115,9 @@ def full() -> Iterator[int]:
     os.close(file)
 
 
-def test_an_output_and_a_log_on_a_full_disk_or_to_a_pipe_that_nobody_reads_any_more(tmp_path: Path, full: int, scale: int) -> None:
+def test_an_output_and_a_log_on_a_full_disk_or_to_a_pipe_that_nobody_reads_any_more(
+    tmp_path: Path, full: int, scale: int
+) -> None:
     read, dead = os.pipe()
     os.close(read)
     kinds = [(full, dead)] if scale == 1 else [(full, dead), (full, full), (dead, dead)]
@@ -134,7 +144,9 @@ def test_a_log_to_a_pipe_whose_reader_stands_still_and_goes_on(tmp_path: Path, s
             stop(process)
             reader.join()
     calls = [event for event in map(json.loads, lines) if event["event"] == "call"]
-    appends = [event for event in calls if event["method"].endswith("AppendTurn") and event["code"] == "OK"]
+    appends = [
+        event for event in calls if event["method"].endswith("AppendTurn") and event["code"] == "OK"
+    ]
     assert len(appends) > 2 * CALLERS * APPENDS * scale  # none was lost: they waited
 
 
@@ -158,12 +170,15 @@ def test_standard_streams_that_are_closed_are_no_file_of_the_servers(tmp_path: P
     with serving(tmp_path, start=cold, preexec_fn=close_all) as (process, service):
         assert service.told("zebra")
         if sys.platform == "linux":
-            files = {str(Path(f"/proc/{process.pid}/fd/{descriptor}").readlink()) for descriptor in range(3)}
+            files = {
+                str(Path(f"/proc/{process.pid}/fd/{descriptor}").readlink())
+                for descriptor in range(3)
+            }
             assert files == {os.devnull}
         stop(process)
 
 
-# The log itself -----------------------------------------------------------------------------------------------------------
+# The log itself -----------------------------------------------------------------------------------
 
 
 def event(name: str, **fields: object) -> structlog.typing.EventDict:
@@ -174,7 +189,9 @@ def written(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_what_waits_is_bounded_and_what_was_dropped_is_told_once_it_is_taken_again(tmp_path: Path, full: int, scale: int) -> None:
+def test_what_waits_is_bounded_and_what_was_dropped_is_told_once_it_is_taken_again(
+    tmp_path: Path, full: int, scale: int
+) -> None:
     output = Output(structlog.processors.JSONRenderer(), full, max_waiting=50)
     output.start()
     for number in range(500 * scale):
@@ -246,4 +263,7 @@ def test_an_event_that_cannot_be_written_ends_no_thread(tmp_path: Path) -> None:
         output.warning(event("broken", value=Broken()))
         output.warning(event("surrogate", value="\ud800"))
         output.close()
-    assert [line["event"] for line in written(tmp_path / "log")] == ["log_event_failed", "surrogate"]
+    assert [line["event"] for line in written(tmp_path / "log")] == [
+        "log_event_failed",
+        "surrogate",
+    ]

@@ -1,4 +1,6 @@
-"""Texts that make a snippet expensive: long ones with very many matches, or with words that never stand together."""
+"""Texts that make a snippet expensive: long ones with very many matches, or with words that never
+stand together.
+"""
 
 import random
 import time
@@ -16,14 +18,19 @@ from tests.server.searching import marked
 KIB = 1024
 TEXTS = {
     "the same letter again and again": ("q ", "q q q q"),
-    "every word in every line": ("error: connection refused by 10.0.0.1 port 8080\n", "error connection refused"),
+    "every word in every line": (
+        "error: connection refused by 10.0.0.1 port 8080\n",
+        "error connection refused",
+    ),
     "words that never stand together": ("error " + "x " * 200, "error refused"),
     "a script without spaces": ("北京大学", "北京大学"),
 }
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_a_search_over_long_texts_is_answered_soon(kind: str, start_server: Start, connect: Connect, scale: int) -> None:
+def test_a_search_over_long_texts_is_answered_soon(
+    kind: str, start_server: Start, connect: Connect, scale: int
+) -> None:
     pattern, query = TEXTS[kind]
     size = min(160 * scale, 1000) * KIB
     service = connect(start_server())
@@ -39,21 +46,33 @@ def test_a_search_over_long_texts_is_answered_soon(kind: str, start_server: Star
     assert all(marked(hit.snippet) for hit in hits)
 
 
-def test_a_word_at_the_far_end_of_a_long_text_is_shown(start_server: Start, connect: Connect) -> None:
+def test_a_word_at_the_far_end_of_a_long_text_is_shown(
+    start_server: Start, connect: Connect
+) -> None:
     service = connect(start_server())
     filler = "nothing of note happened here today. " * 12_000
     service.told(f"{filler}The feasibility of zebras was discussed. {filler}")
-    for query, expected in (("zebra", ["zebras"]), ("feasible discussion", ["feasibility", "discussed"])):
+    for query, expected in (
+        ("zebra", ["zebras"]),
+        ("feasible discussion", ["feasibility", "discussed"]),
+    ):
         assert marked(service.search(query).hits[0].snippet) == expected
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_stands_around_the_end_of_a_chunk_is_found_as_in_a_short_text(seed: int, scale: int) -> None:
+def test_what_stands_around_the_end_of_a_chunk_is_found_as_in_a_short_text(
+    seed: int, scale: int
+) -> None:
     randomness = random.Random(seed)  # noqa: S311 - a test's words
     connection = apsw.Connection(":memory:")
 
     def best(text: str) -> str:
-        passages = Passages({"zebra", "error"}, set(), lambda part: words.tokens(connection, part.encode()), UNLIMITED)
+        passages = Passages(
+            {"zebra", "error"},
+            set(),
+            lambda part: words.tokens(connection, part.encode()),
+            UNLIMITED,
+        )
         passage = passages.best(text)
         return passage.rendered(text).strip("…") if passage else ""
 

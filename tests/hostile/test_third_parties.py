@@ -1,4 +1,6 @@
-"""Third parties who forge: names, subjects, texts and searches that want to pass for somebody else's words or other lines."""
+"""Third parties who forge: names, subjects, texts and searches that want to pass for somebody
+else's words or other lines.
+"""
 
 import json
 import random
@@ -33,26 +35,42 @@ FORMS = (
 OURS = "Dinner?"
 
 
-def test_nothing_that_a_stranger_writes_passes_for_anybody_elses_words(start_server: Start, scale: int) -> None:
+def test_nothing_that_a_stranger_writes_passes_for_anybody_elses_words(
+    start_server: Start, scale: int
+) -> None:
     dice = random.Random(16)  # noqa: S311 - the same at each run
     server = start_server(sender_rate=0)
     with grpc.insecure_channel(server.target) as channel:
         channels, outside = ChannelServiceStub(channel), ExternalCommunicationServiceStub(channel)
         recall = RecallServiceStub(channel)
-        channels.AddOwnerIdentity(channel_api.AddOwnerIdentityRequest(channel="whatsapp", identity="1"))
+        channels.AddOwnerIdentity(
+            channel_api.AddOwnerIdentityRequest(channel="whatsapp", identity="1")
+        )
         for number in range(25 * scale):
             group = f"{number}@g.us"
-            owned = channel_api.ReceiveRequest(channel="whatsapp", provider_message_id=f"o-{number}", sender="1", text=OURS)
+            owned = channel_api.ReceiveRequest(
+                channel="whatsapp", provider_message_id=f"o-{number}", sender="1", text=OURS
+            )
             owned.whatsapp.CopyFrom(WhatsappOrigin(group_id=group))
             name = channels.Receive(owned).conversation.conversation.id
-            name_, text, subject = ("".join(dice.choices(PIECES, k=dice.randint(1, 8)))[:256] for _ in range(3))
+            name_, text, subject = (
+                "".join(dice.choices(PIECES, k=dice.randint(1, 8)))[:256] for _ in range(3)
+            )
             written = channel_api.ReceiveRequest(
-                channel="whatsapp", provider_message_id=f"s-{number}", sender=f"9{number}", sender_name=name_, text=text
+                channel="whatsapp",
+                provider_message_id=f"s-{number}",
+                sender=f"9{number}",
+                sender_name=name_,
+                text=text,
             )
             written.whatsapp.CopyFrom(WhatsappOrigin(group_id=group))
             received = channels.Receive(written).external
             mail = channel_api.ReceiveRequest(
-                channel="email", provider_message_id=f"m-{number}", sender=f"s{number}@x.org", sender_name=name_, text=text
+                channel="email",
+                provider_message_id=f"m-{number}",
+                sender=f"s{number}@x.org",
+                sender_name=name_,
+                text=text,
             )
             mail.email.CopyFrom(EmailOrigin(message_id=f"<{number}@x>", subject=subject))
             received_mail = channels.Receive(mail).external
@@ -62,16 +80,29 @@ def test_nothing_that_a_stranger_writes_passes_for_anybody_elses_words(start_ser
                 assert not set(it.message.sender_name) & set("\n\r\u2028\u2029\x85\x1b\u202e\u2066")
                 assert len(it.escalation.question.splitlines()) == 2
                 assert not set(it.escalation.question) & set("\x1b\u202e\u2066")
-                assert f"({it.communication.party}) wrote on" in it.escalation.question or not it.message.sender_name
+                assert (
+                    f"({it.communication.party}) wrote on" in it.escalation.question
+                    or not it.message.sender_name
+                )
             for form in FORMS:
-                request = recall_api.BuildContextRequest(conversation_id=name, message="When?", format=form, include_group=True)
+                request = recall_api.BuildContextRequest(
+                    conversation_id=name, message="When?", format=form, include_group=True
+                )
                 built = recall.BuildContext(request)
-                assert [(it.message.role, it.message.content) for it in built.hot] == [(ROLE_USER, OURS)]
+                assert [(it.message.role, it.message.content) for it in built.hot] == [
+                    (ROLE_USER, OURS)
+                ]
                 assert not built.cold
                 check(form, built.rendered)
-            asked = api.SearchCommunicationsRequest(query=f"zebra {text}", communication_id=received.communication.id)
-            assert {it.communication.id for it in outside.SearchCommunications(asked).matches} <= {received.communication.id}
-            assert not recall.Search(recall_api.SearchRequest(query=f"zebra {text}", channel="email")).results
+            asked = api.SearchCommunicationsRequest(
+                query=f"zebra {text}", communication_id=received.communication.id
+            )
+            assert {it.communication.id for it in outside.SearchCommunications(asked).matches} <= {
+                received.communication.id
+            }
+            assert not recall.Search(
+                recall_api.SearchRequest(query=f"zebra {text}", channel="email")
+            ).results
     server.stop()
     assert run("verify", "--data-dir", server.data_dir).exit_code == 0
 
@@ -89,5 +120,9 @@ def check(form: int, rendered: str) -> None:
         assert lines[1].startswith("- 20")
     else:
         said = [it["content"] for it in json.loads(rendered) if it["role"] == "user"]
-        texts = [part if isinstance(part, str) else part["text"] for it in said for part in (it if isinstance(it, list) else [it])]
+        texts = [
+            part if isinstance(part, str) else part["text"]
+            for it in said
+            for part in (it if isinstance(it, list) else [it])
+        ]
         assert [it for it in texts if not it.startswith("<context>")] == [OURS, "When?"]

@@ -28,23 +28,35 @@ def umask(mask: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("mask", [0, 0o022, 0o777])
-def test_only_the_owner_may_connect_whatever_the_umask_is(start_server: Start, connect: Connect, tmp_path: Path, mask: int) -> None:
+def test_only_the_owner_may_connect_whatever_the_umask_is(
+    start_server: Start, connect: Connect, tmp_path: Path, mask: int
+) -> None:
     start_server().stop()  # the data folder is there, with modes of its own
     path = tmp_path / "s"
     with umask(mask):
         server = start_server(listen=f"unix:{path}")
     status = path.stat()
-    assert (stat.S_ISSOCK(status.st_mode), stat.S_IMODE(status.st_mode), status.st_uid) == (True, 0o600, os.geteuid())
+    assert (stat.S_ISSOCK(status.st_mode), stat.S_IMODE(status.st_mode), status.st_uid) == (
+        True,
+        0o600,
+        os.geteuid(),
+    )
     assert connect(server).told("zebra")
     assert {it.name for it in tmp_path.iterdir()} == {"data", "s"}
     server.stop()
     assert {it.name for it in tmp_path.iterdir()} == {"data"}
 
 
-def test_a_live_server_keeps_its_path(start_server: Start, connect: Connect, tmp_path: Path) -> None:
+def test_a_live_server_keeps_its_path(
+    start_server: Start, connect: Connect, tmp_path: Path
+) -> None:
     listen = f"unix:{tmp_path / 's'}"
     first = connect(start_server(listen=listen))
-    refused_by_a_second(start_server, listen, "another program listens there: stop it, or name another path with --listen")
+    refused_by_a_second(
+        start_server,
+        listen,
+        "another program listens there: stop it, or name another path with --listen",
+    )
     assert first.told("zebra")
     assert Service(listen).found("zebra")
 
@@ -81,20 +93,35 @@ def refused_by_a_second(start_server: Start, listen: str, why: str) -> None:
     ],
     ids=["file", "folder", "link to a file", "link to nothing", "fifo"],
 )
-def test_what_is_no_socket_is_left_alone(start_server: Start, tmp_path: Path, make: Callable[[Path, Path], object]) -> None:
+def test_what_is_no_socket_is_left_alone(
+    start_server: Start, tmp_path: Path, make: Callable[[Path, Path], object]
+) -> None:
     victim = tmp_path / "victim"
     victim.write_text("keep")
     path = tmp_path / "s"
     make(path, victim)
     before = path.lstat()
-    refused_by_a_second(start_server, f"unix:{path}", "a file that is no socket is there: move it away")
+    refused_by_a_second(
+        start_server, f"unix:{path}", "a file that is no socket is there: move it away"
+    )
     assert path.lstat().st_ino == before.st_ino
     assert victim.read_text() == "keep"
 
 
-def test_the_socket_of_a_killed_server_is_taken_over(tmp_path: Path, start_server: Start, connect: Connect) -> None:
+def test_the_socket_of_a_killed_server_is_taken_over(
+    tmp_path: Path, start_server: Start, connect: Connect
+) -> None:
     path = tmp_path / "s"
-    command = [sys.executable, "-m", "recollect_server", "serve", "--listen", f"unix:{path}", "--data-dir", str(tmp_path / "data")]
+    command = [
+        sys.executable,
+        "-m",
+        "recollect_server",
+        "serve",
+        "--listen",
+        f"unix:{path}",
+        "--data-dir",
+        str(tmp_path / "data"),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"Recollect listens")
@@ -104,7 +131,9 @@ def test_the_socket_of_a_killed_server_is_taken_over(tmp_path: Path, start_serve
     assert connect(start_server(listen=f"unix:{path}")).told("zebra")
 
 
-def test_the_socket_of_another_that_took_the_path_is_not_removed(server_on: RunningServer, tmp_path: Path) -> None:
+def test_the_socket_of_another_that_took_the_path_is_not_removed(
+    server_on: RunningServer, tmp_path: Path
+) -> None:
     path = tmp_path / "s"
     path.unlink()
     with socket.socket(socket.AF_UNIX) as other:
@@ -129,7 +158,11 @@ def test_a_path_as_long_as_can_be_is_served_and_a_longer_one_is_refused(
     folder.mkdir(exist_ok=True)
     name = "s" * (most - len(os.fsencode(folder)) - 1)
     assert connect(start_server(listen=f"unix:{folder / name}")).told("zebra")
-    refused_by_a_second(start_server, f"unix:{folder / name}s", f"the path has more than {most} bytes: name a shorter one")
+    refused_by_a_second(
+        start_server,
+        f"unix:{folder / name}s",
+        f"the path has more than {most} bytes: name a shorter one",
+    )
 
 
 def test_of_two_that_start_at_once_one_has_the_path(tmp_path: Path) -> None:

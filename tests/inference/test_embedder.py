@@ -14,11 +14,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 from recollect_server.inference.embedder import OVERLAP, PIECE, Embedder
-from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, NoWeights, WrongWeights, look, shipped
+from recollect_server.inference.weights import (
+    MODEL,
+    SUMS,
+    TOKENIZER,
+    NoWeights,
+    WrongWeights,
+    look,
+    shipped,
+)
 
 ROOT = Path(__file__).parents[2]
 # With any of these it would be quiet by itself, or write elsewhere.
-_QUIET = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "ORT_DISABLE_TELEMETRY", "ORT_RUNNING_UNIT_TESTS", "XDG_CACHE_HOME")
+_QUIET = (
+    "CI",
+    "GITHUB_ACTIONS",
+    "TF_BUILD",
+    "ORT_DISABLE_TELEMETRY",
+    "ORT_RUNNING_UNIT_TESTS",
+    "XDG_CACHE_HOME",
+)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +60,9 @@ def test_a_file_with_another_byte_is_refused_with_what_to_do(weights: Path, name
     data = bytearray((weights / name).read_bytes())
     data[len(data) // 2] ^= 1
     (weights / name).write_bytes(data)
-    with pytest.raises(WrongWeights, match=f"{name} is not the file .* install recollect-server again"):
+    with pytest.raises(
+        WrongWeights, match=f"{name} is not the file .* install recollect-server again"
+    ):
         look(weights)
 
 
@@ -60,34 +77,47 @@ def test_files_that_are_whole_and_no_model_are_refused(weights: Path) -> None:
     (weights / MODEL).write_bytes(b"no model")
     digest = hashlib.sha256(b"no model").hexdigest()
     lines = (weights / SUMS).read_text().splitlines()
-    (weights / SUMS).write_text("\n".join(f"{digest}  {MODEL}" if MODEL in line else line for line in lines))
+    (weights / SUMS).write_text(
+        "\n".join(f"{digest}  {MODEL}" if MODEL in line else line for line in lines)
+    )
     with pytest.raises(WrongWeights, match="cannot be used"):
         Embedder(look(weights))
 
 
 def test_texts_that_mean_the_same_are_nearer_than_others(embedder: Embedder) -> None:
     cat, feline, tax = embedder.embed(
-        ["The cat sat on the mat.", "A feline rested on the rug.", "The quarterly tax report is late."]
+        [
+            "The cat sat on the mat.",
+            "A feline rested on the rug.",
+            "The quarterly tax report is late.",
+        ]
     )
     assert cat @ feline > 0.4 > 0.2 > cat @ tax
     assert embedder.question("where did the cat sit?") @ cat > 0.4
 
 
 def test_vectors_have_length_one_those_of_odd_texts_too(embedder: Embedder) -> None:
-    vectors = embedder.embed(["", " ", "🦊" * 500, "日本語のテキスト", "a\0b", "x" * 5000, "word " * 3000])
+    vectors = embedder.embed(
+        ["", " ", "🦊" * 500, "日本語のテキスト", "a\0b", "x" * 5000, "word " * 3000]
+    )
     assert vectors.shape == (7, 384)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert embedder.embed([]).shape == (0, 384)
 
 
-@pytest.mark.parametrize("count", [1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE - OVERLAP, 2 * PIECE - OVERLAP + 1, 3000])
+@pytest.mark.parametrize(
+    "count", [1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE - OVERLAP, 2 * PIECE - OVERLAP + 1, 3000]
+)
 def test_no_word_of_a_long_text_is_left_out(embedder: Embedder, count: int) -> None:
     vocabulary: dict[str, int] = json.loads((shipped() / TOKENIZER).read_text())["model"]["vocab"]
     words = [word for word in vocabulary if word.isascii() and word.isalpha()][:count]
     pieces = [piece[1:-1] for piece in embedder.cut(" ".join(words))]
     place = {vocabulary[word]: number for number, word in enumerate(words)}
     spans = [(place[piece[0]], place[piece[-1]] + 1) for piece in pieces]
-    assert all(end - start == len(piece) <= PIECE for (start, end), piece in zip(spans, pieces, strict=True))
+    assert all(
+        end - start == len(piece) <= PIECE
+        for (start, end), piece in zip(spans, pieces, strict=True)
+    )
     assert (spans[0][0], spans[-1][1]) == (0, count)
     assert all(after[0] <= before[1] - OVERLAP for before, after in pairwise(spans))
 
@@ -95,7 +125,9 @@ def test_no_word_of_a_long_text_is_left_out(embedder: Embedder, count: int) -> N
 def test_the_end_of_a_long_text_is_in_its_vectors(embedder: Embedder) -> None:
     filler = "We talked about the weather and the garden. " * 60
     (question,) = embedder.embed(["The password of the safe is written under the violin."])
-    pieces = embedder.embed_pieces(embedder.cut(filler + "The password of the safe is written under the violin."))
+    pieces = embedder.embed_pieces(
+        embedder.cut(filler + "The password of the safe is written under the violin.")
+    )
     without = embedder.embed_pieces(embedder.cut(filler))
     assert (pieces @ question).max() > (without @ question).max() + 0.2
 
@@ -107,8 +139,11 @@ def test_the_model_tells_nobody_that_it_runs(tmp_path: Path) -> None:
         "Embedder(look(shipped())).question('What did we say?')"
     )
     kept = {name: value for name, value in os.environ.items() if name not in _QUIET}
-    subprocess.run([sys.executable, "-c", script], env=kept | {"HOME": str(tmp_path)}, check=True, timeout=60)
-    assert [*tmp_path.rglob("*")] == []  # it keeps an id of the machine, and what is to be sent, in the home folder
+    subprocess.run(
+        [sys.executable, "-c", script], env=kept | {"HOME": str(tmp_path)}, check=True, timeout=60
+    )
+    # it keeps an id of the machine, and what is to be sent, in the home folder
+    assert [*tmp_path.rglob("*")] == []
 
 
 def test_others_go_on_while_a_long_text_is_cut(embedder: Embedder) -> None:
@@ -124,7 +159,9 @@ def test_others_go_on_while_a_long_text_is_cut(embedder: Embedder) -> None:
 
 
 def test_the_same_text_has_the_same_bytes_whatever_it_is_embedded_with(embedder: Embedder) -> None:
-    texts = [f"Message {n} about {'the harbour and ' * (n % 7)}coffee." for n in range(40)] + ["long " * 700]
+    texts = [f"Message {n} about {'the harbour and ' * (n % 7)}coffee." for n in range(40)] + [
+        "long " * 700
+    ]
     pieces = [piece for text in texts for piece in embedder.cut(text)]
     together = embedder.embed_pieces(pieces)
     alone = np.concatenate([embedder.embed_pieces([piece]) for piece in pieces])

@@ -1,4 +1,6 @@
-"""Every log store, empty. A second implementation joins the list, and must pass what the first passes."""
+"""Every log store, empty. A second implementation joins the list, and must pass what the first
+passes.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,9 @@ from recollect_server.storage.logs.store import LogStore
 Open = Callable[[], LogStore]
 """Opens the same logs, as another process would."""
 
-STORES: dict[str, Callable[[Path], LogStore]] = {"folder": lambda folder: FolderStore(folder / "conversations", sync=False)}
+STORES: dict[str, Callable[[Path], LogStore]] = {
+    "folder": lambda folder: FolderStore(folder / "conversations", sync=False)
+}
 
 
 @pytest.fixture(params=STORES)

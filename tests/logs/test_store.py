@@ -1,11 +1,21 @@
-"""Promises of a log store that the layers above rely on, whatever keeps the logs (see `storage.logs.store`)."""
+"""Promises of a log store that the layers above rely on, whatever keeps the logs (see
+`storage.logs.store`).
+"""
 
 import pytest
 from recollect_server.domain.conversation import AnchorSet, Began
 from recollect_server.domain.message import Message, Role
 from recollect_server.storage.logs.lines import Line, encoded
 from recollect_server.storage.logs.record import Entry
-from recollect_server.storage.logs.store import ANCHORS, START, Kind, LogConflict, LogNotFound, LogStore, Position
+from recollect_server.storage.logs.store import (
+    ANCHORS,
+    START,
+    Kind,
+    LogConflict,
+    LogNotFound,
+    LogStore,
+    Position,
+)
 
 from tests.logs.conftest import Open
 
@@ -26,7 +36,9 @@ def add(store: LogStore, log: str, after: Position, *entries: Entry) -> Position
 
 
 def begin(store: LogStore, log: str = CONVERSATION, messages: int = 3) -> Position:
-    return add(store, log, START, Entry(Began(log, "web", 1)), *map(message, range(2, messages + 2)))
+    return add(
+        store, log, START, Entry(Began(log, "web", 1)), *map(message, range(2, messages + 2))
+    )
 
 
 def end_of(lines: list[Line]) -> Position:
@@ -34,7 +46,11 @@ def end_of(lines: list[Line]) -> Position:
 
 
 def texts(lines: list[Line]) -> list[str]:
-    return [line.entry.content.content for line in lines if line.entry and isinstance(line.entry.content, Message)]
+    return [
+        line.entry.content.content
+        for line in lines
+        if line.entry and isinstance(line.entry.content, Message)
+    ]
 
 
 def test_what_was_appended_is_read_in_order_by_everybody(store: LogStore, open_store: Open) -> None:
@@ -63,7 +79,10 @@ def test_lines_are_found_again_at_their_places(store: LogStore) -> None:
     end = begin(store)
     places = [(line.sequence, line.offset, line.length) for line in store.read(CONVERSATION)]
     add(store, CONVERSATION, end, message(5))
-    assert texts(store.read_at(CONVERSATION, [places[3], places[1]])) == ["number 4 🦓", "number 2 🦓"]
+    assert texts(store.read_at(CONVERSATION, [places[3], places[1]])) == [
+        "number 4 🦓",
+        "number 2 🦓",
+    ]
     gone = store.read_at(CONVERSATION, [(99, 1 << 20, 10)])
     assert gone[0].entry is None
     assert gone[0].damage
@@ -76,7 +95,9 @@ def test_the_last_lines_are_read_as_far_as_the_bytes_allow(store: LogStore) -> N
     assert [line.sequence for line in store.read_last(CONVERSATION, end, 1 << 20)] == [1, 2, 3, 4]
 
 
-def test_an_append_that_expects_another_end_adds_nothing_and_says_so(store: LogStore, open_store: Open) -> None:
+def test_an_append_that_expects_another_end_adds_nothing_and_says_so(
+    store: LogStore, open_store: Open
+) -> None:
     end = begin(store)
     before = store.raw(CONVERSATION)
     for wrong in (Position(3, end.bytes - 1), Position(9, end.bytes + 9), START):
@@ -105,19 +126,31 @@ def test_a_log_that_is_not_there_is_said_to_be_missing(store: LogStore) -> None:
 def test_logs_are_listed_by_kind_with_their_length(store: LogStore) -> None:
     ends = {name: begin(store, name) for name in (CONVERSATION, OTHER, COMMUNICATION)}
     add(store, ANCHORS, START, Entry(AnchorSet("name", "Alex", 1.0, 0, 1)))
-    assert dict(store.logs(Kind.CONVERSATION)) == {name: ends[name].bytes for name in (CONVERSATION, OTHER)}
+    assert dict(store.logs(Kind.CONVERSATION)) == {
+        name: ends[name].bytes for name in (CONVERSATION, OTHER)
+    }
     assert dict(store.logs(Kind.COMMUNICATION)) == {COMMUNICATION: ends[COMMUNICATION].bytes}
 
 
-@pytest.mark.parametrize("name", ["", "../conv-01J00000000000000000000001", "conv-x", f"{CONVERSATION}/..", "a.b", "a\0"])
+@pytest.mark.parametrize(
+    "name", ["", "../conv-01J00000000000000000000001", "conv-x", f"{CONVERSATION}/..", "a.b", "a\0"]
+)
 def test_what_is_not_the_name_of_a_log_is_refused(store: LogStore, name: str) -> None:
     with pytest.raises(ValueError, match="not the name of a log"):
         store.length(name)
     assert not store.has(name)
 
 
-def test_a_replaced_log_has_the_new_lines_and_nothing_else(store: LogStore, open_store: Open) -> None:
-    before = add(store, ANCHORS, START, Entry(AnchorSet("name", "Alex", 1.0, 0, 1)), Entry(AnchorSet("town", "Bern", 1.0, 0, 1)))
+def test_a_replaced_log_has_the_new_lines_and_nothing_else(
+    store: LogStore, open_store: Open
+) -> None:
+    before = add(
+        store,
+        ANCHORS,
+        START,
+        Entry(AnchorSet("name", "Alex", 1.0, 0, 1)),
+        Entry(AnchorSet("town", "Bern", 1.0, 0, 1)),
+    )
     lines, data = encoded([Entry(AnchorSet("town", "Bern", 1.0, 0, 1))])
     store.replace(ANCHORS, data)
     for reader in (store, open_store()):
@@ -128,7 +161,9 @@ def test_a_replaced_log_has_the_new_lines_and_nothing_else(store: LogStore, open
     add(store, ANCHORS, end_of(lines), Entry(AnchorSet("name", "Bo", 1.0, 0, 1)))
 
 
-def test_a_deleted_log_is_gone_at_once_and_readable_until_its_delete_ends(store: LogStore, open_store: Open) -> None:
+def test_a_deleted_log_is_gone_at_once_and_readable_until_its_delete_ends(
+    store: LogStore, open_store: Open
+) -> None:
     end = begin(store)
     begin(store, OTHER)
     whole = store.raw(CONVERSATION).splitlines()

@@ -1,4 +1,6 @@
-"""What the tests of the MCP bridge share: the official client, over a real process or a real port."""
+"""What the tests of the MCP bridge share: the official client, over a real process or a real
+port.
+"""
 
 import json
 import os
@@ -27,14 +29,18 @@ def environment(address: str) -> dict[str, str]:
 @asynccontextmanager
 async def over_stdio(address: str, *flags: str) -> AsyncIterator[McpClient]:
     """The official client, with the bridge as its process."""
-    parameters = StdioServerParameters(command=sys.executable, args=[*COMMAND, *flags], env=environment(address))
+    parameters = StdioServerParameters(
+        command=sys.executable, args=[*COMMAND, *flags], env=environment(address)
+    )
     async with McpClient(parameters) as connected:
         yield connected
 
 
 @asynccontextmanager
 async def over_http(address: str) -> AsyncIterator[McpClient]:
-    """Connect the official client to a bridge on a port, which starts five times as fast as over stdio: it is forked."""
+    """Connect the official client to a bridge on a port, which starts five times as fast as over
+    stdio: it is forked.
+    """
     with listening(address) as url:
         async with McpClient(url) as connected:
             yield connected
@@ -43,7 +49,9 @@ async def over_http(address: str) -> AsyncIterator[McpClient]:
 @contextmanager
 def listening(address: str, listen: str = "127.0.0.1:0") -> Iterator[str]:
     """The bridge on a port; answers its URL."""
-    with Forked(BRIDGE, ["--http", listen], stderr=subprocess.PIPE, env=environment(address)) as process:
+    with Forked(
+        BRIDGE, ["--http", listen], stderr=subprocess.PIPE, env=environment(address)
+    ) as process:
         try:
             assert process.stderr is not None
             said = process.stderr.readline()
@@ -61,7 +69,9 @@ def talked(client: Client) -> Callable[..., Conversation]:
         it = client.conversations.create(fields.pop("channel", "web"), **fields)
         for turn in range(1, turns + 1):
             answer = f"answer {turn} ".ljust(length, "x")
-            client.conversations.append_turn(it.id, [Message.user(f"{said} {turn}", sender="alex"), Message.assistant(answer)])
+            client.conversations.append_turn(
+                it.id, [Message.user(f"{said} {turn}", sender="alex"), Message.assistant(answer)]
+            )
         return client.conversations.get(it.id)
 
     return talk

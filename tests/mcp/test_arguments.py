@@ -1,4 +1,6 @@
-"""Wrong arguments of the tools: named as the caller wrote them. One bridge answers all, as none of them changes anything."""
+"""Wrong arguments of the tools: named as the caller wrote them. One bridge answers all, as none of
+them changes anything.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +16,9 @@ from tests.mcp.conftest import UNKNOWN, called, listening, refused
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A bridge on a port, for a server that keeps nothing; its URL."""
-    settings = Settings.load(None, {"listen": "127.0.0.1:0", "data_dir": tmp_path_factory.mktemp("empty") / "data"})
+    settings = Settings.load(
+        None, {"listen": "127.0.0.1:0", "data_dir": tmp_path_factory.mktemp("empty") / "data"}
+    )
     server = app.start(settings)
     with listening(server.address) as url:
         yield url
@@ -32,11 +36,31 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ("search_conversations", {"query": "x", "minScore": 1.5}, "minScore: "),
         ("search_conversations", {"query": "x", "date_range": {}}, "date_range: "),
         ("search_conversations", {"query": "x", "channel": "Not A Channel"}, "channel: "),
-        ("search_conversations", {"query": "x", "dateRange": {"from": "yesterday"}}, "dateRange.from: 'yesterday' is no date"),
-        ("search_conversations", {"query": "x", "dateRange": {"to": "2026-02-30"}}, "dateRange.to: "),
-        ("search_conversations", {"query": "x", "dateRange": {"until": "2026-02-14"}}, "dateRange.until: "),
-        ("search_conversations", {"query": "x", "dateRange": {"from": "2026-02-14", "to": "2026-02-12"}}, "dateRange"),
-        ("recent_conversations", {"dateRange": {"from": "2026-02-14", "to": "2026-02-12"}}, "dateRange"),
+        (
+            "search_conversations",
+            {"query": "x", "dateRange": {"from": "yesterday"}},
+            "dateRange.from: 'yesterday' is no date",
+        ),
+        (
+            "search_conversations",
+            {"query": "x", "dateRange": {"to": "2026-02-30"}},
+            "dateRange.to: ",
+        ),
+        (
+            "search_conversations",
+            {"query": "x", "dateRange": {"until": "2026-02-14"}},
+            "dateRange.until: ",
+        ),
+        (
+            "search_conversations",
+            {"query": "x", "dateRange": {"from": "2026-02-14", "to": "2026-02-12"}},
+            "dateRange",
+        ),
+        (
+            "recent_conversations",
+            {"dateRange": {"from": "2026-02-14", "to": "2026-02-12"}},
+            "dateRange",
+        ),
         ("fetch_context", {"conversationId": "../../etc/passwd"}, "conversationId: "),
         ("fetch_context", {"conversationId": UNKNOWN}, "conversationId: "),
         (

@@ -1,4 +1,6 @@
-"""The bridge over streamable HTTP: for this machine's programs, and for no page that a browser shows."""
+"""The bridge over streamable HTTP: for this machine's programs, and for no page that a browser
+shows.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,19 +17,30 @@ INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a page", "version": "1"}},
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "a page", "version": "1"},
+    },
 }
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
-async def test_the_official_client_calls_the_tools_over_http(server: Any, talked: Callable[..., Conversation]) -> None:
+async def test_the_official_client_calls_the_tools_over_http(
+    server: Any, talked: Callable[..., Conversation]
+) -> None:
     it = talked(2, said="the disk is full")
     with listening(server.target) as url:
         async with McpClient(url) as mcp, McpClient(url) as another:
             found = await mcp.call_tool("search_conversations", {"query": "disk"})
-            fetched = await another.call_tool("fetch_context", {"conversationId": it.id, "turnRange": {"from": 2, "to": 2}})
+            fetched = await another.call_tool(
+                "fetch_context", {"conversationId": it.id, "turnRange": {"from": 2, "to": 2}}
+            )
     assert found.structured_content["results"][0]["conversationId"] == it.id
-    assert [line["content"] for line in fetched.structured_content["messages"]] == ["the disk is full 2", "answer 2 "]
+    assert [line["content"] for line in fetched.structured_content["messages"]] == [
+        "the disk is full 2",
+        "answer 2 ",
+    ]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "[::1]"])
@@ -41,7 +54,16 @@ def test_a_page_that_points_its_own_name_here_is_refused(server: Any, host: str)
 
 
 @pytest.mark.parametrize(
-    "listen", ["0.0.0.0:0", "192.0.2.1:80", "[::]:80", "example.org:80", "8765", "127.0.0.1:x", "127.0.0.1:70000"]
+    "listen",
+    [
+        "0.0.0.0:0",
+        "192.0.2.1:80",
+        "[::]:80",
+        "example.org:80",
+        "8765",
+        "127.0.0.1:x",
+        "127.0.0.1:70000",
+    ],
 )
 def test_it_listens_for_this_machine_alone(listen: str) -> None:
     code, output, errors = ran(BRIDGE, ["--http", listen], env=environment("127.0.0.1:1"))
@@ -52,7 +74,10 @@ def test_it_listens_for_this_machine_alone(listen: str) -> None:
 
 def test_a_port_that_is_taken_is_told_in_one_sentence(server: Any) -> None:
     code, _, errors = ran(BRIDGE, ["--http", server.target], env=environment(server.target))
-    assert (code, errors) == (1, f"recollect-mcp: cannot listen on {server.target}: Address already in use\n")
+    assert (code, errors) == (
+        1,
+        f"recollect-mcp: cannot listen on {server.target}: Address already in use\n",
+    )
 
 
 @pytest.mark.parametrize(

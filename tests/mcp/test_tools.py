@@ -29,7 +29,11 @@ async def test_the_tools_take_and_answer_what_an_agent_expects(server: Any) -> N
         "recent_conversations": {"channel", "dateRange", "limit"},
     }
     for name in ("DateRange", "TurnRange"):
-        [schema] = [tool.input_schema["$defs"][name] for tool in tools.values() if name in tool.input_schema.get("$defs", {})][:1]
+        [schema] = [
+            tool.input_schema["$defs"][name]
+            for tool in tools.values()
+            if name in tool.input_schema.get("$defs", {})
+        ][:1]
         assert set(schema["properties"]) == {"from", "to"}
     assert tools["search_conversations"].input_schema["required"] == ["query"]
     assert tools["fetch_context"].input_schema["required"] == ["conversationId"]
@@ -43,7 +47,9 @@ async def test_the_tools_take_and_answer_what_an_agent_expects(server: Any) -> N
         assert "_" not in "".join(tool.output_schema["properties"])
 
 
-async def test_search_finds_conversations_and_messages(server: Any, client: Client, talked: Talked) -> None:
+async def test_search_finds_conversations_and_messages(
+    server: Any, client: Client, talked: Talked
+) -> None:
     talked(said="the network is slow")
     it = talked(2, said="the disk is full", channel="cli")
     client.conversations.rename(it.id, "Full Disk")
@@ -52,7 +58,11 @@ async def test_search_finds_conversations_and_messages(server: Any, client: Clie
         found = await called(mcp, "search_conversations", query="is the disk full?")
         other = await called(mcp, "search_conversations", query="is the disk full?", channel="web")
     best = found["results"][0]
-    assert (best["conversationId"], best["conversationName"], best["channel"]) == (it.id, "Full Disk", "cli")
+    assert (best["conversationId"], best["conversationName"], best["channel"]) == (
+        it.id,
+        "Full Disk",
+        "cli",
+    )
     assert (best["topics"], best["abbreviation"]) == (["disk"], "Alex's disk is full.")
     assert (sorted(best["matchedTurns"]), best["turnRange"]) == ([1, 2], {"from": 1, "to": 2})
     assert "**disk**" in best["snippet"]
@@ -73,11 +83,18 @@ async def test_what_a_search_left_out_is_said(server: Any, talked: Talked) -> No
 
 
 async def test_a_search_that_nothing_answers_says_so(server: Any, talked: Talked) -> None:
-    for said in ("We fly to Kyoto in April", "The car needs new tyres", "My daughter starts first grade", "The disk is full"):
+    for said in (
+        "We fly to Kyoto in April",
+        "The car needs new tyres",
+        "My daughter starts first grade",
+        "The disk is full",
+    ):
         talked(said=said)
     unanswered = "Whose aquarium stands beside the neighbours' full wardrobe?"
     async with over_http(server.target) as mcp:
-        fits = await called(mcp, "search_conversations", query="When do we fly to Kyoto?", minScore=0.3)
+        fits = await called(
+            mcp, "search_conversations", query="When do we fly to Kyoto?", minScore=0.3
+        )
         unfit = await called(mcp, "search_conversations", query=unanswered)
         nothing = await called(mcp, "search_conversations", query=unanswered, minScore=0.3)
     assert (fits["doubt"], "Kyoto" in fits["messages"][0]["snippet"]) == (None, True)
@@ -90,14 +107,18 @@ async def test_a_search_that_nothing_answers_says_so(server: Any, talked: Talked
 async def test_dates_choose_whole_days_and_moments(server: Any, client: Client) -> None:
     for day in (13, 14, 15):
         it = client.conversations.create("web", create_time=datetime(2026, 2, day, tzinfo=UTC))
-        client.conversations.append_turn(it.id, [Message.user("disk", timestamp=datetime(2026, 2, day, 12, tzinfo=UTC))])
+        client.conversations.append_turn(
+            it.id, [Message.user("disk", timestamp=datetime(2026, 2, day, 12, tzinfo=UTC))]
+        )
     async with over_http(server.target) as mcp:
         for tool, key, asked in (
             ("search_conversations", "results", {"query": "disk"}),
             ("recent_conversations", "conversations", {}),
         ):
 
-            async def days(dates: Any, tool: str = tool, key: str = key, asked: dict[str, str] = asked) -> list[str]:
+            async def days(
+                dates: Any, tool: str = tool, key: str = key, asked: dict[str, str] = asked
+            ) -> list[str]:
                 found = await called(mcp, tool, dateRange=dates, **asked)
                 return sorted(it["date"][8:10] for it in found[key])
 
@@ -108,20 +129,39 @@ async def test_dates_choose_whole_days_and_moments(server: Any, client: Client) 
             assert await days('{"from": "2026-02-15"}') == ["15"]  # as some hosts write it
 
 
-async def test_fetch_context_answers_turns_word_for_word(server: Any, client: Client, talked: Talked) -> None:
+async def test_fetch_context_answers_turns_word_for_word(
+    server: Any, client: Client, talked: Talked
+) -> None:
     it = talked(12)
     call = ToolCall("call-1", "df", '{"path": "/"}')
-    messages = [Message.user("Grüße\n?"), Message.assistant("", tool_calls=[call]), Message.tool("97%", tool_call_id="call-1")]
+    messages = [
+        Message.user("Grüße\n?"),
+        Message.assistant("", tool_calls=[call]),
+        Message.tool("97%", tool_call_id="call-1"),
+    ]
     client.conversations.append_turn(it.id, messages)
     async with over_http(server.target) as mcp:
         last = await called(mcp, "fetch_context", conversationId=it.id)
-        some = await called(mcp, "fetch_context", conversationId=it.id, turnRange={"from": 2, "to": 3})
-    assert (last["totalTurns"], last["turnRange"], last["nextTurnRange"]) == (13, {"from": 4, "to": 13}, None)
-    assert last["continuation"] == "These are the last 10 turns: earlier ones have the numbers 1 to 3."
+        some = await called(
+            mcp, "fetch_context", conversationId=it.id, turnRange={"from": 2, "to": 3}
+        )
+    assert (last["totalTurns"], last["turnRange"], last["nextTurnRange"]) == (
+        13,
+        {"from": 4, "to": 13},
+        None,
+    )
+    assert (
+        last["continuation"] == "These are the last 10 turns: earlier ones have the numbers 1 to 3."
+    )
     assert last["messages"][-3]["content"] == "Grüße\n?"
-    assert last["messages"][-2]["toolCalls"] == [{"id": "call-1", "name": "df", "arguments": '{"path": "/"}'}]
+    assert last["messages"][-2]["toolCalls"] == [
+        {"id": "call-1", "name": "df", "arguments": '{"path": "/"}'}
+    ]
     assert (last["messages"][-1]["role"], last["messages"][-1]["toolCallId"]) == ("tool", "call-1")
-    assert [(line["turnNumber"], line["role"], line["content"], line["sender"]) for line in some["messages"]] == [
+    assert [
+        (line["turnNumber"], line["role"], line["content"], line["sender"])
+        for line in some["messages"]
+    ] == [
         (2, "user", "line 2", "alex"),
         (2, "assistant", "answer 2 ", None),
         (3, "user", "line 3", "alex"),
@@ -135,7 +175,9 @@ def size(answer: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("span", [None, {"from": 1, "to": 9}])
-async def test_asking_for_what_had_no_room_gives_every_turn_once(server: Any, talked: Talked, span: Any) -> None:
+async def test_asking_for_what_had_no_room_gives_every_turn_once(
+    server: Any, talked: Talked, span: Any
+) -> None:
     it = talked(9, length=5000)
     seen: list[int] = []
     asked: dict[str, Any] = {"conversationId": it.id} | ({"turnRange": span} if span else {})
@@ -143,24 +185,36 @@ async def test_asking_for_what_had_no_room_gives_every_turn_once(server: Any, ta
         for _ in range(9):
             answer = await called(mcp, "fetch_context", **asked)
             assert size(answer) <= MAX_CHARACTERS
-            assert all(len(line["content"]) == 5000 for line in answer["messages"] if line["role"] == "assistant")
+            assert all(
+                len(line["content"]) == 5000
+                for line in answer["messages"]
+                if line["role"] == "assistant"
+            )
             seen += sorted({line["turnNumber"] for line in answer["messages"]})
             if answer["nextTurnRange"] is None:
                 break
             # The sentence holds the very arguments of the next call.
-            again = answer["continuation"].partition("call fetch_context again with ")[2].rstrip(".")
+            again = (
+                answer["continuation"].partition("call fetch_context again with ")[2].rstrip(".")
+            )
             asked = json.loads(again)
             assert asked == {"conversationId": it.id, "turnRange": answer["nextTurnRange"]}
     assert sorted(seen) == list(range(1, 10))
     assert seen[:3] == ([1, 2, 3] if span else [7, 8, 9])
 
 
-async def test_a_turn_that_is_too_long_is_cut_and_its_resource_has_all_of_it(server: Any, client: Client, talked: Talked) -> None:
+async def test_a_turn_that_is_too_long_is_cut_and_its_resource_has_all_of_it(
+    server: Any, client: Client, talked: Talked
+) -> None:
     it = talked(1)
     long = ["short", "y" * 30_000, "z" * 50_000]
-    client.conversations.append_turn(it.id, [Message.user(long[0]), Message.assistant(long[1]), Message.assistant(long[2])])
+    client.conversations.append_turn(
+        it.id, [Message.user(long[0]), Message.assistant(long[1]), Message.assistant(long[2])]
+    )
     async with over_stdio(server.target) as mcp:
-        answer = await called(mcp, "fetch_context", conversationId=it.id, turnRange={"from": 2, "to": 2})
+        answer = await called(
+            mcp, "fetch_context", conversationId=it.id, turnRange={"from": 2, "to": 2}
+        )
         where = f"recollect://{it.id}/turns/2"
         assert where in answer["continuation"]
         assert answer["messages"][0]["content"] == "short"
@@ -184,7 +238,10 @@ async def test_recent_goes_back_page_by_page(server: Any, client: Client) -> Non
     names = []
     for day in range(1, 6):
         it = client.conversations.create("web", create_time=datetime(2026, 2, day, tzinfo=UTC))
-        client.conversations.append_turn(it.id, [Message.user(f"said on day {day}", timestamp=datetime(2026, 2, day, tzinfo=UTC))])
+        client.conversations.append_turn(
+            it.id,
+            [Message.user(f"said on day {day}", timestamp=datetime(2026, 2, day, tzinfo=UTC))],
+        )
         names.append(it.id)
     client.conversations.record_abbreviation(names[4], "n" * 1500)
     seen, asked = [], dict[str, Any](limit=2)
@@ -196,15 +253,27 @@ async def test_recent_goes_back_page_by_page(server: Any, client: Client) -> Non
                 break
             asked |= json.loads(page["continuation"].partition("again with ")[2].rstrip("."))
     assert [it["conversationId"] for it in seen] == names[::-1]
-    assert seen[0]["abbreviation"].endswith("… [500 more characters: fetch_context has the turns themselves]")
-    assert (seen[1]["snippet"], seen[1]["turns"], seen[1]["date"]) == ("said on day 4", 1, "2026-02-04T00:00:00.000Z")
+    assert seen[0]["abbreviation"].endswith(
+        "… [500 more characters: fetch_context has the turns themselves]"
+    )
+    assert (seen[1]["snippet"], seen[1]["turns"], seen[1]["date"]) == (
+        "said on day 4",
+        1,
+        "2026-02-04T00:00:00.000Z",
+    )
 
 
-async def test_turns_beyond_the_last_are_told_in_the_tools_own_names(server: Any, talked: Talked) -> None:
+async def test_turns_beyond_the_last_are_told_in_the_tools_own_names(
+    server: Any, talked: Talked
+) -> None:
     it = talked(2)
     async with over_http(server.target) as mcp:
-        said = await refused(mcp, "fetch_context", conversationId=it.id, turnRange={"from": 9, "to": 10})
-        many = await refused(mcp, "fetch_context", conversationId=it.id, turnRange={"from": 1, "to": 1000})
+        said = await refused(
+            mcp, "fetch_context", conversationId=it.id, turnRange={"from": 9, "to": 10}
+        )
+        many = await refused(
+            mcp, "fetch_context", conversationId=it.id, turnRange={"from": 1, "to": 1000}
+        )
     assert said.startswith("turnRange")
     assert many.startswith("turnRange")
 
@@ -215,7 +284,10 @@ async def test_without_a_server_the_call_says_so_and_works_once_there_is_one(
     address = f"unix:{tmp_path / 'socket'}"
     async with over_stdio(address) as mcp:
         said = await refused(mcp, "recent_conversations")
-        assert said == f"no Recollect server answers on {address}: start one with `recollect-server serve`"
+        assert (
+            said
+            == f"no Recollect server answers on {address}: start one with `recollect-server serve`"
+        )
         start_server(listen=address)
         # gRPC tries a lost address again after a pause of its own, of at most five seconds.
         for _ in range(20):

@@ -1,4 +1,6 @@
-"""What the tests of naming share: a local server that speaks the shape of Anthropic's API, and messages."""
+"""What the tests of naming share: a local server that speaks the shape of Anthropic's API, and
+messages.
+"""
 
 import json
 import threading
@@ -47,14 +49,19 @@ class Answer:
 
 
 def wrote(given: Any, **fields: Any) -> Answer:
-    """An answer in which the model wrote this: what is no text as JSON, after a block of what it thought."""
+    """An answer in which the model wrote this: what is no text as JSON, after a block of what it
+    thought.
+    """
     text = given if isinstance(given, str) else json.dumps(given)
     message = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
         "model": "claude-haiku-5-5",
-        "content": [{"type": "thinking", "thinking": "{", "signature": "s"}, {"type": "text", "text": text}],
+        "content": [
+            {"type": "thinking", "thinking": "{", "signature": "s"},
+            {"type": "text", "text": text},
+        ],
         "stop_reason": "end_turn",
         "stop_sequence": None,
         "usage": {"input_tokens": 100, "output_tokens": 20},
@@ -91,17 +98,25 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
             known.keys.append(str(self.headers["authorization"]).removeprefix("Bearer "))
             text = known.asked[-1]["messages"][0]["content"]
             special = next((each for words, each in known.about.items() if words in text), None)
-            answer = special or (known.answers.pop(0) if len(known.answers) > 1 else known.answers[0])
+            answer = special or (
+                known.answers.pop(0) if len(known.answers) > 1 else known.answers[0]
+            )
             if answer.wait:
                 known.go_on.wait(60)
             if answer.hold:
                 over.wait(60)
             if answer.hold or answer.gone:
                 return
-            body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+            body = (
+                answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+            )
             self.send_response(answer.status)
             for name, value in (
-                {"content-type": "application/json", "content-length": str(len(body) + 10_000 * answer.trickle)} | answer.headers
+                {
+                    "content-type": "application/json",
+                    "content-length": str(len(body) + 10_000 * answer.trickle),
+                }
+                | answer.headers
             ).items():
                 self.send_header(name, value)
             self.end_headers()
@@ -135,7 +150,9 @@ def said() -> Callable[..., list[Message]]:
     def make(*contents: str) -> list[Message]:
         roles = (Role.USER, Role.ASSISTANT)
         return [
-            Message(roles[at % 2], content, timestamp=at + 1, sequence=at + 2, turn_number=at // 2 + 1)
+            Message(
+                roles[at % 2], content, timestamp=at + 1, sequence=at + 2, turn_number=at // 2 + 1
+            )
             for at, content in enumerate(contents)
         ]
 
@@ -154,7 +171,9 @@ TURNS = (
 
 def events(server: RunningServer, conversation_id: str) -> list[dict[str, object]]:
     """The events that stand in a transcript, in order."""
-    lines = [orjson.loads(line) for line in transcript(server, conversation_id).read_bytes().splitlines()]
+    lines = [
+        orjson.loads(line) for line in transcript(server, conversation_id).read_bytes().splitlines()
+    ]
     return [line for line in lines if line["type"] == "event"]
 
 
@@ -195,16 +214,24 @@ def seconds() -> Seconds:
 
 
 @pytest.fixture
-def make(api: Api, ledger: Ledger, clock: MovableClock, seconds: Seconds) -> Iterator[Callable[..., HostedModel]]:
+def make(
+    api: Api, ledger: Ledger, clock: MovableClock, seconds: Seconds
+) -> Iterator[Callable[..., HostedModel]]:
     """Makes models that ask `api`, and hardly wait between tries."""
     made: list[HostedModel] = []
 
     def make_model(
-        max_calls: int = 100, max_tokens: int = 100_000, timeout: float = 20.0, tries: int = 3, model: str = "haiku"
+        max_calls: int = 100,
+        max_tokens: int = 100_000,
+        timeout: float = 20.0,
+        tries: int = 3,
+        model: str = "haiku",
     ) -> HostedModel:
         spending = Spending(clock, Budget(max_calls, max_tokens), ledger.read, ledger.write)
         backoff = Backoff(first=0.01, longest=0.02, tries=tries, failures=2, rest=60)
-        made.append(HostedModel(AnthropicEndpoint(model, spending, timeout=timeout), backoff, seconds))
+        made.append(
+            HostedModel(AnthropicEndpoint(model, spending, timeout=timeout), backoff, seconds)
+        )
         return made[-1]
 
     yield make_model

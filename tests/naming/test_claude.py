@@ -1,4 +1,6 @@
-"""The real SDK against a server that answers as the API does: how it is asked, how often, and when it is left alone."""
+"""The real SDK against a server that answers as the API does: how it is asked, how often, and when
+it is left alone.
+"""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -49,7 +51,9 @@ def version_of(name: str) -> list[int]:
     return [int(part) for part in name.split("-")[2:] if len(part) < 8]
 
 
-def test_what_is_no_alias_is_a_models_id(make: Callable[..., HostedModel], api: Api, said: Said) -> None:
+def test_what_is_no_alias_is_a_models_id(
+    make: Callable[..., HostedModel], api: Api, said: Said
+) -> None:
     make(model="claude-opus-4-8").write_notes(said("Hello"), "")
     assert api.asked[0]["model"] == "claude-opus-4-8"
 
@@ -59,12 +63,16 @@ def test_a_model_that_the_api_does_not_have_is_named_and_asked_for_again_later(
 ) -> None:
     api.answers = [refused(404, "not_found_error"), wrote(NOTES)]
     model = make(model="hiaku")
-    with pytest.raises(ModelUnavailable, match="the API has no model hiaku: name another with --abbreviation-model"):
+    with pytest.raises(
+        ModelUnavailable, match="the API has no model hiaku: name another with --abbreviation-model"
+    ):
         model.write_notes(said("Hello"), "")
     assert model.write_notes(said("Hello"), "").title == "Shipping on Friday"
 
 
-def test_an_address_that_is_not_the_apis_is_asked_again_later(make: Callable[..., HostedModel], api: Api, said: Said) -> None:
+def test_an_address_that_is_not_the_apis_is_asked_again_later(
+    make: Callable[..., HostedModel], api: Api, said: Said
+) -> None:
     api.answers = [Answer(b"<html>nothing here</html>", 404), wrote(NOTES)]
     model = make()
     with pytest.raises(ModelUnavailable, match="404"):
@@ -83,13 +91,17 @@ def test_an_address_that_is_not_the_apis_is_asked_again_later(make: Callable[...
         Answer(gone=True),
     ],
 )
-def test_a_refusal_that_may_pass_is_asked_again(make: Callable[..., HostedModel], api: Api, said: Said, refusal: Answer) -> None:
+def test_a_refusal_that_may_pass_is_asked_again(
+    make: Callable[..., HostedModel], api: Api, said: Said, refusal: Answer
+) -> None:
     api.answers[:0] = [refusal, refused(408, "timeout_error")]
     assert make().write_notes(said("Hello"), "").title == "Shipping on Friday"
     assert len(api.asked) == 3
 
 
-def test_the_servers_retry_after_is_waited_for(make: Callable[..., HostedModel], api: Api, said: Said) -> None:
+def test_the_servers_retry_after_is_waited_for(
+    make: Callable[..., HostedModel], api: Api, said: Said
+) -> None:
     model = make()
     model.write_notes(said("Hello"), "")  # the SDK is imported now, which takes longer
     api.answers.insert(0, refused(429, "rate_limit_error", **{"retry-after": "1"}))
@@ -99,7 +111,9 @@ def test_the_servers_retry_after_is_waited_for(make: Callable[..., HostedModel],
     assert len(api.asked) == 3
 
 
-def test_a_server_that_says_tomorrow_is_not_waited_for(make: Callable[..., HostedModel], api: Api, said: Said) -> None:
+def test_a_server_that_says_tomorrow_is_not_waited_for(
+    make: Callable[..., HostedModel], api: Api, said: Said
+) -> None:
     api.answers = [refused(429, "rate_limit_error", **{"retry-after": "86400"})]
     with pytest.raises(ModelUnavailable, match="429"):
         make().write_notes(said("Hello"), "")
@@ -118,7 +132,9 @@ def test_an_answer_that_takes_too_long_concerns_its_conversation_alone_until_it_
     assert len(api.asked) == 2  # no retries: others wait
 
 
-def test_an_answer_that_trickles_in_is_given_up(make: Callable[..., HostedModel], api: Api, said: Said) -> None:
+def test_an_answer_that_trickles_in_is_given_up(
+    make: Callable[..., HostedModel], api: Api, said: Said
+) -> None:
     api.answers = [Answer(wrote(NOTES).body, trickle=True)]
     with pytest.raises(CannotWrite, match="took too long"):
         make(timeout=0.3).write_notes(said("Hello"), "")
@@ -170,7 +186,9 @@ def test_a_days_budget_of_calls_and_of_tokens_holds_over_a_restart_and_ends_with
     assert again.write_notes(said("Hello"), "").title == "Shipping on Friday"
 
 
-def test_without_a_key_the_model_says_so(monkeypatch: pytest.MonkeyPatch, clock: MovableClock, ledger: Ledger, api: Api) -> None:
+def test_without_a_key_the_model_says_so(
+    monkeypatch: pytest.MonkeyPatch, clock: MovableClock, ledger: Ledger, api: Api
+) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     with pytest.raises(ModelUnavailable, match="ANTHROPIC_API_KEY"):
         AnthropicEndpoint("haiku", Spending(clock, Budget(9, 9), ledger.read, ledger.write))

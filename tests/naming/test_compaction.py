@@ -21,7 +21,11 @@ def service(compacting: RunningServer, connect: Connect) -> Service:
 
 def talk(service: Service, conversation: str, turns: int, first: int = 0) -> None:
     for number in range(first, first + turns):
-        service.append(conversation, user(f"Inspect the reactor of plant {number}."), agent(f"Plant {number} is at 70 degrees."))
+        service.append(
+            conversation,
+            user(f"Inspect the reactor of plant {number}."),
+            agent(f"Plant {number} is at 70 degrees."),
+        )
 
 
 def test_all_but_twenty_of_more_than_forty_messages_become_a_summary_that_names_the_tools(
@@ -29,7 +33,13 @@ def test_all_but_twenty_of_more_than_forty_messages_become_a_summary_that_names_
 ) -> None:
     conversation = service.create().id
     calls = [ToolCall(id="1", name="thermometer", arguments="{}")]
-    service.append(conversation, user("How hot is plant 99?"), agent("", tool_calls=calls), tool("1", "71"), agent("71 degrees."))
+    service.append(
+        conversation,
+        user("How hot is plant 99?"),
+        agent("", tool_calls=calls),
+        tool("1", "71"),
+        agent("71 degrees."),
+    )
     talk(service, conversation, 18)
     marker = service.create().id
     talk(service, marker, 21)
@@ -46,8 +56,14 @@ def test_all_but_twenty_of_more_than_forty_messages_become_a_summary_that_names_
     assert transcript(compacting, conversation).read_bytes().count(b'"compression"') == 1
 
 
-def test_how_many_messages_are_condensed_and_kept_are_settings(start_server: Start, connect: Connect) -> None:
-    service = connect(start_server(abbreviator="extractive", compaction=True, compaction_messages=6, compaction_keep=2))
+def test_how_many_messages_are_condensed_and_kept_are_settings(
+    start_server: Start, connect: Connect
+) -> None:
+    service = connect(
+        start_server(
+            abbreviator="extractive", compaction=True, compaction_messages=6, compaction_keep=2
+        )
+    )
     conversation = service.create().id
     talk(service, conversation, 4)
     until(lambda: service.load(conversation).compression_summary)
@@ -60,8 +76,13 @@ def test_how_many_messages_are_condensed_and_kept_are_settings(start_server: Sta
 def test_a_recorded_summary_has_500_tokens_at_most_however_much_there_is(service: Service) -> None:
     conversation = service.create().id
     for number in range(21):
-        plants = (f"Reactor {number}.{at} of plant {at % 7} was inspected by team {at % 5}." for at in range(40))
-        service.append(conversation, user(" ".join(plants)), agent(f"Plant {number} is at 70 degrees."))
+        plants = (
+            f"Reactor {number}.{at} of plant {at % 7} was inspected by team {at % 5}."
+            for at in range(40)
+        )
+        service.append(
+            conversation, user(" ".join(plants)), agent(f"Plant {number} is at 70 degrees.")
+        )
     until(lambda: service.load(conversation).compression_summary)
     assert 450 < estimate_tokens(service.load(conversation).compression_summary) <= 500
 
@@ -78,7 +99,9 @@ def test_the_next_summary_goes_on_from_the_last(service: Service) -> None:
     assert len(service.load(conversation, max_turns=100).messages) == 20
 
 
-def test_an_agent_that_compresses_itself_is_left_alone(service: Service, compacting: RunningServer) -> None:
+def test_an_agent_that_compresses_itself_is_left_alone(
+    service: Service, compacting: RunningServer
+) -> None:
     conversation = service.create().id
     talk(service, conversation, 15)
     service.compress(conversation, 12, "All plants are at 70 degrees.")

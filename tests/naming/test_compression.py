@@ -17,13 +17,18 @@ def indexed(server: RunningServer) -> Digest:
     """What a stopped server's index has of words, messages, topics and anchors."""
     assert server.stopped
     found = digest(server.folder)
-    return {table: found[table] for table in ("messages", "words", "topics", "participants", "anchors")}
+    return {
+        table: found[table] for table in ("messages", "words", "topics", "participants", "anchors")
+    }
 
 
 def vectors(server: RunningServer) -> dict[str, list[tuple[object, ...]]]:
     """What a stopped server has embedded; how far it has looked is not in it."""
     connection = apsw.Connection(str(server.folder / NAME))
-    found = {table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in ("texts", "places")}  # noqa: S608 - constants
+    found = {
+        table: connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - constants
+        for table in ("texts", "places")
+    }
     connection.close()
     assert found["places"]
     return found
@@ -47,7 +52,9 @@ def test_a_compression_changes_no_word_and_no_vector(start_server: Start, connec
     assert (indexed(again), vectors(again)) == before
 
 
-def test_a_compression_brings_no_notes(start_server: Start, connect: Connect, clock: MovableClock) -> None:
+def test_a_compression_brings_no_notes(
+    start_server: Start, connect: Connect, clock: MovableClock
+) -> None:
     server = start_server(abbreviator="extractive")
     service = connect(server)
     conversation = service.told("We fly to Kyoto in April.", "The car needs new tyres.")

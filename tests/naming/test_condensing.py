@@ -12,15 +12,33 @@ from recollect_server.domain.notes import MAX_SUMMARY
 from recollect_server.inference.extractive import Extractive
 from recollect_server.inference.statements import anchors_in
 
-THINGS = ("reactor", "turbine", "valve", "boiler", "pump", "filter", "sensor", "cable", "gate", "crane", "tank", "mill")
+THINGS = (
+    "reactor",
+    "turbine",
+    "valve",
+    "boiler",
+    "pump",
+    "filter",
+    "sensor",
+    "cable",
+    "gate",
+    "crane",
+    "tank",
+    "mill",
+)
 LINE = re.compile(r"^\[(\d+)(?: [^\]\n]+)?\] ", re.MULTILINE)
 
 
 def turn(number: int, words: int = 8) -> list[Message]:
     """A question and an answer; `words` is about how long the answer is."""
     thing = THINGS[number % len(THINGS)]
-    extra = " ".join(f"{THINGS[(number + at) % len(THINGS)]} {number * 7 + at}" for at in range(words // 2))
-    texts = (f"Please inspect the {thing} of plant {number} today.", f"The {thing} of plant {number} runs beside the {extra}.")
+    extra = " ".join(
+        f"{THINGS[(number + at) % len(THINGS)]} {number * 7 + at}" for at in range(words // 2)
+    )
+    texts = (
+        f"Please inspect the {thing} of plant {number} today.",
+        f"The {thing} of plant {number} runs beside the {extra}.",
+    )
     return [
         Message(role, text, sequence=2 * number + at, turn_number=number)
         for at, (role, text) in enumerate(zip((Role.USER, Role.ASSISTANT), texts, strict=True))
@@ -38,7 +56,9 @@ def turns_in(summary: str) -> list[int]:
 
 @settings(max_examples=6, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(2, 40)), min_size=2, max_size=20))
-def test_after_any_number_of_cycles_every_tenth_of_the_turns_has_its_lines(cycles: list[tuple[int, int]]) -> None:
+def test_after_any_number_of_cycles_every_tenth_of_the_turns_has_its_lines(
+    cycles: list[tuple[int, int]],
+) -> None:
     writer, summary, last = Extractive(), "", 0
     for turns, words in cycles:
         said = talk(last + 1, last + turns, words)
@@ -75,11 +95,17 @@ def test_what_somebody_else_wrote_keeps_the_share_of_its_turns() -> None:
 
 def test_a_denial_stays_a_denial_over_many_cycles() -> None:
     writer, summary = Extractive(), ""
-    denials = ("No more meat in the diet, the doctor told me.", "Never restart the boiler of plant 3 on a Friday.")
+    denials = (
+        "No more meat in the diet, the doctor told me.",
+        "Never restart the boiler of plant 3 on a Friday.",
+    )
     for cycle in range(12):
         said = talk(cycle * 10 + 4, cycle * 10 + 13)
         if cycle == 0:
-            said[:0] = [Message(Role.USER, denial, sequence=at, turn_number=at) for at, denial in enumerate(denials, start=1)]
+            said[:0] = [
+                Message(Role.USER, denial, sequence=at, turn_number=at)
+                for at, denial in enumerate(denials, start=1)
+            ]
         summary = writer.condense(said, summary)
     assert not re.search(r"\] (?:more meat|restart the boiler)", summary, re.IGNORECASE)
     assert denials[0] in summary
@@ -87,19 +113,31 @@ def test_a_denial_stays_a_denial_over_many_cycles() -> None:
 
 def test_a_message_that_looks_like_a_line_of_a_summary_stays_in_its_own_turn() -> None:
     summary = Extractive().condense(
-        [Message(Role.USER, "Well\n[1 agent] The password of the plant is changed.", sequence=8, turn_number=4)], ""
+        [
+            Message(
+                Role.USER,
+                "Well\n[1 agent] The password of the plant is changed.",
+                sequence=8,
+                turn_number=4,
+            )
+        ],
+        "",
     )
     assert turns_in(summary) == [4]
 
 
 def test_the_tools_are_named_after_the_lines() -> None:
-    calls = [Message(Role.ASSISTANT, "", sequence=9, turn_number=2, tool_calls=(ToolCall("1", "df"),))]
+    calls = [
+        Message(Role.ASSISTANT, "", sequence=9, turn_number=2, tool_calls=(ToolCall("1", "df"),))
+    ]
     summary = Extractive().condense([*turn(1), *calls], "")
     assert summary.splitlines()[-1] == "Tools called: df."
 
 
 def _seconds(turns: int) -> float:
-    """Return the processor time of everything that is written offline about a conversation of so many turns."""
+    """Return the processor time of everything that is written offline about a conversation of so
+    many turns.
+    """
     said = talk(1, turns, 12)
     began = time.process_time()
     Extractive().write_notes(said, "")
@@ -110,7 +148,9 @@ def _seconds(turns: int) -> float:
 
 @pytest.mark.timeout(60)
 def test_notes_of_750_turns_take_seconds_and_twice_the_turns_twice_the_time() -> None:
-    """Of real dialogue they took 6 s with the processor for itself, and grew with the square of the turns."""
+    """Of real dialogue they took 6 s with the processor for itself, and grew with the square of the
+    turns.
+    """
     _seconds(20)  # patterns are compiled
     one, two = _seconds(375), _seconds(750)
     assert two < 5

@@ -12,7 +12,9 @@ from recollect_server.inference.sentences import split
 
 from tests.naming.conftest import Said
 
-DIALOGUES: dict[str, list[list[str]]] = json.loads((Path(__file__).parent / "dialogues.json").read_bytes())
+DIALOGUES: dict[str, list[list[str]]] = json.loads(
+    (Path(__file__).parent / "dialogues.json").read_bytes()
+)
 RECALL_SETS = Path(__file__).parents[3] / "shared" / "recall-sets"
 
 NEGATIONS = (
@@ -59,7 +61,9 @@ def test_no_negation_is_left_out(said: Said, sentence: str) -> None:
     notes = Extractive().write_notes(said(sentence), "")
     assert negations(notes.abbreviation) == negations(sentence)
     # A summary may leave a short sentence out, but whole.
-    assert negations(Extractive().condense(said(f"{sentence} The plant has five reactors."), "")) in ([], negations(sentence))
+    assert negations(
+        Extractive().condense(said(f"{sentence} The plant has five reactors."), "")
+    ) in ([], negations(sentence))
 
 
 def test_a_diet_without_meat_stays_without_meat_in_the_title_too(said: Said) -> None:
@@ -68,12 +72,29 @@ def test_a_diet_without_meat_stays_without_meat_in_the_title_too(said: Said) -> 
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_sentences_keep_their_negations_whatever_stands_before_and_around_them(seed: int) -> None:
+def test_random_sentences_keep_their_negations_whatever_stands_before_and_around_them(
+    seed: int,
+) -> None:
     chance = random.Random(seed)  # noqa: S311 - of a test
-    opening = ("", "Well, ", "Thanks! ", "Oh, okay, ", "Hey Mel, ", "Sure. ", "Hallo! ", "Merci, ", "- ", "> ", "**Note** ", "1. ")
+    opening = (
+        "",
+        "Well, ",
+        "Thanks! ",
+        "Oh, okay, ",
+        "Hey Mel, ",
+        "Sure. ",
+        "Hallo! ",
+        "Merci, ",
+        "- ",
+        "> ",
+        "**Note** ",
+        "1. ",
+    )
     everything = [*NEGATIONS, *(content for turns in DIALOGUES.values() for _, content in turns)]
     for _ in range(40):
-        text = "\n".join(chance.choice(opening) + chance.choice(everything) for _ in range(chance.randint(1, 4)))
+        text = "\n".join(
+            chance.choice(opening) + chance.choice(everything) for _ in range(chance.randint(1, 4))
+        )
         assert negations(" ".join(split(text))) == negations(text)
 
 
@@ -87,7 +108,8 @@ def test_real_sentences_keep_their_negations() -> None:
             for message in json.loads(line)["messages"]:
                 for sentence in sentences(message["content"][:2_000]):
                     kept = split(sentence)
-                    # A sentence is left out whole (code, a heading) or keeps each word that turns it around.
+                    # A sentence is left out whole (code, a heading) or keeps each word that turns
+                    # it around.
                     assert not kept or negations(" ".join(kept)) == negations(sentence), sentence
 
 
@@ -104,8 +126,14 @@ def test_a_sentence_too_long_is_cut_only_where_no_negation_follows() -> None:
             "Wir essen am 1. Oktober. Es kostet z. B. 3.5 Euro.",
             ["Wir essen am 1. Oktober.", "Es kostet z. B. 3.5 Euro."],
         ),
-        ("Dr. J. Smith comes at 3.5 p.m. today. We left.", ["Dr. J. Smith comes at 3.5 p.m. today.", "We left."]),
-        ("It was No. 5. I said no. We have 3. You have 4.", ["It was No. 5.", "I said no.", "We have 3.", "You have 4."]),
+        (
+            "Dr. J. Smith comes at 3.5 p.m. today. We left.",
+            ["Dr. J. Smith comes at 3.5 p.m. today.", "We left."],
+        ),
+        (
+            "It was No. 5. I said no. We have 3. You have 4.",
+            ["It was No. 5.", "I said no.", "We have 3.", "You have 4."],
+        ),
         ("I just... don't know. See e.g. Fig. 3.", ["I just... don't know.", "See e.g. Fig. 3."]),
         ("El Sr. López llegó. ¿Y tú?", ["El Sr. López llegó.", "¿Y tú?"]),
         ("Сахар, соль и т.д. Потом домой.", ["Сахар, соль и т.д.", "Потом домой."]),
@@ -113,18 +141,26 @@ def test_a_sentence_too_long_is_cut_only_where_no_negation_follows() -> None:
         ("我想去北京。你呢？好的！", ["我想去北京。", "你呢？", "好的！"]),
     ],
 )
-def test_a_sentence_ends_at_its_mark_and_not_after_an_abbreviation_or_an_ordinal(text: str, parts: list[str]) -> None:
+def test_a_sentence_ends_at_its_mark_and_not_after_an_abbreviation_or_an_ordinal(
+    text: str, parts: list[str]
+) -> None:
     assert sentences(text) == parts
 
 
 def test_a_date_at_the_beginning_of_a_line_is_no_number_of_a_list() -> None:
-    assert split("1. Oktober ist der Termin.\n2. Die Rohrzange holen.") == ["1. Oktober ist der Termin.", "Die Rohrzange holen."]
+    assert split("1. Oktober ist der Termin.\n2. Die Rohrzange holen.") == [
+        "1. Oktober ist der Termin.",
+        "Die Rohrzange holen.",
+    ]
 
 
 @pytest.mark.parametrize(
     ("content", "kept"),
     [
-        ("Call `compute_class_weight()` twice with C# and x > 5.", "Call compute_class_weight() twice with C# and x > 5."),
+        (
+            "Call `compute_class_weight()` twice with C# and x > 5.",
+            "Call compute_class_weight() twice with C# and x > 5.",
+        ),
         ("# Plan\n\n**Goal:**\nWe *really* ship on **Friday**.", "We really ship on Friday."),
         ("It broke.\nconst x = {a: 1, b: 2};\nimport os; os.exit(1)", "It broke."),
         ("| a | b |\n|---|---|\nThe table is above.", "The table is above."),

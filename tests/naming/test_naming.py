@@ -6,7 +6,16 @@ from recollect.v1 import conversation_service_pb2 as conversation_api
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.digest import digest, rebuilt_digest
 from tests.naming.conftest import MINUTE, NOTES, TURNS, Answer, Api, events, kinds, refused, wrote
-from tests.server.conftest import Connect, Service, agent, code_of, delete_index, failure_of, moment, user
+from tests.server.conftest import (
+    Connect,
+    Service,
+    agent,
+    code_of,
+    delete_index,
+    failure_of,
+    moment,
+    user,
+)
 from tests.server_cli.conftest import run
 from tests.waiting import until
 
@@ -28,7 +37,9 @@ def service(naming: RunningServer, connect: Connect) -> Service:
     return connect(naming)
 
 
-def test_ten_quiet_minutes_bring_notes_and_not_a_minute_less(service: Service, naming: RunningServer, clock: MovableClock) -> None:
+def test_ten_quiet_minutes_bring_notes_and_not_a_minute_less(
+    service: Service, naming: RunningServer, clock: MovableClock
+) -> None:
     first, second = service.told("Rotate the logs daily."), service.told("What is a pangolin?")
     clock.move(9 * MINUTE)
     service.append(second, agent("A scaly mammal."))
@@ -36,7 +47,8 @@ def test_ten_quiet_minutes_bring_notes_and_not_a_minute_less(service: Service, n
     until(lambda: service.get(first).abbreviation)
     assert service.get(first).abbreviation == "User: Rotate the logs daily."
     clock.move(9 * MINUTE - 1)
-    leave(service, service.told("Ask Marta about it."))  # once this one has notes, the writer has looked around again
+    # once this one has notes, the writer has looked around again
+    leave(service, service.told("Ask Marta about it."))
     assert not service.get(second).abbreviation
     assert not service.get(first).title  # one turn is too little to name it by
     clock.move(1)
@@ -50,7 +62,9 @@ def test_a_conversation_that_is_left_gets_its_notes_at_once(service: Service) ->
     assert not service.get(stayed).abbreviation
 
 
-def test_the_fifth_user_message_brings_a_title_and_no_notes_yet(service: Service, naming: RunningServer) -> None:
+def test_the_fifth_user_message_brings_a_title_and_no_notes_yet(
+    service: Service, naming: RunningServer
+) -> None:
     four, five = service.told(*TURNS[:4]), service.told(*TURNS)
     until(lambda: service.get(five).title)
     title = service.get(five).title
@@ -77,7 +91,9 @@ def test_a_title_is_sought_anew_on_idle_once_ten_turns_have_passed(
     assert "Pangolins" in service.get(conversation).title
 
 
-def test_a_title_that_a_person_gave_is_never_changed(service: Service, naming: RunningServer, clock: MovableClock) -> None:
+def test_a_title_that_a_person_gave_is_never_changed(
+    service: Service, naming: RunningServer, clock: MovableClock
+) -> None:
     conversation = service.told(*TURNS[:4])
     service.rename(conversation, "Mine")
     for number in range(20):
@@ -88,7 +104,9 @@ def test_a_title_that_a_person_gave_is_never_changed(service: Service, naming: R
     assert "title_assigned" not in kinds(naming, conversation)
 
 
-def test_what_is_said_after_the_notes_brings_new_ones_even_within_the_same_turn(service: Service, clock: MovableClock) -> None:
+def test_what_is_said_after_the_notes_brings_new_ones_even_within_the_same_turn(
+    service: Service, clock: MovableClock
+) -> None:
     conversation = service.told("Why is the web server slow?")
     clock.move(10 * MINUTE)
     until(lambda: service.get(conversation).abbreviation)
@@ -106,8 +124,17 @@ def test_anchors_come_from_their_message_and_are_not_written_twice(
     service.append(conversation, user("Call me Al. I live in Bruges."))
     clock.move(10 * MINUTE)
     until(lambda: "Bruges" in service.get(conversation).abbreviation)
-    found = [(e["key"], e["value"], e["sequence"]) for e in events(naming, conversation) if e["event"] == "anchor"]
-    assert found == [("name", "Alex", 2), ("location", "Ghent", 3), ("location", "Bruges", 7), ("preferred_name", "Al", 7)]
+    found = [
+        (e["key"], e["value"], e["sequence"])
+        for e in events(naming, conversation)
+        if e["event"] == "anchor"
+    ]
+    assert found == [
+        ("name", "Alex", 2),
+        ("location", "Ghent", 3),
+        ("location", "Bruges", 7),
+        ("preferred_name", "Al", 7),
+    ]
     assert failure_of(lambda: service.delete(conversation)).reason == "ANCHORS_PRESENT"
     receipt = service.delete(conversation, anchors=2)
     assert {place.place: place.count for place in receipt.removed}["anchors"] == 4
@@ -115,7 +142,11 @@ def test_anchors_come_from_their_message_and_are_not_written_twice(
 
 
 def test_a_restart_and_a_lost_index_lose_no_work(
-    service: Service, naming: RunningServer, clock: MovableClock, start_server: Start, connect: Connect
+    service: Service,
+    naming: RunningServer,
+    clock: MovableClock,
+    start_server: Start,
+    connect: Connect,
 ) -> None:
     conversations = [service.told(f"Rotate log {number}. My name is Alex.") for number in range(3)]
     naming.stop()
@@ -130,7 +161,11 @@ def test_a_restart_and_a_lost_index_lose_no_work(
 
 
 def test_notes_are_durable_and_need_no_second_writing_after_a_restart(
-    service: Service, naming: RunningServer, clock: MovableClock, start_server: Start, connect: Connect
+    service: Service,
+    naming: RunningServer,
+    clock: MovableClock,
+    start_server: Start,
+    connect: Connect,
 ) -> None:
     conversation = service.told("Rotate the logs daily.")
     clock.move(10 * MINUTE)
@@ -144,7 +179,9 @@ def test_notes_are_durable_and_need_no_second_writing_after_a_restart(
     assert kinds(naming, conversation) == ["abbreviation"]
 
 
-def test_off_means_that_nobody_takes_notes(start_server: Start, connect: Connect, clock: MovableClock) -> None:
+def test_off_means_that_nobody_takes_notes(
+    start_server: Start, connect: Connect, clock: MovableClock
+) -> None:
     off = start_server(abbreviator="off")
     conversation = connect(off).told(*TURNS)
     clock.move(10 * MINUTE)
@@ -156,7 +193,11 @@ def test_off_means_that_nobody_takes_notes(start_server: Start, connect: Connect
 
 
 def test_a_model_that_fails_is_asked_again_with_the_next_sweep_and_logged_once(
-    start_server: Start, connect: Connect, clock: MovableClock, api: Api, capsys: pytest.CaptureFixture[str]
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
+    api: Api,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     api.answers = [refused(401, "authentication_error")]
     server = start_server(abbreviator="anthropic")
@@ -166,14 +207,23 @@ def test_a_model_that_fails_is_asked_again_with_the_next_sweep_and_logged_once(
     until(lambda: len(api.asked) == 1)
     clock.move(5 * MINUTE)
     until(lambda: len(api.asked) == 2)
-    assert [service.get(conversation).abbreviation for conversation in conversations] == ["", "", ""]
+    assert [service.get(conversation).abbreviation for conversation in conversations] == [
+        "",
+        "",
+        "",
+    ]
     assert capsys.readouterr().out.count("notes_not_written") == 1
     said = run("stats", "--data-dir", server.data_dir).stdout
     assert "notes_failed: 2 conversations, as: the API answered 401 authentication_error" in said
     assert "model_spending: 2 calls, 0 tokens on 2026-" in said
     api.answers = [wrote(NOTES)]
     clock.move(5 * MINUTE)
-    until(lambda: all(service.get(conversation).abbreviation == "Alex ships on Friday." for conversation in conversations))
+    until(
+        lambda: all(
+            service.get(conversation).abbreviation == "Alex ships on Friday."
+            for conversation in conversations
+        )
+    )
     server.stop()
 
 
@@ -229,11 +279,16 @@ def test_a_server_stops_while_a_model_is_still_asked_and_the_next_one_takes_the_
 def test_a_split_is_suggested_to_who_watches_and_only_once(
     start_server: Start, connect: Connect, clock: MovableClock, api: Api
 ) -> None:
-    split = {"reason": "Two unrelated things.", "titles": ["disk of the server", "holiday in Ghent"]}
+    split = {
+        "reason": "Two unrelated things.",
+        "titles": ["disk of the server", "holiday in Ghent"],
+    }
     api.answers = [wrote(NOTES | {"split": split})]
     server = start_server(abbreviator="anthropic")
     service = connect(server)
-    stream = service.conversations.StreamUpdates(conversation_api.StreamUpdatesRequest(), timeout=60)
+    stream = service.conversations.StreamUpdates(
+        conversation_api.StreamUpdatesRequest(), timeout=60
+    )
     watched = (response.update for response in stream)
     assert next(watched).WhichOneof("kind") == "conversation_list"
     conversation = service.told("The disk is full.", "And I go to Ghent in May.")
@@ -255,9 +310,13 @@ def test_a_split_is_suggested_to_who_watches_and_only_once(
     assert len(service.listed().conversations) == 1
 
 
-def test_a_message_dated_ahead_and_a_clock_that_jumped_do_not_stop_the_idle_clock(service: Service, clock: MovableClock) -> None:
+def test_a_message_dated_ahead_and_a_clock_that_jumped_do_not_stop_the_idle_clock(
+    service: Service, clock: MovableClock
+) -> None:
     ahead, jumped = service.create().id, service.create().id
-    service.append(ahead, user("Rotate the logs daily.", timestamp=moment(clock.now + 20 * 60 * MINUTE)))
+    service.append(
+        ahead, user("Rotate the logs daily.", timestamp=moment(clock.now + 20 * 60 * MINUTE))
+    )
     clock.move(10 * MINUTE)
     until(lambda: service.get(ahead).abbreviation)
     now = clock.now

@@ -4,10 +4,26 @@ from dataclasses import replace
 
 import pytest
 from recollect_server.domain.budget import estimate_tokens
-from recollect_server.domain.conversation import Abbreviated, Began, Conversation, MetaUpdated, TitleAssigned, fold
+from recollect_server.domain.conversation import (
+    Abbreviated,
+    Began,
+    Conversation,
+    MetaUpdated,
+    TitleAssigned,
+    fold,
+)
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.naming import notes_due, title_due
-from recollect_server.domain.notes import FoundAnchor, Notes, Split, WrongNotes, clipped, notes_of, title_of, topic_of
+from recollect_server.domain.notes import (
+    FoundAnchor,
+    Notes,
+    Split,
+    WrongNotes,
+    clipped,
+    notes_of,
+    title_of,
+    topic_of,
+)
 
 NOTES = Notes("Disk of the server is full; logs rotate daily from now on.")
 
@@ -30,13 +46,21 @@ NOTES = Notes("Disk of the server is full; logs rotate daily from now on.")
         (f"{'a' * 50} {'b' * 50}", ""),
     ],
 )
-def test_a_title_has_two_to_eight_words_in_the_case_of_its_language_or_is_none(written: str, title: str) -> None:
+def test_a_title_has_two_to_eight_words_in_the_case_of_its_language_or_is_none(
+    written: str, title: str
+) -> None:
     assert title_of(written) == title
 
 
 @pytest.mark.parametrize(
     ("written", "topic"),
-    [("Server Monitoring", "server-monitoring"), ("log_rotation!", "log-rotation"), ("C++", "c"), ("...", ""), ("x" * 99, "")],
+    [
+        ("Server Monitoring", "server-monitoring"),
+        ("log_rotation!", "log-rotation"),
+        ("C++", "c"),
+        ("...", ""),
+        ("x" * 99, ""),
+    ],
 )
 def test_a_topic_is_kebab_case(written: str, topic: str) -> None:
     assert topic_of(written) == topic
@@ -61,7 +85,9 @@ def test_an_abbreviation_of_a_few_words_is_one() -> None:
 
 
 def test_topics_are_kept_once_each_and_not_too_many() -> None:
-    draft = replace(NOTES, topics=("Logs", "logs", "!", *(f"topic {number}" for number in range(9))))
+    draft = replace(
+        NOTES, topics=("Logs", "logs", "!", *(f"topic {number}" for number in range(9)))
+    )
     assert notes_of(draft, []).topics == ("logs", "topic-0", "topic-1", "topic-2", "topic-3")
 
 
@@ -73,7 +99,9 @@ def test_an_anchor_comes_from_a_message_that_there_is_and_its_newest_value_holds
         FoundAnchor("empty", " ", 0.5, 2),
         FoundAnchor("x" * 70, "long", 0.5, 2),
     )
-    assert notes_of(replace(NOTES, anchors=anchors), [2, 4]).anchors == (FoundAnchor("name", "Alexandra B.", 1.0, 4),)
+    assert notes_of(replace(NOTES, anchors=anchors), [2, 4]).anchors == (
+        FoundAnchor("name", "Alexandra B.", 1.0, 4),
+    )
 
 
 def test_a_split_has_two_titles_at_least() -> None:
@@ -86,12 +114,16 @@ def test_a_split_has_two_titles_at_least() -> None:
 def conversation(turns: int) -> Conversation:
     known = fold(None, Began("conv-x", "web", 0))
     for turn in range(1, turns + 1):
-        known = fold(known, Message(Role.USER, "Hello", timestamp=turn, sequence=turn + 1, turn_number=turn))
+        known = fold(
+            known, Message(Role.USER, "Hello", timestamp=turn, sequence=turn + 1, turn_number=turn)
+        )
     assert known is not None
     return known
 
 
-def after(known: Conversation, *events: TitleAssigned | MetaUpdated | Abbreviated | Message) -> Conversation:
+def after(
+    known: Conversation, *events: TitleAssigned | MetaUpdated | Abbreviated | Message
+) -> Conversation:
     for event in events:
         folded = fold(known, event)
         assert folded is not None

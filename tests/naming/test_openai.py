@@ -1,4 +1,6 @@
-"""The real OpenAI SDK against a local server that answers as such APIs do: forms of requests, keys, lenient reading."""
+"""The real OpenAI SDK against a local server that answers as such APIs do: forms of requests, keys,
+lenient reading.
+"""
 
 import json
 import threading
@@ -27,14 +29,27 @@ Reply = tuple[int, Any]
 def wrote(given: Any, finish: str = "stop") -> Reply:
     """An answer in which the model wrote this: what is no text as JSON."""
     text = given if isinstance(given, str) else json.dumps(given)
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": finish,
+    }
     usage = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
-    return 200, {"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+    return 200, {
+        "id": "c1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [choice],
+        "usage": usage,
+    }
 
 
 def refused(status: int, message: str) -> Reply:
     """An answer that is an error, as Ollama and vLLM put it."""
-    return status, {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}}
+    return status, {
+        "error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+    }
 
 
 class LocalServer:
@@ -79,10 +94,16 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
 
 
 @pytest.fixture
-def model(local: LocalServer, ledger: Ledger, clock: MovableClock, seconds: Seconds) -> Iterator[HostedModel]:
+def model(
+    local: LocalServer, ledger: Ledger, clock: MovableClock, seconds: Seconds
+) -> Iterator[HostedModel]:
     budget = Budget(calls=100, tokens=100_000, cost=0.01, input_price=3.0, output_price=15.0)
     spending = Spending(clock, budget, ledger.read, ledger.write)
-    made = HostedModel(OpenAIEndpoint(local.url, "llama", spending), Backoff(first=0.01, longest=0.02, tries=2), seconds)
+    made = HostedModel(
+        OpenAIEndpoint(local.url, "llama", spending),
+        Backoff(first=0.01, longest=0.02, tries=2),
+        seconds,
+    )
     yield made
     made.close()
 
@@ -90,8 +111,14 @@ def model(local: LocalServer, ledger: Ledger, clock: MovableClock, seconds: Seco
 def test_a_good_answer_becomes_notes_and_its_cost_is_counted(
     model: HostedModel, local: LocalServer, said: Said, ledger: Ledger
 ) -> None:
-    notes = model.write_notes(said("I am Alex. When do we ship?", "On Friday."), "", [("release-plan", 2), ("cooking", 1)])
-    assert (notes.abbreviation, notes.title, notes.topics) == ("Alex ships on Friday.", "Shipping on Friday", ("release-plan",))
+    notes = model.write_notes(
+        said("I am Alex. When do we ship?", "On Friday."), "", [("release-plan", 2), ("cooking", 1)]
+    )
+    assert (notes.abbreviation, notes.title, notes.topics) == (
+        "Alex ships on Friday.",
+        "Shipping on Friday",
+        ("release-plan",),
+    )
     [asked] = local.asked
     assert asked["model"] == "llama"
     assert asked["max_tokens"] > 0
@@ -102,10 +129,14 @@ def test_a_good_answer_becomes_notes_and_its_cost_is_counted(
     assert (spent.calls, spent.tokens, round(spent.cost, 6)) == (1, 1100, 0.0045)
 
 
-def test_a_days_cost_ends_the_calls_of_a_day(model: HostedModel, local: LocalServer, said: Said) -> None:
+def test_a_days_cost_ends_the_calls_of_a_day(
+    model: HostedModel, local: LocalServer, said: Said
+) -> None:
     for _ in range(3):
         model.write_notes(said("Hello"), "")
-    with pytest.raises(ModelUnavailable, match=r"budget .* is spent: 3 calls, 3300 tokens, 0.01 US dollars"):
+    with pytest.raises(
+        ModelUnavailable, match=r"budget .* is spent: 3 calls, 3300 tokens, 0.01 US dollars"
+    ):
         model.write_notes(said("Hello"), "")
     assert len(local.asked) == 3
 
@@ -132,7 +163,11 @@ def test_a_server_that_knows_no_schema_is_asked_in_a_form_that_it_takes_and_from
 ) -> None:
     def reply(asked: dict[str, Any]) -> Reply:
         kind = asked.get("response_format", {}).get("type")
-        return wrote(NOTES) if kind in (None, known) else refused(400, "response_format is not supported")
+        return (
+            wrote(NOTES)
+            if kind in (None, known)
+            else refused(400, "response_format is not supported")
+        )
 
     local.reply = reply
     assert model.write_notes(said("Hello"), "").title
@@ -141,9 +176,13 @@ def test_a_server_that_knows_no_schema_is_asked_in_a_form_that_it_takes_and_from
     assert len(local.asked) == calls + 1
 
 
-def test_a_model_that_takes_no_max_tokens_is_asked_by_the_newer_name(model: HostedModel, local: LocalServer, said: Said) -> None:
+def test_a_model_that_takes_no_max_tokens_is_asked_by_the_newer_name(
+    model: HostedModel, local: LocalServer, said: Said
+) -> None:
     local.reply = lambda asked: (
-        refused(400, "'max_tokens' is not supported: use 'max_completion_tokens'") if "max_tokens" in asked else wrote(NOTES)
+        refused(400, "'max_tokens' is not supported: use 'max_completion_tokens'")
+        if "max_tokens" in asked
+        else wrote(NOTES)
     )
     assert model.write_notes(said("Hello"), "").title
     assert "max_completion_tokens" in local.asked[-1]
@@ -165,7 +204,14 @@ def test_a_conversation_that_is_refused_in_every_form_fails_alone_and_changes_no
     [
         "<think>The user {wants} notes.</think>\n" + json.dumps(NOTES),
         "Here you are:\n```json\n" + json.dumps(NOTES, indent=2) + "\n```\nAnything else?",
-        json.dumps({"abbreviation": "Alex ships on Friday.", "title": "shipping on friday", "topics": "release plan", "x": 1}),
+        json.dumps(
+            {
+                "abbreviation": "Alex ships on Friday.",
+                "title": "shipping on friday",
+                "topics": "release plan",
+                "x": 1,
+            }
+        ),
         json.dumps(NOTES | {"anchors": ["Alex", {"key": "name"}, 3], "split": None}),
     ],
 )
@@ -174,7 +220,11 @@ def test_an_answer_with_words_around_it_or_parts_missing_is_read(
 ) -> None:
     local.reply = lambda _: wrote(text)
     notes = model.write_notes(said("Hello"), "")
-    assert (notes.abbreviation, notes.title, notes.topics) == ("Alex ships on Friday.", "Shipping on Friday", ("release-plan",))
+    assert (notes.abbreviation, notes.title, notes.topics) == (
+        "Alex ships on Friday.",
+        "Shipping on Friday",
+        ("release-plan",),
+    )
 
 
 @pytest.mark.parametrize(
@@ -194,7 +244,9 @@ def test_an_answer_without_notes_concerns_its_conversation_alone(
         model.write_notes(said("Hello"), "")
 
 
-def test_a_model_that_the_server_does_not_have_is_named(model: HostedModel, local: LocalServer, said: Said) -> None:
+def test_a_model_that_the_server_does_not_have_is_named(
+    model: HostedModel, local: LocalServer, said: Said
+) -> None:
     local.reply = lambda _: refused(404, 'model "llama" not found, try pulling it first')
     with pytest.raises(ModelUnavailable, match="has no model llama"):
         model.write_notes(said("Hello"), "")
@@ -203,18 +255,28 @@ def test_a_model_that_the_server_does_not_have_is_named(model: HostedModel, loca
 def test_a_server_takes_notes_by_a_local_model_and_records_it(
     start_server: Start, connect: Connect, clock: MovableClock, local: LocalServer
 ) -> None:
-    server = start_server(abbreviator="openai", abbreviation_url=local.url, abbreviation_model="llama3.2")
+    server = start_server(
+        abbreviator="openai", abbreviation_url=local.url, abbreviation_model="llama3.2"
+    )
     service = connect(server)
     conversation = service.told("When do we ship?")
     clock.move(10 * MINUTE)
     until(lambda: service.get(conversation).abbreviation == "Alex ships on Friday.")
     record = service.get(conversation).notes.abbreviation
-    assert (record.writer, record.model, record.write_time.seconds) == ("openai", "llama3.2", clock.now // 1000)
+    assert (record.writer, record.model, record.write_time.seconds) == (
+        "openai",
+        "llama3.2",
+        clock.now // 1000,
+    )
     assert events(server, conversation)[0]["writer"] == "openai"
 
 
-def test_a_start_without_a_model_or_without_the_sdk_says_what_to_do(start_server: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(app.CannotStart, match="name one that the server has with --abbreviation-model"):
+def test_a_start_without_a_model_or_without_the_sdk_says_what_to_do(
+    start_server: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(
+        app.CannotStart, match="name one that the server has with --abbreviation-model"
+    ):
         start_server(abbreviator="openai")
     monkeypatch.setattr(openai_api, "find_spec", lambda _: None)
     with pytest.raises(app.CannotStart, match=r"pip install 'recollect-server\[openai\]'"):
@@ -222,7 +284,11 @@ def test_a_start_without_a_model_or_without_the_sdk_says_what_to_do(start_server
 
 
 def test_what_fits_a_schema_is_kept_and_text_around_json_is_not() -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}, "required": ["a"]}
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": {"type": "integer"}}},
+        "required": ["a"],
+    }
     assert fitting({"a": [1, "2", True], "b": 3}, schema) == {"a": [1]}
     assert fitting({}, schema) == {"a": []}
     assert fitting([], schema) is None
@@ -231,5 +297,12 @@ def test_what_fits_a_schema_is_kept_and_text_around_json_is_not() -> None:
 
 
 def test_only_addresses_of_this_machine_count_as_such() -> None:
-    assert all(map(is_loopback, ["http://127.0.0.1:1/v1", "http://localhost:11434", "http://[::1]:8/v1"]))
-    assert not any(map(is_loopback, ["http://10.0.0.1/v1", "https://api.openai.com/v1", "http://localhost.example.org"]))
+    assert all(
+        map(is_loopback, ["http://127.0.0.1:1/v1", "http://localhost:11434", "http://[::1]:8/v1"])
+    )
+    assert not any(
+        map(
+            is_loopback,
+            ["http://10.0.0.1/v1", "https://api.openai.com/v1", "http://localhost.example.org"],
+        )
+    )

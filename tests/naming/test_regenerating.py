@@ -16,7 +16,9 @@ def regenerate(service: Service, **fields: Any) -> tuple[int, int]:
 
 
 def record(service: Service, conversation: str, text: str, **fields: Any) -> None:
-    service.conversations.RecordAbbreviation(contract.RecordAbbreviationRequest(conversation_id=conversation, text=text, **fields))
+    service.conversations.RecordAbbreviation(
+        contract.RecordAbbreviationRequest(conversation_id=conversation, text=text, **fields)
+    )
 
 
 def writer(service: Service, conversation: str) -> str:
@@ -34,7 +36,11 @@ def test_a_model_writes_offline_notes_anew_on_demand_and_the_record_survives_a_r
     clock.move(10 * MINUTE)
     until(lambda: all(service.get(it).abbreviation for it in (first, second, named)))
     notes = service.get(first).notes
-    assert (notes.abbreviation.writer, notes.abbreviation.model, notes.title.writer) == ("extractive", "", "extractive")
+    assert (notes.abbreviation.writer, notes.abbreviation.model, notes.title.writer) == (
+        "extractive",
+        "",
+        "extractive",
+    )
     assert service.get(named).notes.title.writer == "caller"
     offline.stop()
     server = start_server(abbreviator="anthropic")
@@ -51,7 +57,10 @@ def test_a_model_writes_offline_notes_anew_on_demand_and_the_record_survives_a_r
     server.stop()
     delete_index(server)
     notes = connect(start_server(abbreviator="off")).get(first).notes
-    assert (notes.abbreviation.writer, notes.abbreviation.model) == ("anthropic", "claude-haiku-5-5")
+    assert (notes.abbreviation.writer, notes.abbreviation.model) == (
+        "anthropic",
+        "claude-haiku-5-5",
+    )
     assert (notes.title.writer, notes.title.write_time.seconds) == ("anthropic", clock.now // 1000)
 
 
@@ -102,15 +111,21 @@ def test_old_offline_notes_are_written_anew_in_the_background_within_half_of_the
         clock.move(10 * MINUTE)
         until(lambda: service.get(conversations[-1]).abbreviation)
     offline.stop()
-    service = connect(start_server(abbreviator="anthropic", redo_offline_notes=True, abbreviation_daily_calls=6))
-    until(lambda: [writer(service, it) for it in conversations] == ["anthropic"] * 3 + ["extractive"])
+    service = connect(
+        start_server(abbreviator="anthropic", redo_offline_notes=True, abbreviation_daily_calls=6)
+    )
+    until(
+        lambda: [writer(service, it) for it in conversations] == ["anthropic"] * 3 + ["extractive"]
+    )
     new = service.told("When do we ship?")
     clock.move(10 * MINUTE)
     until(lambda: service.get(new).abbreviation == NOTES["abbreviation"])
     assert len(api.asked) == 4
 
 
-def test_an_import_keeps_the_record_and_an_old_transcript_has_none(start_server: Start, connect: Connect) -> None:
+def test_an_import_keeps_the_record_and_an_old_transcript_has_none(
+    start_server: Start, connect: Connect
+) -> None:
     service = connect(start_server(abbreviator="off"))
     conversation = service.told("Rotate the logs daily.")
     record(service, conversation, "Logs.", writer="openai", writer_model="llama3.2")
@@ -118,5 +133,7 @@ def test_an_import_keeps_the_record_and_an_old_transcript_has_none(start_server:
     assert (notes.abbreviation.writer, notes.abbreviation.model) == ("openai", "llama3.2")
     record(service, conversation, "Logs.", writer="unknown")
     assert writer(service, conversation) == "unknown"
-    assert failure_of(lambda: record(service, conversation, "Logs.", writer="somebody")).fields == ("writer",)
+    assert failure_of(lambda: record(service, conversation, "Logs.", writer="somebody")).fields == (
+        "writer",
+    )
     assert failure_of(lambda: regenerate(service)).fields == ("all",)

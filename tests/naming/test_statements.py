@@ -1,11 +1,14 @@
-"""The facts that the offline rule finds in what a user says about himself, and what it leaves alone."""
+"""The facts that the offline rule finds in what a user says about himself, and what it leaves
+alone.
+"""
 
 import pytest
 from recollect_server.domain.anchors import TENTATIVE
 from recollect_server.domain.message import Message, Role
 from recollect_server.inference.statements import anchors_in
 
-# Each list was written in different people's phrasings; the second one before the rule was ever run on it.
+# Each list was written in different people's phrasings; the second one before the rule was ever run
+# on it.
 PHRASINGS = [
     ("I'm allergic to penicillin.", {"allergy.penicillin": "penicillin"}),
     ("We live in Porto now.", {"location": "Porto"}),
@@ -29,7 +32,10 @@ PHRASINGS = [
     ("I'm lactose intolerant", {"allergy.lactose": "lactose (intolerance)"}),
     ("I was born on 3 May 1988.", {"birthday": "3 May 1988"}),
     ("I'm an accountant at Deloitte.", {"occupation": "accountant", "employer": "Deloitte"}),
-    ("Please never use emojis when you reply.", {"preference.emojis": "never use emojis when you reply"}),
+    (
+        "Please never use emojis when you reply.",
+        {"preference.emojis": "never use emojis when you reply"},
+    ),
 ]
 OTHER_PHRASINGS = [
     ("Since I have a severe nut allergy, check every label.", {"allergy.nut": "nut"}),
@@ -53,7 +59,10 @@ OTHER_PHRASINGS = [
         {"allergy.gluten": "gluten (coeliac disease)", "avoids.gluten": "no gluten"},
     ),
     ("my bday's the 2nd of november", {"birthday": "the 2nd of november"}),
-    ("I run a small bakery in Ghent with my brother.", {"occupation": "run a small bakery in Ghent"}),
+    (
+        "I run a small bakery in Ghent with my brother.",
+        {"occupation": "run a small bakery in Ghent"},
+    ),
     (
         "I'd rather you kept answers under five sentences.",
         {"preference.answer-length": "you kept answers under five sentences"},
@@ -71,7 +80,10 @@ OTHER_LANGUAGES = [
         {"allergy.haselnusse": "Haselnüsse", "allergy.erdnusse": "Erdnüsse"},
     ),
     ("Mein Geburtstag ist am 3. Mai.", {"birthday": "3. Mai"}),
-    ("Antworte bitte immer auf Deutsch.", {"preference.language": "Antworte bitte immer auf Deutsch"}),
+    (
+        "Antworte bitte immer auf Deutsch.",
+        {"preference.language": "Antworte bitte immer auf Deutsch"},
+    ),
     ("J'habite à Lyon depuis deux ans.", {"location": "Lyon"}),
     ("Je suis allergique aux arachides.", {"allergy.arachides": "arachides"}),
     ("Vivo en Madrid con mi novia Laura.", {"location": "Madrid", "partner": "Laura"}),
@@ -188,9 +200,18 @@ def test_idioms_questions_quotations_plans_and_what_others_are_state_no_fact(con
 
 
 @pytest.mark.parametrize(("sentence", "expected"), [PHRASINGS[0], PHRASINGS[1], OTHER_PHRASINGS[4]])
-def test_a_fact_in_quotation_marks_or_from_another_speaker_is_not_the_users(sentence: str, expected: dict[str, str]) -> None:
+def test_a_fact_in_quotation_marks_or_from_another_speaker_is_not_the_users(
+    sentence: str, expected: dict[str, str]
+) -> None:
     assert facts(Message(Role.USER, f"Thanks. {sentence}")) == expected
-    for quoted in (f'"{sentence}"', f"“{sentence}”", f"„{sentence}“", f"« {sentence} »", f"> {sentence}", f"```\n{sentence}\n```"):
+    for quoted in (
+        f'"{sentence}"',
+        f"“{sentence}”",
+        f"„{sentence}“",
+        f"« {sentence} »",
+        f"> {sentence}",
+        f"```\n{sentence}\n```",
+    ):
         assert facts(Message(Role.USER, f"Look at this. {quoted}\n")) == {}
     assert facts(Message(Role.USER, "x" * 3_000 + f"\n{sentence}")) == {}
     assert facts(Message(Role.ASSISTANT, sentence)) == {}
@@ -198,7 +219,10 @@ def test_a_fact_in_quotation_marks_or_from_another_speaker_is_not_the_users(sent
 
 
 def test_where_several_users_speak_nobody_is_known_to_be_the_owner() -> None:
-    said = [Message(Role.USER, "I live in Porto.", sender="ana"), Message(Role.USER, "Nice place.", sender="rui")]
+    said = [
+        Message(Role.USER, "I live in Porto.", sender="ana"),
+        Message(Role.USER, "Nice place.", sender="rui"),
+    ]
     assert facts(said[0]) == {"location": "Porto"}
     assert facts(*said) == {}
 
@@ -210,12 +234,29 @@ def test_a_changed_fact_has_the_key_of_the_old_one() -> None:
         ("I'm vegan.", "We're vegetarian now."),
         ("I prefer short answers.", "I prefer detailed answers."),
     ):
-        assert facts(Message(Role.USER, one)).keys() == facts(Message(Role.USER, other)).keys() != set()
+        assert (
+            facts(Message(Role.USER, one)).keys()
+            == facts(Message(Role.USER, other)).keys()
+            != set()
+        )
 
 
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize(
-    "part", ["I'm ", "my name is ", "' ", '"', "a, ", "I live in A", "> ", "De ", "Mr. ", "write a ", "I have two kids, Al, "]
+    "part",
+    [
+        "I'm ",
+        "my name is ",
+        "' ",
+        '"',
+        "a, ",
+        "I live in A",
+        "> ",
+        "De ",
+        "Mr. ",
+        "write a ",
+        "I have two kids, Al, ",
+    ],
 )
 def test_a_message_of_nothing_but_beginnings_is_read_in_a_moment(part: str) -> None:
     assert len(facts(*[Message(Role.USER, (part * 3_000)[:2_990])] * 5)) < 5

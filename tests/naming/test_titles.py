@@ -1,4 +1,6 @@
-"""What offline titles and abbreviations look like to the person who reads them, in several languages."""
+"""What offline titles and abbreviations look like to the person who reads them, in several
+languages.
+"""
 
 import json
 from pathlib import Path
@@ -12,7 +14,9 @@ from recollect_server.inference.sentences import split
 
 from tests.naming.conftest import Said
 
-DIALOGUES: dict[str, list[list[str]]] = json.loads((Path(__file__).parent / "dialogues.json").read_bytes())
+DIALOGUES: dict[str, list[list[str]]] = json.loads(
+    (Path(__file__).parent / "dialogues.json").read_bytes()
+)
 TITLES = {
     "de": "Das Ventil an der Heizung im Bad tropft",
     "fr": "Organiser un voyage de trois jours à Lyon",
@@ -30,12 +34,16 @@ def dialogue(language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("language", DIALOGUES)
-def test_a_title_is_the_first_request_in_the_words_of_its_language(said: Said, language: str) -> None:
+def test_a_title_is_the_first_request_in_the_words_of_its_language(
+    said: Said, language: str
+) -> None:
     assert Extractive().write_notes(said(*dialogue(language)), "").title == TITLES[language]
 
 
 @pytest.mark.parametrize("language", DIALOGUES)
-def test_an_abbreviation_has_whole_sentences_with_their_speakers_in_every_language(said: Said, language: str) -> None:
+def test_an_abbreviation_has_whole_sentences_with_their_speakers_in_every_language(
+    said: Said, language: str
+) -> None:
     abbreviation = Extractive().write_notes(said(*dialogue(language)), "").abbreviation
     assert estimate_tokens(abbreviation) <= MAX_ABBREVIATION
     assert abbreviation.startswith("User: ")
@@ -51,18 +59,35 @@ def test_an_abbreviation_has_whole_sentences_with_their_speakers_in_every_langua
 @pytest.mark.parametrize(
     ("opening", "title"),
     [
-        ("Hi! Can you please help me plan a trip to Kyoto for my parents?", "Plan a Trip to Kyoto for My Parents"),
+        (
+            "Hi! Can you please help me plan a trip to Kyoto for my parents?",
+            "Plan a Trip to Kyoto for My Parents",
+        ),
         ("Hello. I was wondering how to clean a cast iron pan.", "How to Clean a Cast Iron Pan"),
-        ("I want to swap them for single-arm dumbbell rows for a new challenge.", "Swap Them for Single-Arm Dumbbell Rows"),
-        ("What's the next high-priority task for the script development?", "Next High-Priority Task for the Script Development"),
+        (
+            "I want to swap them for single-arm dumbbell rows for a new challenge.",
+            "Swap Them for Single-Arm Dumbbell Rows",
+        ),
+        (
+            "What's the next high-priority task for the script development?",
+            "Next High-Priority Task for the Script Development",
+        ),
         ("Why is the web server so slow?", "Why Is the Web Server So Slow"),
         ("What is a pangolin?", "What Is a Pangolin"),
-        ("How do I explain a gap in my resume to a recruiter from Siemens in Berlin?", "How to Explain a Gap in My Resume"),
+        (
+            "How do I explain a gap in my resume to a recruiter from Siemens in Berlin?",
+            "How to Explain a Gap in My Resume",
+        ),
         ("Do not book the flight to Oslo yet.", "Do Not Book the Flight to Oslo Yet"),
-        ("The parcel is late, can you write a complaint to the shop?", "Write a Complaint to the Shop"),
+        (
+            "The parcel is late, can you write a complaint to the shop?",
+            "Write a Complaint to the Shop",
+        ),
     ],
 )
-def test_a_title_is_the_request_itself_shortened_at_a_phrase(said: Said, opening: str, title: str) -> None:
+def test_a_title_is_the_request_itself_shortened_at_a_phrase(
+    said: Said, opening: str, title: str
+) -> None:
     assert Extractive().write_notes(said(opening, "Yes."), "").title == title
 
 
@@ -77,7 +102,11 @@ def test_a_title_skips_small_talk_before_the_first_request(said: Said) -> None:
 
 
 def test_a_title_follows_what_most_of_the_conversation_is_about(said: Said) -> None:
-    later = [text for at in range(8) for text in (f"How much do pangolins eat in {at} weeks?", f"Pangolins eat {at} kilos.")]
+    later = [
+        text
+        for at in range(8)
+        for text in (f"How much do pangolins eat in {at} weeks?", f"Pangolins eat {at} kilos.")
+    ]
     title = Extractive().write_notes(said("Can you rename this file?", "Done.", *later), "").title
     assert "Pangolins" in title
 
@@ -95,21 +124,43 @@ def test_who_decided_what_and_what_is_open_is_said(said: Said) -> None:
 
 
 def test_what_is_not_decided_is_not_called_so(said: Said) -> None:
-    abbreviation = Extractive().write_notes(said("We have not decided on the hotel Harmony in Ghent."), "").abbreviation
+    abbreviation = (
+        Extractive()
+        .write_notes(said("We have not decided on the hotel Harmony in Ghent."), "")
+        .abbreviation
+    )
     assert abbreviation == "User: We have not decided on the hotel Harmony in Ghent."
 
 
 def test_speakers_have_their_names_where_they_are_stored() -> None:
     said = [
-        Message(Role.USER, "The pottery class begins in May.", sender="Melanie", sequence=2, turn_number=1),
-        Message(Role.ASSISTANT, "I will bring the glaze for the bowls.", sender="Caroline", sequence=3, turn_number=1),
+        Message(
+            Role.USER,
+            "The pottery class begins in May.",
+            sender="Melanie",
+            sequence=2,
+            turn_number=1,
+        ),
+        Message(
+            Role.ASSISTANT,
+            "I will bring the glaze for the bowls.",
+            sender="Caroline",
+            sequence=3,
+            turn_number=1,
+        ),
     ]
     abbreviation = Extractive().write_notes(said, "").abbreviation
-    assert abbreviation == "Melanie: The pottery class begins in May. Caroline: I will bring the glaze for the bowls."
+    assert (
+        abbreviation
+        == "Melanie: The pottery class begins in May. Caroline: I will bring the glaze for the bowls."
+    )
 
 
 def test_a_sentence_that_leans_on_another_is_told_only_with_it(said: Said) -> None:
-    facts = [f"The reactor number {at} of plant {at % 7} was inspected by the team of engineer {at * 3}." for at in range(30)]
+    facts = [
+        f"The reactor number {at} of plant {at % 7} was inspected by the team of engineer {at * 3}."
+        for at in range(30)
+    ]
     turns = [f"{fact} They found a crack in valve {at}." for at, fact in enumerate(facts)]
     abbreviation = Extractive().write_notes(said(*turns), "").abbreviation
     assert abbreviation.count("They found") <= abbreviation.count("The reactor")

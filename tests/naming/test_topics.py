@@ -5,14 +5,27 @@ from recollect_server.domain.topics import fitting, is_filler, shared, stems, te
 
 
 @pytest.mark.parametrize(
-    "topic", ["last", "us-talk", "8-12-repetitions", "week", "great-idea", "monday", "2026", "ca-n-t", "next-steps"]
+    "topic",
+    [
+        "last",
+        "us-talk",
+        "8-12-repetitions",
+        "week",
+        "great-idea",
+        "monday",
+        "2026",
+        "ca-n-t",
+        "next-steps",
+    ],
 )
 def test_a_filler_is_no_topic(topic: str) -> None:
     assert is_filler(topic)
     assert shared([topic], []) == ()
 
 
-@pytest.mark.parametrize("topic", ["server", "job-interview", "puppy-training", "c", "ventil", "健康", "web-server"])
+@pytest.mark.parametrize(
+    "topic", ["server", "job-interview", "puppy-training", "c", "ventil", "健康", "web-server"]
+)
 def test_a_word_that_names_something_is_one(topic: str) -> None:
     assert is_filler(topic) == (topic == "c")
 
@@ -37,7 +50,11 @@ def test_a_label_of_one_conversation_does_not_stand_for_a_narrower_topic() -> No
 
 def test_few_new_labels_are_made_and_any_number_reused() -> None:
     labels = [("server", 3), ("disk", 2)]
-    assert shared(["puppy", "kennel", "leash", "servers", "disks"], labels) == ("puppy", "server", "disk")
+    assert shared(["puppy", "kennel", "leash", "servers", "disks"], labels) == (
+        "puppy",
+        "server",
+        "disk",
+    )
     assert shared(["puppy", "kennel", "leash"], labels) == ("puppy", "kennel")
 
 
@@ -55,4 +72,5 @@ def test_a_rule_takes_what_was_said_several_times_or_one_topic() -> None:
     said = {"job": 4, "interview": 3, "lamp": 1, "last": 200}
     assert telling(["last", "job interview", "lamp"], said) == ["job interview"]
     assert telling(["last", "lamp", "chair"], {"lamp": 1, "x": 200}) == ["lamp"]
-    assert telling(["last", "lamp", "chair"], {"lamp": 1, "chair": 1}) == ["lamp", "chair"]  # in a short conversation
+    # in a short conversation
+    assert telling(["last", "lamp", "chair"], {"lamp": 1, "chair": 1}) == ["lamp", "chair"]

@@ -1,4 +1,6 @@
-"""What the server's tests share: the service as a caller without a client library sees it, and looks behind it."""
+"""What the server's tests share: the service as a caller without a client library sees it, and
+looks behind it.
+"""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -50,17 +52,25 @@ class Service:
     """Bare calls of a running server."""
 
     def __init__(self, target: str) -> None:
-        self.channel = grpc.insecure_channel(target, options=[("grpc.max_receive_message_length", -1)])
+        self.channel = grpc.insecure_channel(
+            target, options=[("grpc.max_receive_message_length", -1)]
+        )
         self.conversations = ConversationServiceStub(self.channel)
         self.recall = RecallServiceStub(self.channel)
 
     def create(self, channel: str = "web", **fields: Any) -> Conversation:
         return self.conversations.Create(api.CreateRequest(channel=channel, **fields)).conversation
 
-    def append(self, conversation_id: str, *messages: Message, **fields: Any) -> api.AppendTurnResponse:
-        return self.conversations.AppendTurn(api.AppendTurnRequest(conversation_id=conversation_id, messages=messages, **fields))
+    def append(
+        self, conversation_id: str, *messages: Message, **fields: Any
+    ) -> api.AppendTurnResponse:
+        return self.conversations.AppendTurn(
+            api.AppendTurnRequest(conversation_id=conversation_id, messages=messages, **fields)
+        )
 
-    def turn(self, conversation_id: str, said: str, answered: str = "Noted.") -> api.AppendTurnResponse:
+    def turn(
+        self, conversation_id: str, said: str, answered: str = "Noted."
+    ) -> api.AppendTurnResponse:
         """A turn of two messages."""
         return self.append(conversation_id, user(said), agent(answered))
 
@@ -81,21 +91,31 @@ class Service:
         request = api.RenameRequest(conversation_id=conversation_id, title=title, **fields)
         return self.conversations.Rename(request).conversation
 
-    def compress(self, conversation_id: str, through: int, summary: str, **fields: Any) -> Conversation:
+    def compress(
+        self, conversation_id: str, through: int, summary: str, **fields: Any
+    ) -> Conversation:
         request = api.RecordCompressionRequest(
             conversation_id=conversation_id, compressed_through=through, summary=summary, **fields
         )
         return self.conversations.RecordCompression(request).conversation
 
-    def abbreviate(self, conversation_id: str, text: str, topics: Sequence[str] = (), **fields: Any) -> Conversation:
-        request = api.RecordAbbreviationRequest(conversation_id=conversation_id, text=text, topics=topics, **fields)
+    def abbreviate(
+        self, conversation_id: str, text: str, topics: Sequence[str] = (), **fields: Any
+    ) -> Conversation:
+        request = api.RecordAbbreviationRequest(
+            conversation_id=conversation_id, text=text, topics=topics, **fields
+        )
         return self.conversations.RecordAbbreviation(request).conversation
 
     def switch(self, left: str, following: str = "") -> api.SwitchResponse:
-        return self.conversations.Switch(api.SwitchRequest(from_conversation_id=left, to_conversation_id=following))
+        return self.conversations.Switch(
+            api.SwitchRequest(from_conversation_id=left, to_conversation_id=following)
+        )
 
     def delete(self, conversation_id: str, **fields: Any) -> api.DeleteResponse:
-        return self.conversations.Delete(api.DeleteRequest(conversation_id=conversation_id, **fields))
+        return self.conversations.Delete(
+            api.DeleteRequest(conversation_id=conversation_id, **fields)
+        )
 
     def listed(self, **fields: Any) -> api.ListResponse:
         return self.conversations.List(api.ListRequest(**fields))
@@ -122,7 +142,9 @@ class Service:
         return self.recall.Recent(recall_api.RecentRequest(**fields))
 
     def context(self, conversation_id: str, **fields: Any) -> recall_api.FetchContextResponse:
-        return self.recall.FetchContext(recall_api.FetchContextRequest(conversation_id=conversation_id, **fields))
+        return self.recall.FetchContext(
+            recall_api.FetchContextRequest(conversation_id=conversation_id, **fields)
+        )
 
 
 Connect = Callable[[RunningServer], Service]
@@ -173,7 +195,11 @@ def failure_of(call: Callable[[], object]) -> Failure:
 def failure_in(error: Any) -> Failure:
     """What an error of a call says."""
     status = rpc_status.from_call(error)
-    info, bad, retry = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest(), error_details_pb2.RetryInfo()
+    info, bad, retry = (
+        error_details_pb2.ErrorInfo(),
+        error_details_pb2.BadRequest(),
+        error_details_pb2.RetryInfo(),
+    )
     waits = None
     for detail in status.details if status else ():
         detail.Unpack(info)
@@ -201,7 +227,9 @@ def code_of(call: Callable[[], object]) -> str:
 
 
 def at_once(count: int, job: Callable[[int], T]) -> list[T]:
-    """Runs a job in so many threads, all let go at the same moment; what each returned, in order."""
+    """Runs a job in so many threads, all let go at the same moment; what each returned, in
+    order.
+    """
     barrier = threading.Barrier(count)
 
     def run(number: int) -> T:
@@ -214,7 +242,9 @@ def at_once(count: int, job: Callable[[int], T]) -> list[T]:
 
 @contextmanager
 def server_process(data_dir: Path, *flags: str) -> Iterator[tuple[Forked, str]]:
-    """`recollect-server serve` as a process of its own, and the address that it says it listens on."""
+    """`recollect-server serve` as a process of its own, and the address that it says it listens
+    on.
+    """
     arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", str(data_dir), *flags]
     with Forked(SERVER, arguments) as process:
         try:
@@ -242,19 +272,29 @@ def kept_by(service: Service, server: RunningServer) -> dict[str, bytes]:
 
 
 def refused(
-    service: Service, server: RunningServer, call: Callable[[], object], *fields: str, reason: str = "INVALID_FIELD"
+    service: Service,
+    server: RunningServer,
+    call: Callable[[], object],
+    *fields: str,
+    reason: str = "INVALID_FIELD",
 ) -> None:
     """The call is refused with these fields' names, and no file has changed."""
     kept = kept_by(service, server)
     failure = failure_of(call)
-    assert (failure.code, failure.reason, failure.domain) == ("INVALID_ARGUMENT", reason, "recollect")
+    assert (failure.code, failure.reason, failure.domain) == (
+        "INVALID_ARGUMENT",
+        reason,
+        "recollect",
+    )
     assert failure.fields == fields
     assert all(field in failure.text for field in fields)
     assert kept_by(service, server) == kept
 
 
 def files_with(folder: Path, *words: str) -> list[str]:
-    """The files below a folder, SQLite's shared memory too, that have one of the words somewhere in their bytes."""
+    """The files below a folder, SQLite's shared memory too, that have one of the words somewhere in
+    their bytes.
+    """
     found: list[str] = []
     for path in sorted(folder.rglob("*")):
         data = path.read_bytes().lower() if path.is_file() else b""

@@ -1,7 +1,9 @@
-"""A small history with questions, written for these tests: what a change that hurts the ranking is seen by.
+"""A small history with questions, written for these tests: what a change that hurts the ranking is
+seen by.
 
-The questions say things otherwise than the messages do, name who said them, ask for what stands in the answer to another message,
-or ask by a rare word. Each names the messages that answer it, as conversation and place from 0.
+The questions say things otherwise than the messages do, name who said them, ask for what stands in
+the answer to another message, or ask by a rare word. Each names the messages that answer it, as
+conversation and place from 0.
 """
 
 HISTORY: dict[str, list[tuple[str, str]]] = {

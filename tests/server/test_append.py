@@ -35,7 +35,13 @@ def without_duplicate(answer: api.AppendTurnResponse) -> api.AppendTurnResponse:
 def test_a_batch_lands_whole_and_in_order(service: Service) -> None:
     conversation_id = service.create().id
     call = ToolCall(id="c", name="clock", arguments="{}")
-    answer = service.append(conversation_id, user("time?"), agent("", tool_calls=[call]), tool("c", "noon"), agent("Noon."))
+    answer = service.append(
+        conversation_id,
+        user("time?"),
+        agent("", tool_calls=[call]),
+        tool("c", "noon"),
+        agent("Noon."),
+    )
     assert [message.sequence for message in answer.messages] == [2, 3, 4, 5]
     assert list(answer.messages) == list(service.load(conversation_id).messages)
     assert answer.conversation == service.get(conversation_id)
@@ -44,12 +50,23 @@ def test_a_batch_lands_whole_and_in_order(service: Service) -> None:
 
 
 @pytest.mark.parametrize(
-    "last", [Message(content="no role"), user(""), user("nul \0"), tool("never called"), agent("x", cost=-1.0)]
+    "last",
+    [
+        Message(content="no role"),
+        user(""),
+        user("nul \0"),
+        tool("never called"),
+        agent("x", cost=-1.0),
+    ],
 )
-def test_a_batch_with_one_bad_message_stores_none_of_it(service: Service, server: RunningServer, last: Message) -> None:
+def test_a_batch_with_one_bad_message_stores_none_of_it(
+    service: Service, server: RunningServer, last: Message
+) -> None:
     conversation_id = service.told("before")
     before = kept_by(service, server)
-    failure = failure_of(lambda: service.append(conversation_id, *(user(f"message {n}") for n in range(50)), last))
+    failure = failure_of(
+        lambda: service.append(conversation_id, *(user(f"message {n}") for n in range(50)), last)
+    )
     assert failure.code == "INVALID_ARGUMENT"
     assert failure.fields[0].startswith("messages[50].")
     assert kept_by(service, server) == before
@@ -76,7 +93,9 @@ def test_without_a_request_id_every_call_is_a_new_one(service: Service) -> None:
     assert service.get(conversation_id).turn_count == 2
 
 
-def test_a_repeated_request_is_answered_as_the_first_time_and_stores_nothing(service: Service, server: RunningServer) -> None:
+def test_a_repeated_request_is_answered_as_the_first_time_and_stores_nothing(
+    service: Service, server: RunningServer
+) -> None:
     conversation_id = service.told("earlier")
     first = service.append(conversation_id, user("once"), agent("yes"), request_id="r1")
     service.turn(conversation_id, "later")
@@ -106,21 +125,31 @@ def test_a_repeated_request_is_known_after_a_restart_and_without_the_index_it_wa
     again_service = connect(start_server())
     again = again_service.append(conversation_id, user("once"), agent("yes"), request_id="r1")
     assert again.duplicate
-    assert (again.messages, again.conversation, again.turn_number) == (first.messages, first.conversation, 2)
+    assert (again.messages, again.conversation, again.turn_number) == (
+        first.messages,
+        first.conversation,
+        2,
+    )
     assert index_lost or again.cursor == first.cursor
     assert again_service.get(conversation_id).message_count == 5
-    failure = failure_of(lambda: again_service.append(conversation_id, user("other"), request_id="r1"))
+    failure = failure_of(
+        lambda: again_service.append(conversation_id, user("other"), request_id="r1")
+    )
     assert (failure.code, failure.reason) == ("ALREADY_EXISTS", "REQUEST_ID_REUSED")
 
 
-def test_every_change_is_exactly_once_and_answered_as_it_was(service: Service, server: RunningServer) -> None:
+def test_every_change_is_exactly_once_and_answered_as_it_was(
+    service: Service, server: RunningServer
+) -> None:
     created = service.create("cli", model="m", request_id="create")
     assert service.create("cli", model="m", request_id="create") == created
     conversation_id = created.id
     service.append(conversation_id, user("one"))
 
     def model() -> object:
-        request = api.SetModelRequest(conversation_id=conversation_id, model="opus", request_id="model")
+        request = api.SetModelRequest(
+            conversation_id=conversation_id, model="opus", request_id="model"
+        )
         return service.conversations.SetModel(request).conversation
 
     changes: list[Callable[[], object]] = [
@@ -137,7 +166,9 @@ def test_every_change_is_exactly_once_and_answered_as_it_was(service: Service, s
     assert kept_by(service, server) == kept
 
 
-def test_another_payload_under_a_used_request_id_is_refused(service: Service, server: RunningServer) -> None:
+def test_another_payload_under_a_used_request_id_is_refused(
+    service: Service, server: RunningServer
+) -> None:
     conversation_id, other = service.create().id, service.create().id
     service.append(conversation_id, user("once"), request_id="r1")
     kept = kept_by(service, server)
@@ -175,12 +206,17 @@ def test_the_id_of_a_deleted_conversations_request_is_free_again(service: Servic
     assert service.create(request_id="r1").id != first.id
 
 
-def test_32_callers_with_one_request_id_store_one_turn(service: Service, server: RunningServer) -> None:
+def test_32_callers_with_one_request_id_store_one_turn(
+    service: Service, server: RunningServer
+) -> None:
     conversation_id = service.create().id
     request = [user("once"), agent("and for all")]
     told = at_once(32, lambda _: service.append(conversation_id, *request, request_id="r1"))
     assert sorted(answer.duplicate for answer in told) == [False] + [True] * 31
-    assert len({without_duplicate(answer).SerializeToString(deterministic=True) for answer in told}) == 1
+    assert (
+        len({without_duplicate(answer).SerializeToString(deterministic=True) for answer in told})
+        == 1
+    )
     assert service.get(conversation_id).message_count == 2
     assert transcript(server, conversation_id).read_bytes().count(b"\n") == 3
 
@@ -195,13 +231,18 @@ def test_16_callers_on_one_conversation_lose_nothing_and_number_the_turns(servic
     conversation_id = service.create().id
 
     def talk(caller: int) -> list[int]:
-        return [service.turn(conversation_id, f"caller {caller} says {n}").turn_number for n in range(10)]
+        return [
+            service.turn(conversation_id, f"caller {caller} says {n}").turn_number
+            for n in range(10)
+        ]
 
     numbers = at_once(16, talk)
     assert sorted(number for own in numbers for number in own) == list(range(1, 161))
     assert all(own == sorted(own) for own in numbers)
     messages = service.load(conversation_id, max_turns=1000, max_tokens=1_000_000).messages
-    assert [message.turn_number for message in messages] == [number for turn in range(1, 161) for number in (turn, turn)]
+    assert [message.turn_number for message in messages] == [
+        number for turn in range(1, 161) for number in (turn, turn)
+    ]
     assert [message.sequence for message in messages] == list(range(2, 322))
     said = {message.content for message in messages}
     assert said >= {f"caller {caller} says {n}" for caller in range(16) for n in range(10)}
@@ -224,7 +265,11 @@ def test_a_write_based_on_an_older_turn_is_refused(service: Service, server: Run
     service.append(conversation_id, user("two"), expected_turn=1)
     kept = kept_by(service, server)
     for expected in (0, 1, 3):
-        failure = failure_of(lambda expected=expected: service.append(conversation_id, user("x"), expected_turn=expected))  # type: ignore[misc]
+        failure = failure_of(
+            lambda expected=expected: service.append(  # type: ignore[misc]
+                conversation_id, user("x"), expected_turn=expected
+            )
+        )
         assert (failure.code, failure.reason) == ("ABORTED", "TURN_OUT_OF_DATE")
         assert failure.metadata == {"expected_turn": str(expected), "turn_count": "2"}
     assert kept_by(service, server) == kept
@@ -234,7 +279,9 @@ def test_of_16_callers_that_expect_the_same_turn_one_writes(service: Service) ->
     conversation_id = service.told("one")
 
     def write(caller: int) -> str:
-        return code_of(lambda: service.append(conversation_id, user(f"caller {caller}"), expected_turn=1))
+        return code_of(
+            lambda: service.append(conversation_id, user(f"caller {caller}"), expected_turn=1)
+        )
 
     assert sorted(at_once(16, write)) == ["ABORTED"] * 15 + ["OK"]
     assert service.get(conversation_id).turn_count == 2

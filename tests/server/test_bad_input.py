@@ -1,4 +1,6 @@
-"""Bad input: a field of a request that is wrong is refused by its name and a reason, and nothing is written."""
+"""Bad input: a field of a request that is wrong is refused by its name and a reason, and nothing is
+written.
+"""
 
 from collections.abc import Callable
 
@@ -72,7 +74,10 @@ def test_what_is_not_the_name_of_a_conversation_is_refused_by_every_call(
             "from_conversation_id",
         )
         refused(
-            service, server, lambda: service.conversations.Switch(api.SwitchRequest(to_conversation_id=name)), "to_conversation_id"
+            service,
+            server,
+            lambda: service.conversations.Switch(api.SwitchRequest(to_conversation_id=name)),
+            "to_conversation_id",
         )
 
 
@@ -124,9 +129,18 @@ REQUESTS: list[tuple[ProtoMessage, str]] = [
     (api.LoadRequest(channel="web", max_tokens=-1), "max_tokens"),
     (api.LoadRequest(channel="web", before_turn=-1), "before_turn"),
     (api.LoadRequest(channel="web", max_turns=-(2**31)), "max_turns"),
-    (api.AppendTurnRequest(conversation_id=UNKNOWN, messages=[user("x")], expected_turn=-1), "expected_turn"),
-    (api.AppendTurnRequest(conversation_id=UNKNOWN, messages=[user("x")], draft_id="d" * 129), "draft_id"),
-    (api.AppendTurnRequest(conversation_id=UNKNOWN, messages=[user("x")], request_id=" "), "request_id"),
+    (
+        api.AppendTurnRequest(conversation_id=UNKNOWN, messages=[user("x")], expected_turn=-1),
+        "expected_turn",
+    ),
+    (
+        api.AppendTurnRequest(conversation_id=UNKNOWN, messages=[user("x")], draft_id="d" * 129),
+        "draft_id",
+    ),
+    (
+        api.AppendTurnRequest(conversation_id=UNKNOWN, messages=[user("x")], request_id=" "),
+        "request_id",
+    ),
     (api.SwitchRequest(), "to_conversation_id"),
     (api.SwitchRequest(to_conversation_id=UNKNOWN, max_turns=-1), "max_turns"),
     (api.RenameRequest(conversation_id=UNKNOWN), "title"),
@@ -140,19 +154,42 @@ REQUESTS: list[tuple[ProtoMessage, str]] = [
     (api.RenameRequest(conversation_id=UNKNOWN, title="a\0"), "title"),
     (api.SetModelRequest(conversation_id=UNKNOWN, model="m" * 129), "model"),
     (api.RecordCompressionRequest(conversation_id=UNKNOWN, compressed_through=1), "summary"),
-    (api.RecordCompressionRequest(conversation_id=UNKNOWN, compressed_through=1, summary=" "), "summary"),
-    (api.RecordCompressionRequest(conversation_id=UNKNOWN, compressed_through=0, summary="s"), "compressed_through"),
-    (api.RecordCompressionRequest(conversation_id=UNKNOWN, compressed_through=1, summary="s" * (MIB + 1)), "summary"),
-    (api.RecordCompressionRequest(conversation_id=UNKNOWN, compressed_through=1, summary="a\0"), "summary"),
+    (
+        api.RecordCompressionRequest(conversation_id=UNKNOWN, compressed_through=1, summary=" "),
+        "summary",
+    ),
+    (
+        api.RecordCompressionRequest(conversation_id=UNKNOWN, compressed_through=0, summary="s"),
+        "compressed_through",
+    ),
+    (
+        api.RecordCompressionRequest(
+            conversation_id=UNKNOWN, compressed_through=1, summary="s" * (MIB + 1)
+        ),
+        "summary",
+    ),
+    (
+        api.RecordCompressionRequest(conversation_id=UNKNOWN, compressed_through=1, summary="a\0"),
+        "summary",
+    ),
     (api.RecordAbbreviationRequest(conversation_id=UNKNOWN), "text"),
     (api.RecordAbbreviationRequest(conversation_id=UNKNOWN, text="x" * (16 * 1024 + 1)), "text"),
     (api.RecordAbbreviationRequest(conversation_id=UNKNOWN, text="\0"), "text"),
     (api.RecordAbbreviationRequest(conversation_id=UNKNOWN, text="x", topics=["a"] * 17), "topics"),
-    (api.RecordAbbreviationRequest(conversation_id=UNKNOWN, text="x", topics=["ok", "Upper"]), "topics[1]"),
+    (
+        api.RecordAbbreviationRequest(conversation_id=UNKNOWN, text="x", topics=["ok", "Upper"]),
+        "topics[1]",
+    ),
     (api.RecordAbbreviationRequest(conversation_id=UNKNOWN, text="x", topics=["-a"]), "topics[0]"),
-    (api.RecordAbbreviationRequest(conversation_id=UNKNOWN, text="x", topics=["a--b"]), "topics[0]"),
+    (
+        api.RecordAbbreviationRequest(conversation_id=UNKNOWN, text="x", topics=["a--b"]),
+        "topics[0]",
+    ),
     (api.RecordAbbreviationRequest(conversation_id=UNKNOWN, text="x", topics=[""]), "topics[0]"),
-    (api.RecordAbbreviationRequest(conversation_id=UNKNOWN, text="x", topics=["a" * 65]), "topics[0]"),
+    (
+        api.RecordAbbreviationRequest(conversation_id=UNKNOWN, text="x", topics=["a" * 65]),
+        "topics[0]",
+    ),
     (api.RecordAbbreviationRequest(conversation_id=UNKNOWN, text="x", topics=["a\n"]), "topics[0]"),
     (api.DeleteRequest(conversation_id=UNKNOWN, anchors=7), "anchors"),  # type: ignore[arg-type]
     (recall_api.SearchRequest(), "query"),
@@ -165,10 +202,28 @@ REQUESTS: list[tuple[ProtoMessage, str]] = [
     (recall_api.SearchRequest(query="x", topics=["a"] * 65), "topics"),
     (recall_api.SearchRequest(query="x", participants=[""]), "participants[0]"),
     (recall_api.SearchRequest(query="x", participants=[str(n) for n in range(65)]), "participants"),
-    (recall_api.SearchRequest(query="x", date_range=DateRange(start=moment(2000), end=moment(1000))), "date_range.end"),
-    (recall_api.SearchRequest(query="x", date_range=DateRange(start=moment(2000), end=moment(2000))), "date_range.end"),
-    (recall_api.SearchRequest(query="x", date_range=DateRange(start=Timestamp(seconds=-1))), "date_range.start"),
-    (recall_api.SearchRequest(query="x", date_range=DateRange(end=Timestamp(seconds=1, nanos=-1))), "date_range.end"),
+    (
+        recall_api.SearchRequest(
+            query="x", date_range=DateRange(start=moment(2000), end=moment(1000))
+        ),
+        "date_range.end",
+    ),
+    (
+        recall_api.SearchRequest(
+            query="x", date_range=DateRange(start=moment(2000), end=moment(2000))
+        ),
+        "date_range.end",
+    ),
+    (
+        recall_api.SearchRequest(query="x", date_range=DateRange(start=Timestamp(seconds=-1))),
+        "date_range.start",
+    ),
+    (
+        recall_api.SearchRequest(
+            query="x", date_range=DateRange(end=Timestamp(seconds=1, nanos=-1))
+        ),
+        "date_range.end",
+    ),
     (recall_api.RecentRequest(limit=-1), "limit"),
     (recall_api.RecentRequest(channel="Web"), "channel"),
     (recall_api.RecentRequest(after=moment(2000), before=moment(1000)), "before"),
@@ -184,35 +239,70 @@ def call_of(service: Service, request: ProtoMessage) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize(
-    ("request_", "field"), REQUESTS, ids=[f"{request.DESCRIPTOR.name}-{n}-{field}" for n, (request, field) in enumerate(REQUESTS)]
+    ("request_", "field"),
+    REQUESTS,
+    ids=[f"{request.DESCRIPTOR.name}-{n}-{field}" for n, (request, field) in enumerate(REQUESTS)],
 )
-def test_a_wrong_field_is_refused_by_its_name(service: Service, server: RunningServer, request_: ProtoMessage, field: str) -> None:
+def test_a_wrong_field_is_refused_by_its_name(
+    service: Service, server: RunningServer, request_: ProtoMessage, field: str
+) -> None:
     refused(service, server, call_of(service, request_), field)
 
 
-def test_times_are_measured_by_the_servers_clock(service: Service, server: RunningServer, clock: MovableClock) -> None:
+def test_times_are_measured_by_the_servers_clock(
+    service: Service, server: RunningServer, clock: MovableClock
+) -> None:
     clock.now = 4_000_000_000_000  # in 2096
     conversation_id = service.create(create_time=moment(clock.now + DAY)).id
     service.append(conversation_id, user("tomorrow", timestamp=moment(clock.now + DAY)))
     late = moment(clock.now + DAY + 1000)
-    refused(service, server, lambda: service.append(conversation_id, user("x", timestamp=late)), "messages[0].timestamp")
+    refused(
+        service,
+        server,
+        lambda: service.append(conversation_id, user("x", timestamp=late)),
+        "messages[0].timestamp",
+    )
     refused(service, server, lambda: service.create(create_time=late), "create_time")
     clock.now = 1_000_000_000_000  # in 2001
     late = moment(clock.now + DAY + 1000)
-    refused(service, server, lambda: service.append(conversation_id, user("x", timestamp=late)), "messages[0].timestamp")
+    refused(
+        service,
+        server,
+        lambda: service.append(conversation_id, user("x", timestamp=late)),
+        "messages[0].timestamp",
+    )
 
 
 def test_what_is_just_inside_the_limits_is_taken(service: Service) -> None:
     party = Party(contact="c" * 320, group_id="g" * 320, thread_id="t" * 998, subject="s" * 998)
     participants = ["ü" * 256, *(str(n) for n in range(63))]
-    made = service.create("a0_-" * 8, participants=participants, party=party, model="m" * 128, request_id="~" * 128)
+    made = service.create(
+        "a0_-" * 8, participants=participants, party=party, model="m" * 128, request_id="~" * 128
+    )
     assert (made.party, list(made.participants)) == (party, participants)
     calls = [ToolCall(id=f"{n:0256}", name="n" * 256) for n in range(128)]
     attachments = [Attachment(media_type="m" * 255, uri="u" * 8192, bytes_length=2**63 - 1)] * 64
-    message = agent("", sender="s" * 256, tool_calls=calls, attachments=attachments, cost=0.0, usage=Usage(), channel="c" * 32)
+    message = agent(
+        "",
+        sender="s" * 256,
+        tool_calls=calls,
+        attachments=attachments,
+        cost=0.0,
+        usage=Usage(),
+        channel="c" * 32,
+    )
     message.metadata.update({"k": "x" * 65_000})
     stored = service.append(made.id, message, draft_id="d" * 128).messages[0]
-    assert (stored.tool_calls, stored.attachments, stored.metadata) == (message.tool_calls, message.attachments, message.metadata)
+    assert (stored.tool_calls, stored.attachments, stored.metadata) == (
+        message.tool_calls,
+        message.attachments,
+        message.metadata,
+    )
     assert service.rename(made.id, "🦓" * 80).title == "🦓" * 80
-    assert service.abbreviate(made.id, "n" * 16_384, ["a" * 64, *(f"topic-{n}" for n in range(15))]).abbreviation == "n" * 16_384
+    assert (
+        service.abbreviate(
+            made.id, "n" * 16_384, ["a" * 64, *(f"topic-{n}" for n in range(15))]
+        ).abbreviation
+        == "n" * 16_384
+    )
     assert service.compress(made.id, 1, "s" * MIB).compressed_through == 1

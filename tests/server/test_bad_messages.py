@@ -1,4 +1,6 @@
-"""Bad messages: one that is wrong is refused with its whole batch, by its place and its field's name, and nothing is written."""
+"""Bad messages: one that is wrong is refused with its whole batch, by its place and its field's
+name, and nothing is written.
+"""
 
 from typing import Any
 
@@ -7,7 +9,17 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from recollect.v1.message_pb2 import Attachment, Message, ToolCall, Usage
 
 from tests.conftest import RunningServer, Start
-from tests.server.conftest import Connect, Service, agent, failure_of, kept_by, moment, refused, tool, user
+from tests.server.conftest import (
+    Connect,
+    Service,
+    agent,
+    failure_of,
+    kept_by,
+    moment,
+    refused,
+    tool,
+    user,
+)
 
 LATE = 253_402_300_799_000  # the last second of the year 9999
 
@@ -31,9 +43,21 @@ MESSAGES: list[tuple[str, Message, str]] = [
     ("NUL in content", user("a\0b"), "content"),
     ("NUL in thinking", agent("a", thinking_text="\0"), "thinking_text"),
     ("NUL in the sender", user("a", sender="\0"), "sender"),
-    ("NUL in a tool's id", agent("a", tool_calls=[ToolCall(id="\0", name="n")]), "tool_calls[0].id"),
-    ("NUL in a tool's arguments", agent("a", tool_calls=[ToolCall(id="a", name="n", arguments="\0")]), "tool_calls[0].arguments"),
-    ("NUL in a uri", user("", attachments=[Attachment(media_type="a/b", uri="\0")]), "attachments[0].uri"),
+    (
+        "NUL in a tool's id",
+        agent("a", tool_calls=[ToolCall(id="\0", name="n")]),
+        "tool_calls[0].id",
+    ),
+    (
+        "NUL in a tool's arguments",
+        agent("a", tool_calls=[ToolCall(id="a", name="n", arguments="\0")]),
+        "tool_calls[0].arguments",
+    ),
+    (
+        "NUL in a uri",
+        user("", attachments=[Attachment(media_type="a/b", uri="\0")]),
+        "attachments[0].uri",
+    ),
     ("NUL in metadata", metadata_of("a\0b"), "metadata"),
     ("NUL in metadata behind a backslash", metadata_of("a\\\0b"), "metadata"),
     ("NUL in a key of metadata", metadata_of({"a\0b": 1}), "metadata"),
@@ -50,13 +74,37 @@ MESSAGES: list[tuple[str, Message, str]] = [
     ("a long call id", tool("c" * 257), "tool_call_id"),
     ("a call without an id", agent("", tool_calls=[ToolCall(name="n")]), "tool_calls[0].id"),
     ("a call without a name", agent("", tool_calls=[CALL, ToolCall(id="d")]), "tool_calls[1].name"),
-    ("a long tool name", agent("", tool_calls=[ToolCall(id="c", name="n" * 257)]), "tool_calls[0].name"),
+    (
+        "a long tool name",
+        agent("", tool_calls=[ToolCall(id="c", name="n" * 257)]),
+        "tool_calls[0].name",
+    ),
     ("two calls of one id", agent("", tool_calls=[CALL, CALL]), "tool_calls"),
-    ("129 calls", agent("", tool_calls=[ToolCall(id=str(n), name="n") for n in range(129)]), "tool_calls"),
-    ("65 attachments", user("", attachments=[Attachment(media_type="a/b", uri="u")] * 65), "attachments"),
-    ("an attachment without a type", user("", attachments=[Attachment(uri="u")]), "attachments[0].media_type"),
-    ("an attachment without a uri", user("", attachments=[Attachment(media_type="a/b")]), "attachments[0].uri"),
-    ("a long uri", user("", attachments=[Attachment(media_type="a/b", uri="u" * 8193)]), "attachments[0].uri"),
+    (
+        "129 calls",
+        agent("", tool_calls=[ToolCall(id=str(n), name="n") for n in range(129)]),
+        "tool_calls",
+    ),
+    (
+        "65 attachments",
+        user("", attachments=[Attachment(media_type="a/b", uri="u")] * 65),
+        "attachments",
+    ),
+    (
+        "an attachment without a type",
+        user("", attachments=[Attachment(uri="u")]),
+        "attachments[0].media_type",
+    ),
+    (
+        "an attachment without a uri",
+        user("", attachments=[Attachment(media_type="a/b")]),
+        "attachments[0].uri",
+    ),
+    (
+        "a long uri",
+        user("", attachments=[Attachment(media_type="a/b", uri="u" * 8193)]),
+        "attachments[0].uri",
+    ),
     (
         "a negative length",
         user("", attachments=[Attachment(media_type="a/b", uri="u", bytes_length=-1)]),
@@ -72,39 +120,72 @@ MESSAGES: list[tuple[str, Message, str]] = [
     ("a long channel", user("x", channel="w" * 33), "channel"),
     ("a time before 1970", user("x", timestamp=Timestamp(seconds=-1)), "timestamp"),
     ("a time in the year 1", user("x", timestamp=Timestamp(seconds=-62_135_596_800)), "timestamp"),
-    ("a time after the year 9999", user("x", timestamp=Timestamp(seconds=253_402_300_800)), "timestamp"),
+    (
+        "a time after the year 9999",
+        user("x", timestamp=Timestamp(seconds=253_402_300_800)),
+        "timestamp",
+    ),
     ("the last number", user("x", timestamp=Timestamp(seconds=2**63 - 1)), "timestamp"),
     ("negative nanoseconds", user("x", timestamp=Timestamp(seconds=1, nanos=-1)), "timestamp"),
-    ("too many nanoseconds", user("x", timestamp=Timestamp(seconds=1, nanos=1_000_000_000)), "timestamp"),
+    (
+        "too many nanoseconds",
+        user("x", timestamp=Timestamp(seconds=1, nanos=1_000_000_000)),
+        "timestamp",
+    ),
     ("a time in the far future", user("x", timestamp=moment(LATE)), "timestamp"),
 ]
 
 
-@pytest.mark.parametrize(("message", "field"), [case[1:] for case in MESSAGES], ids=[case[0] for case in MESSAGES])
+@pytest.mark.parametrize(
+    ("message", "field"), [case[1:] for case in MESSAGES], ids=[case[0] for case in MESSAGES]
+)
 def test_a_wrong_message_is_refused_by_its_fields_name(
     service: Service, server: RunningServer, message: Message, field: str
 ) -> None:
     conversation_id = service.told("before")
-    refused(service, server, lambda: service.append(conversation_id, agent("good"), message), f"messages[1].{field}")
+    refused(
+        service,
+        server,
+        lambda: service.append(conversation_id, agent("good"), message),
+        f"messages[1].{field}",
+    )
 
 
 def test_all_that_is_wrong_is_named_at_once(service: Service, server: RunningServer) -> None:
     conversation_id = service.create().id
     wrong = [user("", sender="s" * 300), Message(content="x"), agent("ok"), user("x", cost=-1.0)]
-    fields = ["messages[0].content", "messages[0].sender", "messages[1].role", "messages[3].cost", "request_id"]
+    fields = [
+        "messages[0].content",
+        "messages[0].sender",
+        "messages[1].role",
+        "messages[3].cost",
+        "request_id",
+    ]
     failure = failure_of(lambda: service.append(conversation_id, *wrong, request_id="a b"))
     assert sorted(failure.fields) == fields
 
 
 @pytest.mark.parametrize("count", [0, 1001])
-def test_a_batch_has_1_to_1000_messages(service: Service, server: RunningServer, count: int) -> None:
+def test_a_batch_has_1_to_1000_messages(
+    service: Service, server: RunningServer, count: int
+) -> None:
     conversation_id = service.create().id
-    refused(service, server, lambda: service.append(conversation_id, *(user("x") for _ in range(count))), "messages")
+    refused(
+        service,
+        server,
+        lambda: service.append(conversation_id, *(user("x") for _ in range(count))),
+        "messages",
+    )
 
 
 def test_a_batch_of_more_than_8_mib_is_refused(service: Service, server: RunningServer) -> None:
     conversation_id = service.create().id
-    refused(service, server, lambda: service.append(conversation_id, *(user("x" * (MIB - 100)) for _ in range(9))), "messages")
+    refused(
+        service,
+        server,
+        lambda: service.append(conversation_id, *(user("x" * (MIB - 100)) for _ in range(9))),
+        "messages",
+    )
 
 
 def test_a_message_and_a_batch_of_the_largest_size_are_stored(service: Service) -> None:
@@ -118,12 +199,24 @@ def test_the_limits_are_settings(start_server: Start, connect: Connect) -> None:
     server = start_server(max_message_bytes=2048, max_batch_bytes=4096)
     service = connect(server)
     conversation_id = service.create().id
-    refused(service, server, lambda: service.append(conversation_id, user("x" * 2049)), "messages[0].content")
-    refused(service, server, lambda: service.append(conversation_id, *(user("x" * 2000) for _ in range(3))), "messages")
+    refused(
+        service,
+        server,
+        lambda: service.append(conversation_id, user("x" * 2049)),
+        "messages[0].content",
+    )
+    refused(
+        service,
+        server,
+        lambda: service.append(conversation_id, *(user("x" * 2000) for _ in range(3))),
+        "messages",
+    )
     assert service.append(conversation_id, user("x" * 2000), user("x" * 2000)).turn_number == 2
 
 
-def test_a_request_larger_than_the_server_reads_is_refused(service: Service, server: RunningServer) -> None:
+def test_a_request_larger_than_the_server_reads_is_refused(
+    service: Service, server: RunningServer
+) -> None:
     conversation_id = service.create().id
     kept = kept_by(service, server)
     failure = failure_of(lambda: service.append(conversation_id, user("x" * (18 * MIB))))

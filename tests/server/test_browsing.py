@@ -15,7 +15,9 @@ def test_a_context_is_the_last_10_turns_or_those_named(service: Service) -> None
     for number in range(1, 16):
         service.turn(conversation_id, f"q{number}", f"a{number}")
     answer = service.context(conversation_id)
-    assert [message.turn_number for message in answer.messages] == [turn for turn in range(6, 16) for _ in range(2)]
+    assert [message.turn_number for message in answer.messages] == [
+        turn for turn in range(6, 16) for _ in range(2)
+    ]
     assert (answer.total_turns, answer.conversation_name, answer.channel) == (15, "q1", "web")
     answer = service.context(conversation_id, turn_range=TurnRange(first=3, last=4))
     assert [message.content for message in answer.messages] == ["q3", "a3", "q4", "a4"]
@@ -31,17 +33,29 @@ def test_a_context_is_the_last_10_turns_or_those_named(service: Service) -> None
         (3, 3, "turn_range.first"), (1, -2147483648, "turn_range.last"),
     ],
 )  # fmt: skip
-def test_a_context_that_cannot_be_is_refused(service: Service, first: int, last: int, field: str) -> None:
+def test_a_context_that_cannot_be_is_refused(
+    service: Service, first: int, last: int, field: str
+) -> None:
     conversation_id = service.told("one", "two")
-    failure = failure_of(lambda: service.context(conversation_id, turn_range=TurnRange(first=first, last=last)))
-    assert (failure.code, failure.reason, failure.fields) == ("INVALID_ARGUMENT", "INVALID_FIELD", (field,))
+    failure = failure_of(
+        lambda: service.context(conversation_id, turn_range=TurnRange(first=first, last=last))
+    )
+    assert (failure.code, failure.reason, failure.fields) == (
+        "INVALID_ARGUMENT",
+        "INVALID_FIELD",
+        (field,),
+    )
 
 
 def test_recent_browses_by_time(service: Service, clock: MovableClock) -> None:
     start = clock.now
     made = []
     for number in range(15):
-        made.append(service.told("first words", f"newest words {number}", channel="web" if number % 2 else "cli"))
+        made.append(
+            service.told(
+                "first words", f"newest words {number}", channel="web" if number % 2 else "cli"
+            )
+        )
         clock.move(1000)
     service.abbreviate(made[14], "notes")
 

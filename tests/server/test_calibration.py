@@ -1,4 +1,6 @@
-"""The scores of Search as probabilities: high where something answers, low where nothing does, the same after a rebuild."""
+"""The scores of Search as probabilities: high where something answers, low where nothing does, the
+same after a rebuild.
+"""
 
 import pytest
 
@@ -7,12 +9,21 @@ from tests.server.conftest import Connect, Service, delete_index
 from tests.waiting import until_embedded
 
 SAID = (
-    ("We fly to Kyoto in April, from the 3rd to the 12th.", "Nice, cherry blossom season. Shall I look for hotels near Gion?"),
+    (
+        "We fly to Kyoto in April, from the 3rd to the 12th.",
+        "Nice, cherry blossom season. Shall I look for hotels near Gion?",
+    ),
     ("The car needs new tyres before winter.", "Which size? The old ones were 205/55 R16."),
     ("My daughter Lena starts first grade in September.", "Congratulations to Lena!"),
-    ("Can you draft a letter to the landlord about the heating?", "Dear Ms Braun, the heating has been off since Monday."),
+    (
+        "Can you draft a letter to the landlord about the heating?",
+        "Dear Ms Braun, the heating has been off since Monday.",
+    ),
     ("The dentist appointment moved to Friday at ten.", "I updated the reminder."),
-    ("Our server runs out of disk every month.", "Let us look at what fills it: the logs take 80 percent."),
+    (
+        "Our server runs out of disk every month.",
+        "Let us look at what fills it: the logs take 80 percent.",
+    ),
 )
 ANSWERED = (
     "When do we fly to Kyoto?",
@@ -30,11 +41,15 @@ UNANSWERED = (
 def best(service: Service, query: str) -> tuple[float, float]:
     """The best scores of a message and of a conversation; 0 where nothing is found."""
     answer = service.search(query)
-    return max((hit.score for hit in answer.hits), default=0.0), max((it.score for it in answer.results), default=0.0)
+    return max((hit.score for hit in answer.hits), default=0.0), max(
+        (it.score for it in answer.results), default=0.0
+    )
 
 
 @pytest.mark.parametrize("embedder", ["off", "onnx"])
-def test_a_score_says_whether_anything_answers(start_server: Start, connect: Connect, embedder: str) -> None:
+def test_a_score_says_whether_anything_answers(
+    start_server: Start, connect: Connect, embedder: str
+) -> None:
     server: RunningServer = start_server(embedder=embedder)
     service = connect(server)
     for said, answered in SAID:
@@ -46,7 +61,12 @@ def test_a_score_says_whether_anything_answers(start_server: Start, connect: Con
     for query in UNANSWERED:
         assert max(best(service, query)) < 0.3, query
     before = [service.search(query) for query in (*ANSWERED, *UNANSWERED)]
-    assert all(0 <= it.score <= 1 for answer in before for found in (answer.hits, answer.results) for it in found)
+    assert all(
+        0 <= it.score <= 1
+        for answer in before
+        for found in (answer.hits, answer.results)
+        for it in found
+    )
     if embedder == "off":
         server.stop()
         delete_index(server)
@@ -54,17 +74,27 @@ def test_a_score_says_whether_anything_answers(start_server: Start, connect: Con
         assert [again.search(query) for query in (*ANSWERED, *UNANSWERED)] == before
 
 
-FEW = ("The zebra lives in Ghent.", "Hello there, you.", "Have a good day, and thanks for the help!")
+FEW = (
+    "The zebra lives in Ghent.",
+    "Hello there, you.",
+    "Have a good day, and thanks for the help!",
+)
 
 
 @pytest.mark.parametrize("messages", [1, 2, 3])
-def test_a_store_of_few_messages_tells_an_answer_from_common_words(messages: int, start_server: Start, connect: Connect) -> None:
+def test_a_store_of_few_messages_tells_an_answer_from_common_words(
+    messages: int, start_server: Start, connect: Connect
+) -> None:
     service = connect(start_server(embedder="off"))
     for text in FEW[:messages]:
         service.told(text)
     for query in ("Where does the zebra live?", "zebra Ghent", "Which animal lives in Ghent?"):
         assert min(best(service, query)) >= 0.3, query
-    for query in ("How are you?", "What a lovely day, can you help me with a poem?", "Tell me a joke today, thanks!"):
+    for query in (
+        "How are you?",
+        "What a lovely day, can you help me with a poem?",
+        "Tell me a joke today, thanks!",
+    ):
         assert max(best(service, query)) < 0.3, query
 
 

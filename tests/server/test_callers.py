@@ -9,7 +9,17 @@ from recollect.v1 import conversation_service_pb2 as api
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.checker import check, check_index, note, send
 from tests.crash.history import Call, History
-from tests.server.conftest import Connect, Service, agent, at_once, code_of, delete_index, files_with, transcript, user
+from tests.server.conftest import (
+    Connect,
+    Service,
+    agent,
+    at_once,
+    code_of,
+    delete_index,
+    files_with,
+    transcript,
+    user,
+)
 
 CALLERS = 32
 HOUR = 3_600_000
@@ -35,7 +45,12 @@ def test_32_callers_are_each_stored_once_in_their_order_and_whole(
         for number in range(12):
             target = creates[(caller * 7 + number * 31) % conversations].conversation_id
             name = f"c{caller}n{number}"
-            call = Call("append", name, target, tuple(f"{name}m{place} zebra" for place in range(1 + number % 3)))
+            call = Call(
+                "append",
+                name,
+                target,
+                tuple(f"{name}m{place} zebra" for place in range(1 + number % 3)),
+            )
             assert recorded(history, service, call)
 
     at_once(CALLERS, talk)
@@ -57,7 +72,11 @@ def test_an_append_that_races_a_delete_is_answered_before_it_or_finds_nothing_an
         own: list[list[Call]] = [[] for _ in range(CALLERS)]
 
         def race(
-            caller: int, turn: int = turn, target: str = target, met: threading.Barrier = first_answers, own: list[list[Call]] = own
+            caller: int,
+            turn: int = turn,
+            target: str = target,
+            met: threading.Barrier = first_answers,
+            own: list[list[Call]] = own,
         ) -> None:
             if caller == 0:
                 met.wait()
@@ -85,12 +104,20 @@ def test_an_append_that_races_a_delete_is_answered_before_it_or_finds_nothing_an
 
 
 def test_a_clock_that_goes_back_an_hour_changes_no_order_and_loses_nothing(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
     older, newer = service.told("zebra one"), service.create().id
     began = clock.now
     clock.move(-HOUR)
-    answers = [service.turn(conversation_id, f"zebra {number}") for number in range(3) for conversation_id in (newer, older)]
+    answers = [
+        service.turn(conversation_id, f"zebra {number}")
+        for number in range(3)
+        for conversation_id in (newer, older)
+    ]
     positions = [int(answer.cursor.rsplit("-", 1)[1]) for answer in answers]
     assert positions == sorted(set(positions))
     late = service.told("zebra of the hour before")
@@ -99,12 +126,20 @@ def test_a_clock_that_goes_back_an_hour_changes_no_order_and_loses_nothing(
     again = connect(start_server())
     for conversation_id, turns in ((older, 4), (newer, 3), (late, 1)):
         loaded = again.load(conversation_id)
-        assert [message.sequence for message in loaded.messages] == list(range(2, 2 + len(loaded.messages)))
-        assert [message.turn_number for message in loaded.messages if message.content != "Noted."] == list(range(1, turns + 1))
+        assert [message.sequence for message in loaded.messages] == list(
+            range(2, 2 + len(loaded.messages))
+        )
+        assert [
+            message.turn_number for message in loaded.messages if message.content != "Noted."
+        ] == list(range(1, turns + 1))
     # An update time is when the newest message arrived, by the clock that came back too.
     assert again.get(older).update_time.ToMilliseconds() == began - HOUR
     assert again.get(late).update_time.ToMilliseconds() == began - HOUR
-    assert {conversation.id for page in again.pages(page_size=1) for conversation in page} == {older, newer, late}
+    assert {conversation.id for page in again.pages(page_size=1) for conversation in page} == {
+        older,
+        newer,
+        late,
+    }
     assert set(again.found("zebra")) == {older, newer, late}
 
 
@@ -114,7 +149,9 @@ def test_a_caller_that_vanishes_in_the_middle_of_a_call_is_stored_once_or_not_at
     conversation_id = service.create().id
     requests = [
         api.AppendTurnRequest(
-            conversation_id=conversation_id, messages=[user(f"said {number}"), agent(f"answered {number}")], request_id=f"r{number}"
+            conversation_id=conversation_id,
+            messages=[user(f"said {number}"), agent(f"answered {number}")],
+            request_id=f"r{number}",
         )
         for number in range(60)
     ]
@@ -125,13 +162,18 @@ def test_a_caller_that_vanishes_in_the_middle_of_a_call_is_stored_once_or_not_at
         if number % 2:
             call.cancel()
     vanishing.channel.close()  # under the calls that were not over
-    said = [message.content for message in service.load(conversation_id, max_turns=1000, max_tokens=1_000_000).messages]
+    said = [
+        message.content
+        for message in service.load(conversation_id, max_turns=1000, max_tokens=1_000_000).messages
+    ]
     assert len(said) == len(set(said))
     for request in requests:
         assert service.conversations.AppendTurn(request).turn_number > 0
     messages = service.load(conversation_id, max_turns=1000, max_tokens=1_000_000).messages
     told = [message.content for message in messages]
-    assert sorted(told) == sorted(text for number in range(60) for text in (f"said {number}", f"answered {number}"))
+    assert sorted(told) == sorted(
+        text for number in range(60) for text in (f"said {number}", f"answered {number}")
+    )
     assert [f"answered {text.split()[1]}" for text in told[::2]] == told[1::2]
     assert transcript(server, conversation_id).read_bytes().count(b"\n") == 121
 
@@ -148,12 +190,20 @@ def test_32_callers_that_ask_again_after_a_restart_get_the_one_first_answer(
     if index_lost:
         delete_index(server)
     again = connect(start_server())
-    answers = at_once(CALLERS, lambda _: again.append(conversation_id, user("once"), agent("and for all"), request_id="r1"))
+    answers = at_once(
+        CALLERS,
+        lambda _: again.append(
+            conversation_id, user("once"), agent("and for all"), request_id="r1"
+        ),
+    )
     assert {answer.duplicate for answer in answers} == {True}
     assert {answer.SerializeToString(deterministic=True) for answer in answers} == {
         answers[0].SerializeToString(deterministic=True)
     }
     assert list(answers[0].messages) == list(first.messages)
     assert set(at_once(CALLERS, lambda _: again.create(request_id="r0").id)) == {conversation_id}
-    assert code_of(lambda: again.append(conversation_id, user("another"), request_id="r1")) == "ALREADY_EXISTS"
+    assert (
+        code_of(lambda: again.append(conversation_id, user("another"), request_id="r1"))
+        == "ALREADY_EXISTS"
+    )
     assert transcript(server, conversation_id).read_bytes() == kept

@@ -10,15 +10,27 @@ from tests.programs import SERVER, cold
 from tests.server.conftest import Service
 
 
-def test_what_the_start_made_is_not_gone_through_by_the_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be, a few times within the first searches: each a stall of some 40 ms for every call."""
+def test_what_the_start_made_is_not_gone_through_by_the_collector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be, a few times within the first searches: each a stall of some 40 ms for every
+    call.
+    """
     seen = tmp_path / "seen"
     (tmp_path / "sitecustomize.py").write_text(
         "import atexit, gc, pathlib\n"
         f"atexit.register(lambda: pathlib.Path({str(seen)!r}).write_text(f'{{gc.get_freeze_count()}} {{len(gc.get_objects())}}'))\n"
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"), "--embedder", "off"]
+    arguments = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        str(tmp_path / "data"),
+        "--embedder",
+        "off",
+    ]
     with cold(SERVER, arguments) as process:
         assert process.stdout is not None
         service = Service(process.stdout.readline().split()[3])

@@ -5,20 +5,45 @@ from collections.abc import Callable
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_pb2 import Party
-from recollect.v1.message_pb2 import ROLE_ASSISTANT, ROLE_TOOL, ROLE_USER, Attachment, Message, ToolCall, Usage
+from recollect.v1.message_pb2 import (
+    ROLE_ASSISTANT,
+    ROLE_TOOL,
+    ROLE_USER,
+    Attachment,
+    Message,
+    ToolCall,
+    Usage,
+)
 from recollect_server.domain.conversation import TitleAssigned
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.storage.logs.record import Entry, encode
 
 from tests.conftest import MovableClock, RunningServer, Start
-from tests.server.conftest import UNKNOWN, Connect, Service, agent, failure_of, moment, tool, transcript, user
+from tests.server.conftest import (
+    UNKNOWN,
+    Connect,
+    Service,
+    agent,
+    failure_of,
+    moment,
+    tool,
+    transcript,
+    user,
+)
 
 
-def test_a_new_conversation_has_what_was_asked_and_nothing_else(service: Service, clock: MovableClock) -> None:
+def test_a_new_conversation_has_what_was_asked_and_nothing_else(
+    service: Service, clock: MovableClock
+) -> None:
     party = Party(contact="4915112345", group_id="g1", thread_id="t1", subject="Hello")
     made = service.create("whatsapp", participants=["ana", "bo"], party=party, model="haiku")
     assert is_conversation_id(made.id)
-    assert (made.channel, list(made.participants), made.party, made.model) == ("whatsapp", ["ana", "bo"], party, "haiku")
+    assert (made.channel, list(made.participants), made.party, made.model) == (
+        "whatsapp",
+        ["ana", "bo"],
+        party,
+        "haiku",
+    )
     assert made.create_time == made.update_time == moment(clock.now)
     assert (made.title, made.abbreviation, made.turn_count, made.message_count) == ("", "", 0, 0)
     assert not made.manually_named
@@ -33,7 +58,9 @@ def test_without_participants_it_is_the_user(service: Service) -> None:
 
 
 def test_an_import_begins_when_it_began(service: Service) -> None:
-    assert service.create(create_time=moment(1_600_000_000_123)).create_time == moment(1_600_000_000_123)
+    assert service.create(create_time=moment(1_600_000_000_123)).create_time == moment(
+        1_600_000_000_123
+    )
 
 
 def test_what_does_not_exist_is_not_found_by_any_call(service: Service) -> None:
@@ -42,7 +69,9 @@ def test_what_does_not_exist_is_not_found_by_any_call(service: Service) -> None:
         lambda: service.load(UNKNOWN),
         lambda: service.append(UNKNOWN, user("hello")),
         lambda: service.rename(UNKNOWN, "A Title"),
-        lambda: service.conversations.SetModel(api.SetModelRequest(conversation_id=UNKNOWN, model="m")),
+        lambda: service.conversations.SetModel(
+            api.SetModelRequest(conversation_id=UNKNOWN, model="m")
+        ),
         lambda: service.compress(UNKNOWN, 1, "s"),
         lambda: service.abbreviate(UNKNOWN, "notes"),
         lambda: service.delete(UNKNOWN),
@@ -90,9 +119,15 @@ def test_output_only_fields_of_a_request_are_ignored(service: Service) -> None:
 
 def test_a_user_message_opens_a_turn_and_everything_else_joins_it(service: Service) -> None:
     conversation_id = service.create().id
-    answer = service.append(conversation_id, user("one"), agent("a"), agent("b"), user("two"), user("three"), agent("c"))
+    answer = service.append(
+        conversation_id, user("one"), agent("a"), agent("b"), user("two"), user("three"), agent("c")
+    )
     assert [message.turn_number for message in answer.messages] == [1, 1, 1, 2, 3, 3]
-    assert (answer.turn_number, answer.conversation.turn_count, answer.conversation.message_count) == (3, 3, 6)
+    assert (
+        answer.turn_number,
+        answer.conversation.turn_count,
+        answer.conversation.message_count,
+    ) == (3, 3, 6)
     assert service.append(conversation_id, agent("d")).turn_number == 3
     assert service.append(conversation_id, user("four")).turn_number == 4
 
@@ -103,7 +138,9 @@ def test_a_first_message_that_is_not_the_users_opens_turn_1(service: Service) ->
     assert [message.turn_number for message in answer.messages] == [1, 2]
 
 
-def test_the_sequence_of_a_message_is_its_line_in_the_transcript(service: Service, server: RunningServer) -> None:
+def test_the_sequence_of_a_message_is_its_line_in_the_transcript(
+    service: Service, server: RunningServer
+) -> None:
     conversation_id = service.create().id
     service.turn(conversation_id, "first", "answer")
     service.rename(conversation_id, "In Between")
@@ -121,7 +158,13 @@ def test_a_tool_result_answers_an_open_call_whichever_request_appended_it(servic
     service.append(conversation_id, user("go"), agent("", tool_calls=calls))
     service.append(conversation_id, tool("c2", "second first"))
     service.append(conversation_id, tool("c1", ""), agent("done"))
-    assert [message.tool_call_id for message in service.load(conversation_id).messages] == ["", "", "c2", "c1", ""]
+    assert [message.tool_call_id for message in service.load(conversation_id).messages] == [
+        "",
+        "",
+        "c2",
+        "c1",
+        "",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -129,9 +172,21 @@ def test_a_tool_result_answers_an_open_call_whichever_request_appended_it(servic
     [
         ([], [user("go"), tool("c1")], "messages[1].tool_call_id"),
         ([], [tool("c1")], "messages[0].tool_call_id"),
-        ([user("go"), agent("", tool_calls=[ToolCall(id="c1", name="a")]), tool("c1")], [tool("c1")], "messages[0].tool_call_id"),
-        ([user("go"), agent("", tool_calls=[ToolCall(id="c1", name="a")])], [tool("C1")], "messages[0].tool_call_id"),
-        ([], [user("go"), tool("c1"), agent("", tool_calls=[ToolCall(id="c1", name="a")])], "messages[1].tool_call_id"),
+        (
+            [user("go"), agent("", tool_calls=[ToolCall(id="c1", name="a")]), tool("c1")],
+            [tool("c1")],
+            "messages[0].tool_call_id",
+        ),
+        (
+            [user("go"), agent("", tool_calls=[ToolCall(id="c1", name="a")])],
+            [tool("C1")],
+            "messages[0].tool_call_id",
+        ),
+        (
+            [],
+            [user("go"), tool("c1"), agent("", tool_calls=[ToolCall(id="c1", name="a")])],
+            "messages[1].tool_call_id",
+        ),
         (
             [user("go"), agent("", tool_calls=[ToolCall(id="c1", name="a")])],
             [agent("again", tool_calls=[ToolCall(id="c1", name="a")])],
@@ -151,21 +206,34 @@ def test_a_tool_result_without_an_open_call_is_refused_and_nothing_is_stored(
     if before:
         service.append(conversation_id, *before)
     failure = failure_of(lambda: service.append(conversation_id, *messages))
-    assert (failure.code, failure.reason, failure.fields) == ("INVALID_ARGUMENT", "INVALID_FIELD", (field,))
+    assert (failure.code, failure.reason, failure.fields) == (
+        "INVALID_ARGUMENT",
+        "INVALID_FIELD",
+        (field,),
+    )
     assert service.get(conversation_id).message_count == len(before)
 
 
 def test_the_same_tool_call_id_may_come_again_in_another_turn(service: Service) -> None:
     conversation_id = service.create().id
     for _ in range(2):
-        service.append(conversation_id, user("go"), agent("", tool_calls=[ToolCall(id="c1", name="a")]), tool("c1"))
+        service.append(
+            conversation_id,
+            user("go"),
+            agent("", tool_calls=[ToolCall(id="c1", name="a")]),
+            tool("c1"),
+        )
     assert service.get(conversation_id).message_count == 6
 
 
 def test_usage_and_cost_add_up(service: Service) -> None:
     conversation_id = service.create().id
-    service.append(conversation_id, user("q"), agent("a", usage=Usage(input=100, output=20), cost=0.5))
-    after = service.append(conversation_id, agent("b", usage=Usage(output=1), cost=0.25), agent("c")).conversation
+    service.append(
+        conversation_id, user("q"), agent("a", usage=Usage(input=100, output=20), cost=0.5)
+    )
+    after = service.append(
+        conversation_id, agent("b", usage=Usage(output=1), cost=0.25), agent("c")
+    ).conversation
     assert after.usage_total == Usage(input=100, output=21)
     assert after.cost_total == 0.75
     assert service.get(conversation_id) == after
@@ -182,21 +250,32 @@ def test_totals_that_leave_the_numbers_of_the_contract_stay_at_its_end(service: 
     assert len(service.load(conversation_id).messages) == 2
 
 
-def test_senders_become_participants_in_the_order_they_first_spoke_and_64_are_kept(service: Service) -> None:
+def test_senders_become_participants_in_the_order_they_first_spoke_and_64_are_kept(
+    service: Service,
+) -> None:
     conversation_id = service.create(participants=["ana"]).id
-    service.append(conversation_id, user("hi", sender="bo"), agent("hi", sender="assistant"), user("hi", sender="ana"))
+    service.append(
+        conversation_id,
+        user("hi", sender="bo"),
+        agent("hi", sender="assistant"),
+        user("hi", sender="ana"),
+    )
     assert list(service.get(conversation_id).participants) == ["ana", "bo", "assistant"]
     service.append(conversation_id, *(user("hi", sender=f"guest {number}") for number in range(70)))
     kept = list(service.get(conversation_id).participants)
     assert (len(kept), kept[3], kept[-1]) == (64, "guest 0", "guest 60")
 
 
-def test_update_time_is_that_of_the_newest_message_and_naming_does_not_change_it(service: Service, clock: MovableClock) -> None:
+def test_update_time_is_that_of_the_newest_message_and_naming_does_not_change_it(
+    service: Service, clock: MovableClock
+) -> None:
     conversation_id = service.create().id
     clock.move(1000)
     service.append(conversation_id, user("now"))
     said = moment(clock.now)
-    service.append(conversation_id, user("an old one comes late", timestamp=moment(clock.now - 500_000)))
+    service.append(
+        conversation_id, user("an old one comes late", timestamp=moment(clock.now - 500_000))
+    )
     clock.move(1000)
     service.rename(conversation_id, "Title")
     service.abbreviate(conversation_id, "notes")
@@ -236,7 +315,9 @@ def test_a_manual_title_is_never_overwritten(
 def test_the_model_is_set_and_taken_back(service: Service) -> None:
     conversation_id = service.create(model="haiku").id
     for model in ("opus", ""):
-        answer = service.conversations.SetModel(api.SetModelRequest(conversation_id=conversation_id, model=model))
+        answer = service.conversations.SetModel(
+            api.SetModelRequest(conversation_id=conversation_id, model=model)
+        )
         assert answer.conversation.model == model
         assert service.get(conversation_id).model == model
 
@@ -250,11 +331,17 @@ def test_a_compression_is_recorded_and_no_message_changes(service: Service) -> N
 
 
 @pytest.mark.parametrize("through", [0, -1, 1, 4])
-def test_a_compression_covers_what_exists_and_no_less_than_the_one_before(service: Service, through: int) -> None:
+def test_a_compression_covers_what_exists_and_no_less_than_the_one_before(
+    service: Service, through: int
+) -> None:
     conversation_id = service.told("one", "two", "three")
     service.compress(conversation_id, 2, "first")
     failure = failure_of(lambda: service.compress(conversation_id, through, "second"))
-    assert (failure.code, failure.reason, failure.fields) == ("INVALID_ARGUMENT", "INVALID_FIELD", ("compressed_through",))
+    assert (failure.code, failure.reason, failure.fields) == (
+        "INVALID_ARGUMENT",
+        "INVALID_FIELD",
+        ("compressed_through",),
+    )
     assert service.load(conversation_id).compression_summary == "first"
     assert service.compress(conversation_id, 2, "better").compressed_through == 2
 
@@ -270,7 +357,9 @@ def test_an_abbreviation_is_recorded_and_unset_topics_stay(service: Service) -> 
 
 def test_switch_loads_the_conversation_named_and_leaves_the_other(service: Service) -> None:
     left, following = service.told("bye"), service.told("one", "two", "three")
-    request = api.SwitchRequest(from_conversation_id=left, to_conversation_id=following, max_turns=2)
+    request = api.SwitchRequest(
+        from_conversation_id=left, to_conversation_id=following, max_turns=2
+    )
     answer = service.conversations.Switch(request)
     assert answer.conversation.id == following
     assert [message.content for message in answer.messages] == ["two", "three"]
@@ -281,9 +370,13 @@ def test_switch_loads_the_conversation_named_and_leaves_the_other(service: Servi
 
 def test_a_switch_is_exactly_once_by_its_request_id(service: Service) -> None:
     left, following = service.told("bye"), service.told("one")
-    request = api.SwitchRequest(from_conversation_id=left, to_conversation_id=following, request_id="s1")
+    request = api.SwitchRequest(
+        from_conversation_id=left, to_conversation_id=following, request_id="s1"
+    )
     assert service.conversations.Switch(request) == service.conversations.Switch(request)
-    other = api.SwitchRequest(from_conversation_id=following, to_conversation_id=left, request_id="s1")
+    other = api.SwitchRequest(
+        from_conversation_id=following, to_conversation_id=left, request_id="s1"
+    )
     assert failure_of(lambda: service.conversations.Switch(other)).reason == "REQUEST_ID_REUSED"
     only_to = api.SwitchRequest(to_conversation_id=left, request_id="s1")
     assert failure_of(lambda: service.conversations.Switch(only_to)).reason == "REQUEST_ID_REUSED"

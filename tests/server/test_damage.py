@@ -1,4 +1,6 @@
-"""Damage in the middle of a transcript: the rest is served, the loss is named in the log, and nothing is written over."""
+"""Damage in the middle of a transcript: the rest is served, the loss is named in the log, and
+nothing is written over.
+"""
 
 import random
 from collections.abc import Callable
@@ -8,7 +10,17 @@ from recollect.v1.message_pb2 import ToolCall
 from structlog.testing import capture_logs
 
 from tests.conftest import RunningServer, Start
-from tests.server.conftest import UNKNOWN, Connect, Service, agent, delete_index, failure_of, tool, transcript, user
+from tests.server.conftest import (
+    UNKNOWN,
+    Connect,
+    Service,
+    agent,
+    delete_index,
+    failure_of,
+    tool,
+    transcript,
+    user,
+)
 
 Damage = Callable[[bytes], bytes]
 """What becomes of a line, newline included."""
@@ -52,15 +64,34 @@ def one_line_of_ten_megabytes(line: bytes) -> bytes:
     return b"x" * 10_000_000 + b"\n" + line
 
 
-DAMAGES = [flipped, cut, lost_its_newline, foreign, empty, zeros, ten_megabytes_of_garbage, one_line_of_ten_megabytes]
-COSTS: dict[Damage, list[str]] = {flipped: ["two"], cut: ["two"], lost_its_newline: ["two", "three"], zeros: ["two"]}
+DAMAGES = [
+    flipped,
+    cut,
+    lost_its_newline,
+    foreign,
+    empty,
+    zeros,
+    ten_megabytes_of_garbage,
+    one_line_of_ten_megabytes,
+]
+COSTS: dict[Damage, list[str]] = {
+    flipped: ["two"],
+    cut: ["two"],
+    lost_its_newline: ["two", "three"],
+    zeros: ["two"],
+}
 """The messages that go with the damage; else it only stands between them."""
 
 
 @pytest.mark.parametrize("index_lost", [False, True])
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_damage_in_the_middle_costs_what_it_hit_and_is_named(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, damage: Damage, index_lost: bool
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    damage: Damage,
+    index_lost: bool,
 ) -> None:
     texts = ["one", "two", "three", "four", "five"]
     conversation_id = service.told(*(f"{text} zebra" for text in texts))
@@ -86,13 +117,19 @@ def test_damage_in_the_middle_costs_what_it_hit_and_is_named(
         assert text in hits[0][1]
     assert again.search("zebra", limit=100).total_matches == 2
     named = [event for event in logged if event["event"] == "damaged_line"]
-    if index_lost or (damage is not flipped and damage is not zeros):  # else it is of its old length, and seen when it is read
-        assert {(event["conversation"], event["line"]) for event in named[:1]} == {(conversation_id, 3)}
+    # else it is of its old length, and seen when it is read
+    if index_lost or (damage is not flipped and damage is not zeros):
+        assert {(event["conversation"], event["line"]) for event in named[:1]} == {
+            (conversation_id, 3)
+        }
         assert len(named) == 1  # however many lines lie there
         assert named[0]["lines"] == running.app.recovered.damaged
     # It is gone on with, behind everything.
     again.append(conversation_id, user("six zebra"), agent("noted"), request_id="r6")
-    assert [message.content for message in again.load(conversation_id).messages][-2:] == ["six zebra", "noted"]
+    assert [message.content for message in again.load(conversation_id).messages][-2:] == [
+        "six zebra",
+        "noted",
+    ]
     assert path.read_bytes().startswith(damaged)
     assert not list(server.folder.glob("*.torn"))
     assert again.load(other).damaged_lines == 0
@@ -103,14 +140,17 @@ def test_a_result_joins_a_turn_whose_user_message_is_damaged(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
     conversation_id = service.told("one")
-    service.append(conversation_id, user("two"), agent("", tool_calls=[ToolCall(id="call", name="look")]))
+    service.append(
+        conversation_id, user("two"), agent("", tool_calls=[ToolCall(id="call", name="look")])
+    )
     server.stop()
     path = transcript(server, conversation_id)
     lines = path.read_bytes().splitlines(keepends=True)
     lines[2] = flipped(lines[2])
     path.write_bytes(b"".join(lines))
     again = connect(start_server())
-    # The append reads the turn under the conversation's lock, and the gap makes the server compare index and transcript.
+    # The append reads the turn under the conversation's lock, and the gap makes the server compare
+    # index and transcript.
     stored = again.append(conversation_id, tool("call", "found it"), agent("Done."))
     assert [message.turn_number for message in stored.messages] == [2, 2]
     loaded = again.load(conversation_id)
@@ -120,7 +160,9 @@ def test_a_result_joins_a_turn_whose_user_message_is_damaged(
 def test_a_line_of_another_conversation_in_the_middle_stores_nothing_twice(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    """A copy of a line that is as long as the last one: the file goes on at a line's end, and not where the index ended."""
+    """A copy of a line that is as long as the last one: the file goes on at a line's end, and not
+    where the index ended.
+    """
     conversation_id = service.told("one", "two", "six")
     server.stop()
     path = transcript(server, conversation_id)
@@ -142,7 +184,9 @@ def test_a_conversation_of_which_no_line_can_be_read_is_said_to_be_damaged(
     server.stop()
     delete_index(server)
     path = transcript(server, conversation_id)
-    path.write_bytes(b"".join(flipped(line) for line in path.read_bytes().splitlines(keepends=True)))
+    path.write_bytes(
+        b"".join(flipped(line) for line in path.read_bytes().splitlines(keepends=True))
+    )
     damaged = path.read_bytes()
     again = connect(start_server())
     for call in (

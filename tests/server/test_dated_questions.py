@@ -60,7 +60,9 @@ def client(server: RunningServer) -> Iterator[Client]:
         yield connected
 
 
-def test_the_right_time_comes_first_in_search_and_in_a_context_and_no_other_is_cut_off(client: Client) -> None:
+def test_the_right_time_comes_first_in_search_and_in_a_context_and_no_other_is_cut_off(
+    client: Client,
+) -> None:
     here = client.conversations.create("web").id
     wrong: list[str] = []
     for number, (question, first, last) in enumerate(QUESTIONS):
@@ -87,10 +89,14 @@ def test_a_question_of_nothing_but_a_date_finds_what_was_said_then(client: Clien
     assert {f"{it.date:%Y-%m-%d}" for it in hits} == {f"2026-11-{day:02}" for day in range(9, 16)}
 
 
-def test_the_words_of_a_relative_date_find_nothing_by_themselves(client: Client, server: RunningServer) -> None:
+def test_the_words_of_a_relative_date_find_nothing_by_themselves(
+    client: Client, server: RunningServer
+) -> None:
     server.clock.now = int((NOW - timedelta(60)).timestamp() * 1000)
     name = client.conversations.create("web").id
-    client.conversations.append_turn(name, [Message.user("Last week the last of us had a weak week.")])
+    client.conversations.append_turn(
+        name, [Message.user("Last week the last of us had a weak week.")]
+    )
     server.clock.now = int(NOW.timestamp() * 1000)
     best = client.recall.search("What about Alpha last week?", limit=3).hits
     assert {it.conversation_id for it in best}.isdisjoint({name})
@@ -103,7 +109,9 @@ def test_by_meaning_too_the_week_that_is_asked_about_comes_first(start_server: S
         for days in (3, 9, 16, 30):
             server.clock.now = int((NOW - timedelta(days)).timestamp() * 1000)
             told[days] = connected.conversations.create("web").id
-            connected.conversations.append_turn(told[days], [Message.user("The car needs new tyres before winter.")])
+            connected.conversations.append_turn(
+                told[days], [Message.user("The car needs new tyres before winter.")]
+            )
         server.clock.now = int(NOW.timestamp() * 1000)
 
         def hits(question: str) -> list[str] | None:
@@ -111,9 +119,15 @@ def test_by_meaning_too_the_week_that_is_asked_about_comes_first(start_server: S
             return None if answer.degraded else [it.conversation_id for it in answer.hits]
 
         until(lambda: len(hits("vehicle upkeep") or ()) == len(told))
-        for question, days in (("vehicle upkeep last week", 9), ("vehicle upkeep two weeks ago", 16)):
+        for question, days in (
+            ("vehicle upkeep last week", 9),
+            ("vehicle upkeep two weeks ago", 16),
+        ):
             assert (hits(question) or [])[0] == told[days]
             assert len(hits(question) or []) == len(told)
         assert (hits("last week?") or [])[0] == told[9]
         here = connected.conversations.create("web").id
-        assert connected.recall.build_context(here, "vehicle upkeep last week").cold[0].conversation_id == told[9]
+        assert (
+            connected.recall.build_context(here, "vehicle upkeep last week").cold[0].conversation_id
+            == told[9]
+        )

@@ -34,12 +34,24 @@ def secret_conversation(service: Service) -> str:
     """A conversation with a unique word in every field that takes text."""
     words = iter(SECRETS)
     conversation_id = service.create(
-        "email", participants=[next(words)], party=Party(subject=next(words), contact=next(words)), model=next(words)
+        "email",
+        participants=[next(words)],
+        party=Party(subject=next(words), contact=next(words)),
+        model=next(words),
     ).id
     call = ToolCall(id="c", name=next(words), arguments=next(words))
-    asked = user(f"{next(words)} zebra", sender=next(words), attachments=[Attachment(media_type="a/b", uri=next(words))])
+    asked = user(
+        f"{next(words)} zebra",
+        sender=next(words),
+        attachments=[Attachment(media_type="a/b", uri=next(words))],
+    )
     asked.metadata.update({"k": next(words)})
-    service.append(conversation_id, asked, agent("", thinking_text=next(words), tool_calls=[call]), tool("c", "fine"))
+    service.append(
+        conversation_id,
+        asked,
+        agent("", thinking_text=next(words), tool_calls=[call]),
+        tool("c", "fine"),
+    )
     service.rename(conversation_id, f"Title {next(words)}")
     service.abbreviate(conversation_id, f"notes {next(words)}", ["topic-" + SECRETS[0]])
     service.compress(conversation_id, 1, f"summary {SECRETS[1]}")
@@ -51,7 +63,9 @@ def counts(receipt: api.DeleteResponse) -> dict[str, int]:
     return {removed.place: removed.count for removed in receipt.removed}
 
 
-def test_a_receipt_says_what_was_removed_from_where(service: Service, server: RunningServer, clock: MovableClock) -> None:
+def test_a_receipt_says_what_was_removed_from_where(
+    service: Service, server: RunningServer, clock: MovableClock
+) -> None:
     conversation_id = service.create().id
     service.append(conversation_id, user("one"), agent("two"), request_id="r1")
     service.rename(conversation_id, "Title", request_id="r2")
@@ -68,7 +82,9 @@ def test_a_receipt_says_what_was_removed_from_where(service: Service, server: Ru
 def test_no_byte_of_any_file_has_the_text_any_more(service: Service, server: RunningServer) -> None:
     others = [service.told(f"other {number} with zebra") for number in range(5)]
     conversation_id = secret_conversation(service)
-    assert len({line.split(": ")[1] for line in files_with(server.data_dir, *SECRETS)}) == len(SECRETS)
+    assert len({line.split(": ")[1] for line in files_with(server.data_dir, *SECRETS)}) == len(
+        SECRETS
+    )
     service.delete(conversation_id)
     assert files_with(server.data_dir, *SECRETS) == []
     # Its name stays in the update log, for those who watch.
@@ -83,21 +99,33 @@ def test_a_deleted_conversation_is_in_no_answer(service: Service) -> None:
     assert service.found("zebra two") == [stays]
     assert service.search("zebra").total_matches == 1
     assert [found.conversation.id for found in service.recent().conversations] == [stays]
-    for call in (lambda: service.get(goes), lambda: service.load(goes), lambda: service.context(goes)):
+    for call in (
+        lambda: service.get(goes),
+        lambda: service.load(goes),
+        lambda: service.context(goes),
+    ):
         assert failure_of(call).reason == "CONVERSATION_NOT_FOUND"
     assert failure_of(lambda: service.append(goes, user("more"))).reason == "CONVERSATION_NOT_FOUND"
 
 
-def test_much_text_between_other_text_leaves_nothing_behind(service: Service, server: RunningServer) -> None:
-    """Rows that SQLite moved from page to page, and index segments that were merged, must not leave copies."""
+def test_much_text_between_other_text_leaves_nothing_behind(
+    service: Service, server: RunningServer
+) -> None:
+    """Rows that SQLite moved from page to page, and index segments that were merged, must not leave
+    copies.
+    """
     rng = random.Random(7)  # noqa: S311 - a test's numbers
     words = ["".join(rng.choices("bcdfghjklmnpqrstvwxz", k=12)) for _ in range(60)]
     goes: list[str] = []
     stays: list[str] = []
     for number in range(60):
-        filler = " ".join("".join(rng.choices("aeioubcdlmnrst", k=7)) for _ in range(rng.randrange(5, 400)))
+        filler = " ".join(
+            "".join(rng.choices("aeioubcdlmnrst", k=7)) for _ in range(rng.randrange(5, 400))
+        )
         secret = words[number] if number % 3 == 0 else "plain"
-        conversation_id = service.told(f"{secret} {filler}", f"more {secret}", participants=[f"{secret} p{number}"])
+        conversation_id = service.told(
+            f"{secret} {filler}", f"more {secret}", participants=[f"{secret} p{number}"]
+        )
         (goes if number % 3 == 0 else stays).append(conversation_id)
         service.rename(conversation_id, f"Title {secret}")
     for number, conversation_id in enumerate(goes):  # rows grow and move
@@ -113,14 +141,18 @@ def test_much_text_between_other_text_leaves_nothing_behind(service: Service, se
     assert service.search("plain", limit=100).total_matches == len(stays)
 
 
-def test_deleting_twice_finds_nothing_and_with_the_same_request_the_receipt(service: Service) -> None:
+def test_deleting_twice_finds_nothing_and_with_the_same_request_the_receipt(
+    service: Service,
+) -> None:
     first, second = service.told("one"), service.told("two")
     receipt = service.delete(first, request_id="d1")
     assert service.delete(first, request_id="d1") == receipt
     failure = failure_of(lambda: service.delete(first))
     assert (failure.code, failure.reason) == ("NOT_FOUND", "CONVERSATION_NOT_FOUND")
     assert failure_of(lambda: service.delete(second, request_id="d1")).reason == "REQUEST_ID_REUSED"
-    anchors_too = failure_of(lambda: service.delete(first, request_id="d1", anchors=api.ANCHOR_DISPOSITION_DELETE))
+    anchors_too = failure_of(
+        lambda: service.delete(first, request_id="d1", anchors=api.ANCHOR_DISPOSITION_DELETE)
+    )
     assert anchors_too.reason == "REQUEST_ID_REUSED"
 
 
@@ -136,10 +168,14 @@ def test_the_receipt_is_known_after_a_restart(
 def test_of_16_callers_one_deletes(service: Service) -> None:
     conversation_id = service.told("one")
 
-    assert sorted(at_once(16, lambda _: code_of(lambda: service.delete(conversation_id)))) == ["NOT_FOUND"] * 15 + ["OK"]
+    assert sorted(at_once(16, lambda _: code_of(lambda: service.delete(conversation_id)))) == [
+        "NOT_FOUND"
+    ] * 15 + ["OK"]
 
 
-def test_appends_and_searches_meet_a_delete_and_are_answered_or_find_nothing(service: Service, server: RunningServer) -> None:
+def test_appends_and_searches_meet_a_delete_and_are_answered_or_find_nothing(
+    service: Service, server: RunningServer
+) -> None:
     conversation_id = service.told(*(f"zebra number {number}" for number in range(30)))
     stays = service.told("zebra that stays")
 
@@ -191,7 +227,9 @@ def test_what_was_cut_off_a_transcript_goes_with_it(
     # What a copy to a new file leaves where the power fails before it takes the name (see writer).
     (server.folder / f"{conversation_id}.jsonl.copy").write_text("wimblezark")
     again = start_server()
-    assert files_with(again.data_dir, "quixotriple") == [f"{conversation_id}.jsonl.torn: quixotriple"]
+    assert files_with(again.data_dir, "quixotriple") == [
+        f"{conversation_id}.jsonl.torn: quixotriple"
+    ]
     receipt = connect(again).delete(conversation_id)
     assert counts(receipt)["torn_tail"] == 37
     assert files_with(again.data_dir, "quixotriple", "wimblezark") == []
@@ -210,7 +248,8 @@ def test_a_damaged_transcript_is_deleted_whole_and_the_next_start_takes_its_word
     again = start_server()
     assert files_with(again.data_dir, "quixotriple", "quixotripel") == []
     after = connect(again).search("zebra")
-    # The words that the restart takes out counted for how rare "zebra" is: only the scores may differ.
+    # The words that the restart takes out counted for how rare "zebra" is: only the scores may
+    # differ.
     for answer in (before, after):
         for it in (*answer.results, *answer.hits):
             it.ClearField("score")

@@ -21,8 +21,14 @@ def kinds(error: type[errors.RecollectError]) -> Iterator[type[errors.RecollectE
 
 
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
-    drawn = [line.strip("│├└─ ").split()[0] for line in (errors.__doc__ or "").splitlines() if "─" in line]
-    assert drawn == [kind.__name__ for kind in kinds(errors.RecollectError) if kind.__module__ == errors.__name__]
+    drawn = [
+        line.strip("│├└─ ").split()[0]
+        for line in (errors.__doc__ or "").splitlines()
+        if "─" in line
+    ]
+    assert drawn == [
+        kind.__name__ for kind in kinds(errors.RecollectError) if kind.__module__ == errors.__name__
+    ]
 
 
 def test_every_error_of_the_house_has_a_row_or_is_a_kind_of_one_that_has() -> None:
@@ -33,11 +39,16 @@ def test_every_error_of_the_house_has_a_row_or_is_a_kind_of_one_that_has() -> No
 
 def test_every_reason_of_the_contract_is_answered_once_or_said_not_to_be() -> None:
     answered = {name for name, reason in reasons().items() if reason.answered}
-    assert {ErrorReason.Name(reason).removeprefix("ERROR_REASON_") for reason in ROWS} | OUTSIDE == answered
-    assert len(ROWS) + 2 == len(TABLE)  # a server that stops has no reason, nor has a call that nobody waits for
+    assert {
+        ErrorReason.Name(reason).removeprefix("ERROR_REASON_") for reason in ROWS
+    } | OUTSIDE == answered
+    # a server that stops has no reason, nor has a call that nobody waits for
+    assert len(ROWS) + 2 == len(TABLE)
 
 
-@pytest.mark.parametrize("name", [ErrorReason.Name(reason).removeprefix("ERROR_REASON_") for reason in ROWS])
+@pytest.mark.parametrize(
+    "name", [ErrorReason.Name(reason).removeprefix("ERROR_REASON_") for reason in ROWS]
+)
 def test_a_reason_has_the_code_the_metadata_and_the_delay_that_the_contract_says(name: str) -> None:
     error, row = ROWS[ErrorReason.Value(f"ERROR_REASON_{name}")]
     said = reasons()[name]

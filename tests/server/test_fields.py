@@ -1,4 +1,6 @@
-"""Every field of a message and of a conversation survives every layer: a new one that a layer drops fails here."""
+"""Every field of a message and of a conversation survives every layer: a new one that a layer drops
+fails here.
+"""
 
 import dataclasses
 import types
@@ -30,11 +32,20 @@ def filled(kind: Any, name: str = "") -> Any:
     origin, arguments = get_origin(kind), get_args(kind)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         hints = get_type_hints(kind)
-        return kind(**{field.name: filled(hints[field.name], field.name) for field in dataclasses.fields(kind)})
+        return kind(
+            **{
+                field.name: filled(hints[field.name], field.name)
+                for field in dataclasses.fields(kind)
+            }
+        )
     if origin in (Union, types.UnionType):
         return filled(arguments[0], name)
     if origin is tuple:
-        return (filled(arguments[0], name),) if arguments[-1] is Ellipsis else tuple(filled(it, name) for it in arguments)
+        return (
+            (filled(arguments[0], name),)
+            if arguments[-1] is Ellipsis
+            else tuple(filled(it, name) for it in arguments)
+        )
     if origin is dict:
         return {name: 1}
     if issubclass(kind, StrEnum):

@@ -1,4 +1,6 @@
-"""Conversations that begin with their first messages, in one call; and empty messages beside tool calls."""
+"""Conversations that begin with their first messages, in one call; and empty messages beside tool
+calls.
+"""
 
 from functools import partial
 
@@ -10,11 +12,22 @@ from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.logs.folder import FolderStore
 
 from tests.conftest import RunningServer, Start
-from tests.server.conftest import Connect, Service, agent, delete_index, failure_of, refused, tool, user
+from tests.server.conftest import (
+    Connect,
+    Service,
+    agent,
+    delete_index,
+    failure_of,
+    refused,
+    tool,
+    user,
+)
 
 
 def begun(service: Service, *messages: Message, **fields: str) -> api.CreateResponse:
-    return service.conversations.Create(api.CreateRequest(channel="web", messages=messages, **fields))  # type: ignore[arg-type]
+    return service.conversations.Create(
+        api.CreateRequest(channel="web", messages=messages, **fields)  # type: ignore[arg-type]
+    )
 
 
 CALL = agent("", tool_calls=[ToolCall(id="c1", name="look")])
@@ -23,37 +36,68 @@ CALL = agent("", tool_calls=[ToolCall(id="c1", name="look")])
 def test_a_conversation_begins_with_its_first_messages(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    made = begun(service, user("Is the zebra in?"), CALL, tool("c1", "no"), agent("No."), request_id="r1")
-    assert [(it.sequence, it.turn_number) for it in made.messages] == [(2, 1), (3, 1), (4, 1), (5, 1)]
-    assert (made.conversation.message_count, made.conversation.turn_count, made.duplicate) == (4, 1, False)
+    made = begun(
+        service, user("Is the zebra in?"), CALL, tool("c1", "no"), agent("No."), request_id="r1"
+    )
+    assert [(it.sequence, it.turn_number) for it in made.messages] == [
+        (2, 1),
+        (3, 1),
+        (4, 1),
+        (5, 1),
+    ]
+    assert (made.conversation.message_count, made.conversation.turn_count, made.duplicate) == (
+        4,
+        1,
+        False,
+    )
     assert list(service.load(made.conversation.id).messages) == list(made.messages)
     assert service.found("zebra") == [made.conversation.id]
-    again = begun(service, user("Is the zebra in?"), CALL, tool("c1", "no"), agent("No."), request_id="r1")
+    again = begun(
+        service, user("Is the zebra in?"), CALL, tool("c1", "no"), agent("No."), request_id="r1"
+    )
     made.duplicate = True
     assert again == made
     for other in ([], [user("Is the zebra in?")]):
-        assert failure_of(partial(begun, service, *other, request_id="r1")).reason == "REQUEST_ID_REUSED"
+        assert (
+            failure_of(partial(begun, service, *other, request_id="r1")).reason
+            == "REQUEST_ID_REUSED"
+        )
     server.stop()
     delete_index(server)
     restarted = start_server()
-    again = begun(connect(restarted), user("Is the zebra in?"), CALL, tool("c1", "no"), agent("No."), request_id="r1")
+    again = begun(
+        connect(restarted),
+        user("Is the zebra in?"),
+        CALL,
+        tool("c1", "no"),
+        agent("No."),
+        request_id="r1",
+    )
     again.cursor = made.cursor  # a new index has other cursors
     assert again == made
     restarted.stop()
     assert verify(FolderStore(server.folder), unheard).problems == []
 
 
-def test_whoever_comes_back_with_a_cursor_of_a_create_gets_what_follows_it(service: Service) -> None:
+def test_whoever_comes_back_with_a_cursor_of_a_create_gets_what_follows_it(
+    service: Service,
+) -> None:
     made = begun(service, user("one"))
     service.append(made.conversation.id, user("two"))
-    stream = service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=made.cursor), timeout=20)
+    stream = service.conversations.StreamUpdates(
+        api.StreamUpdatesRequest(cursor=made.cursor), timeout=20
+    )
     assert [it.content for it in next(stream).update.conversation_updated.messages] == ["two"]
     stream.cancel()
 
 
 def test_without_messages_a_repeat_is_answered_as_by_an_earlier_version(service: Service) -> None:
     made = begun(service, request_id="r1")
-    assert (begun(service, request_id="r1").duplicate, list(made.messages), made.conversation.message_count) == (True, [], 0)
+    assert (
+        begun(service, request_id="r1").duplicate,
+        list(made.messages),
+        made.conversation.message_count,
+    ) == (True, [], 0)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +117,20 @@ def test_a_conversation_with_wrong_first_messages_does_not_begin(
     assert service.pages() == [[]]
 
 
-def test_an_empty_answer_is_taken_beside_tool_calls_and_left_out_of_contexts(service: Service) -> None:
+def test_an_empty_answer_is_taken_beside_tool_calls_and_left_out_of_contexts(
+    service: Service,
+) -> None:
     conversation_id = service.create().id
     stored = service.append(conversation_id, user("go"), CALL, agent(""))
     assert len(stored.messages) == 3
     service.append(conversation_id, tool("c1", "done"), agent(""))
-    assert [it.content for it in service.load(conversation_id).messages] == ["go", "", "", "done", ""]
+    assert [it.content for it in service.load(conversation_id).messages] == [
+        "go",
+        "",
+        "",
+        "done",
+        "",
+    ]
 
 
 @pytest.mark.parametrize("beside", [(), (user("go"),), (user("go"), agent("well"))])

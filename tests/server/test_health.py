@@ -24,7 +24,9 @@ def check(service: Service, name: str = "") -> tuple[int, list[str]]:
     """The status of a name, and what is degraded of it."""
     stub: Any = health_pb2_grpc.HealthStub(service.channel)
     answer, call = stub.Check.with_call(health_pb2.HealthCheckRequest(service=name), timeout=30)
-    return answer.status, [value for key, value in call.trailing_metadata() if key == "recollect-degraded"]
+    return answer.status, [
+        value for key, value in call.trailing_metadata() if key == "recollect-degraded"
+    ]
 
 
 def printed(server: RunningServer) -> tuple[int, list[str]]:

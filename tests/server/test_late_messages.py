@@ -1,4 +1,6 @@
-"""Results and answers that come when a newer turn was opened meanwhile: they join the turn they belong to."""
+"""Results and answers that come when a newer turn was opened meanwhile: they join the turn they
+belong to.
+"""
 
 import random
 from collections import defaultdict
@@ -19,11 +21,23 @@ from recollect_server.storage.index.messages import MessageTable
 from recollect_server.storage.logs.folder import FolderStore
 
 from tests.conftest import RunningServer, Start
-from tests.server.conftest import Connect, Service, agent, delete_index, failure_of, refused, tool, transcript, user
+from tests.server.conftest import (
+    Connect,
+    Service,
+    agent,
+    delete_index,
+    failure_of,
+    refused,
+    tool,
+    transcript,
+    user,
+)
 
 
 def calling(*names: str, content: str = "") -> Message:
-    return agent(content, tool_calls=[ToolCall(id=name, name="look", arguments="{}") for name in names])
+    return agent(
+        content, tool_calls=[ToolCall(id=name, name="look", arguments="{}") for name in names]
+    )
 
 
 def read(service: Service, conversation_id: str, **fields: int) -> list[tuple[int, str]]:
@@ -43,11 +57,21 @@ def late_result(service: Service) -> str:
     service.append(conversation_id, user("Is the disk full?"), calling("c1"))
     service.append(conversation_id, user("And what time is it?"), agent("Noon."))
     stored = service.append(conversation_id, tool("c1", "97 %"), request_id="late")
-    assert ([it.turn_number for it in stored.messages], stored.turn_number, stored.conversation.turn_count) == ([1], 1, 2)
+    assert (
+        [it.turn_number for it in stored.messages],
+        stored.turn_number,
+        stored.conversation.turn_count,
+    ) == ([1], 1, 2)
     return conversation_id
 
 
-IN_ORDER = [(1, "Is the disk full?"), (1, "c1"), (1, "97 %"), (2, "And what time is it?"), (2, "Noon.")]
+IN_ORDER = [
+    (1, "Is the disk full?"),
+    (1, "c1"),
+    (1, "97 %"),
+    (2, "And what time is it?"),
+    (2, "Noon."),
+]
 
 
 def sound(server: RunningServer) -> None:
@@ -65,12 +89,17 @@ def test_a_late_tool_result_joins_the_turn_of_its_call_wherever_it_is_read(
         assert read(at, conversation_id) == IN_ORDER
         assert read(at, conversation_id, before_turn=2) == IN_ORDER[:3]
         assert read(at, conversation_id, max_turns=1) == IN_ORDER[3:]
-        assert [(it.turn_number, it.content or "c1") for it in at.context(conversation_id).messages] == IN_ORDER
+        assert [
+            (it.turn_number, it.content or "c1") for it in at.context(conversation_id).messages
+        ] == IN_ORDER
         assert at.search("97").hits[0].turn_number == 1
 
     look(service)
-    lines = [orjson.loads(line) for line in transcript(server, conversation_id).read_bytes().splitlines()]
-    assert [line.get("turnNumber") for line in lines] == [None, 1, 1, 2, 2, 1]  # the log is in the order of arrival
+    lines = [
+        orjson.loads(line) for line in transcript(server, conversation_id).read_bytes().splitlines()
+    ]
+    # the log is in the order of arrival
+    assert [line.get("turnNumber") for line in lines] == [None, 1, 1, 2, 2, 1]
     again = service.append(conversation_id, tool("c1", "97 %"), request_id="late")
     assert (again.duplicate, again.turn_number) == (True, 1)
     server.stop()
@@ -84,9 +113,14 @@ def test_a_late_tool_result_joins_the_turn_of_its_call_wherever_it_is_read(
     sound(restarted)
 
 
-@pytest.mark.parametrize("form", [context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES, context_pb2.CONTEXT_FORMAT_ANTHROPIC_MESSAGES])
+@pytest.mark.parametrize(
+    "form",
+    [context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES, context_pb2.CONTEXT_FORMAT_ANTHROPIC_MESSAGES],
+)
 @pytest.mark.parametrize("warm", [False, True])
-def test_a_context_shows_a_late_result_behind_its_call(service: Service, form: int, warm: bool) -> None:
+def test_a_context_shows_a_late_result_behind_its_call(
+    service: Service, form: int, warm: bool
+) -> None:
     conversation_id = service.create().id
     service.append(conversation_id, user("Is the disk full?"), calling("c1"))
     service.append(conversation_id, user("And what time is it?"), agent("Noon."))
@@ -106,10 +140,20 @@ def test_a_late_answer_names_its_turn(service: Service) -> None:
     conversation_id = service.create().id
     service.append(conversation_id, user("one"), calling("c1"))
     service.append(conversation_id, user("two"), agent("2"))
-    stored = service.append(conversation_id, tool("c1", "result"), agent("1"), in_reply_to_turn=1, expected_turn=2)
+    stored = service.append(
+        conversation_id, tool("c1", "result"), agent("1"), in_reply_to_turn=1, expected_turn=2
+    )
     assert [it.turn_number for it in stored.messages] == [1, 1]
     service.append(conversation_id, agent("2 again"))
-    assert read(service, conversation_id) == [(1, "one"), (1, "c1"), (1, "result"), (1, "1"), (2, "two"), (2, "2"), (2, "2 again")]
+    assert read(service, conversation_id) == [
+        (1, "one"),
+        (1, "c1"),
+        (1, "result"),
+        (1, "1"),
+        (2, "two"),
+        (2, "2"),
+        (2, "2 again"),
+    ]
     assert service.append(conversation_id, user("three"), expected_turn=2).turn_number == 3
 
 
@@ -120,7 +164,10 @@ def test_a_turn_that_is_named_is_part_of_what_a_request_id_names(service: Servic
     assert (again.duplicate, list(again.messages)) == (True, list(stored.messages))
     for other in (2, None):
         request = api.AppendTurnRequest(
-            conversation_id=conversation_id, messages=[agent("1")], in_reply_to_turn=other, request_id="r"
+            conversation_id=conversation_id,
+            messages=[agent("1")],
+            in_reply_to_turn=other,
+            request_id="r",
         )
         failure = failure_of(partial(service.conversations.AppendTurn, request))
         assert failure.reason == "REQUEST_ID_REUSED"
@@ -137,19 +184,35 @@ def test_a_turn_that_is_named_is_part_of_what_a_request_id_names(service: Servic
     ],
 )
 def test_a_turn_that_cannot_be_answered_is_refused(
-    service: Service, server: RunningServer, turns: int, fields: dict[str, int], messages: list[Message]
+    service: Service,
+    server: RunningServer,
+    turns: int,
+    fields: dict[str, int],
+    messages: list[Message],
 ) -> None:
     conversation_id = service.told(*map(str, range(turns)))
-    refused(service, server, lambda: service.append(conversation_id, *messages, **fields), "in_reply_to_turn")
+    refused(
+        service,
+        server,
+        lambda: service.append(conversation_id, *messages, **fields),
+        "in_reply_to_turn",
+    )
 
 
-def test_of_calls_of_one_id_the_newest_is_answered_unless_the_turn_is_named(service: Service) -> None:
+def test_of_calls_of_one_id_the_newest_is_answered_unless_the_turn_is_named(
+    service: Service,
+) -> None:
     conversation_id = service.create().id
     for number in range(4):
         service.append(conversation_id, user(str(number)), calling("c"))
     assert service.append(conversation_id, user("and"), tool("c")).turn_number == 4
     assert service.append(conversation_id, tool("c", "a"), in_reply_to_turn=1).turn_number == 1
-    assert service.append(conversation_id, tool("c", "b"), tool("c", "c"), in_reply_to_turn=1).messages[0].turn_number == 3
+    assert (
+        service.append(conversation_id, tool("c", "b"), tool("c", "c"), in_reply_to_turn=1)
+        .messages[0]
+        .turn_number
+        == 3
+    )
     failure = failure_of(lambda: service.append(conversation_id, tool("c")))
     assert failure.fields == ("messages[0].tool_call_id",)
     failure = failure_of(lambda: service.append(conversation_id, calling("c"), in_reply_to_turn=2))
@@ -158,16 +221,30 @@ def test_of_calls_of_one_id_the_newest_is_answered_unless_the_turn_is_named(serv
 
 def test_a_call_is_answered_late_in_its_own_request_too(service: Service) -> None:
     conversation_id = service.create().id
-    service.append(conversation_id, user("one"), calling("c"), user("two"), tool("c", "result"), agent("2"))
-    assert read(service, conversation_id) == [(1, "one"), (1, "c"), (1, "result"), (2, "two"), (2, "2")]
+    service.append(
+        conversation_id, user("one"), calling("c"), user("two"), tool("c", "result"), agent("2")
+    )
+    assert read(service, conversation_id) == [
+        (1, "one"),
+        (1, "c"),
+        (1, "result"),
+        (2, "two"),
+        (2, "2"),
+    ]
 
 
-def test_the_last_256_unanswered_calls_can_be_answered_and_all_of_a_turn_that_is_named(service: Service) -> None:
+def test_the_last_256_unanswered_calls_can_be_answered_and_all_of_a_turn_that_is_named(
+    service: Service,
+) -> None:
     conversation_id = service.create().id
     for turn in range(3):
-        service.append(conversation_id, user("go"), calling(*(f"{turn}-{number}" for number in range(100))))
+        service.append(
+            conversation_id, user("go"), calling(*(f"{turn}-{number}" for number in range(100)))
+        )
     assert service.append(conversation_id, user("and"), tool("0-44")).turn_number == 1
-    assert failure_of(lambda: service.append(conversation_id, tool("0-43"))).fields == ("messages[0].tool_call_id",)
+    assert failure_of(lambda: service.append(conversation_id, tool("0-43"))).fields == (
+        "messages[0].tool_call_id",
+    )
     assert service.append(conversation_id, tool("0-43"), in_reply_to_turn=1).turn_number == 1
 
 
@@ -184,7 +261,9 @@ def test_calls_that_an_earlier_version_indexed_are_answered_late_too(
     sound(server)
     again = start_server()
     late = connect(again)
-    assert failure_of(lambda: late.append(conversation_id, tool("c1"))).fields == ("messages[0].tool_call_id",)
+    assert failure_of(lambda: late.append(conversation_id, tool("c1"))).fields == (
+        "messages[0].tool_call_id",
+    )
     assert late.append(conversation_id, tool("c2")).turn_number == 1
     again.stop()
     sound(again)
@@ -200,13 +279,18 @@ def test_what_joins_a_turn_that_a_summary_covers_is_in_the_history(service: Serv
     assert read(service, conversation_id, before_turn=2) == [(1, "one"), (1, "c1"), (1, "97 %")]
 
 
-def test_a_late_message_does_not_count_the_lines_of_other_turns_as_damaged(service: Service, server: RunningServer) -> None:
+def test_a_late_message_does_not_count_the_lines_of_other_turns_as_damaged(
+    service: Service, server: RunningServer
+) -> None:
     conversation_id = late_result(service)
     path = transcript(server, conversation_id)
     data = path.read_bytes()
     path.write_bytes(data.replace(b"Noon.", b"Moon."))
     service.listed()
-    damaged = [service.load(conversation_id, **fields).damaged_lines for fields in ({}, {"before_turn": 2}, {"max_turns": 1})]
+    damaged = [
+        service.load(conversation_id, **fields).damaged_lines
+        for fields in ({}, {"before_turn": 2}, {"max_turns": 1})
+    ]
     assert damaged == [1, 0, 1]
 
 
@@ -215,7 +299,11 @@ LONG_TURNS = ["user", *["call", "answer", "late answer", "result"] * 4]
 
 
 def interleaved(
-    service: Service, conversation_id: str, chance: random.Random, kinds: list[str] = KINDS, most: int = 14
+    service: Service,
+    conversation_id: str,
+    chance: random.Random,
+    kinds: list[str] = KINDS,
+    most: int = 14,
 ) -> list[tuple[int, str]]:
     """Appends at random, and returns what must be read: a model that keeps a list for each turn."""
     turns: dict[int, list[str]] = defaultdict(list)
@@ -243,7 +331,9 @@ def interleaved(
                 turns[turn].append(text)
             case "batch" if open_calls:
                 turn, name = open_calls.pop(chance.randrange(len(open_calls)))
-                service.append(conversation_id, user(f"{text} u"), tool(name, text), agent(f"{text} a"))
+                service.append(
+                    conversation_id, user(f"{text} u"), tool(name, text), agent(f"{text} a")
+                )
                 turns[newest + 1].append(f"{text} u")
                 turns[turn].append(text)
                 turns[newest + 1].append(f"{text} a")
@@ -263,7 +353,10 @@ def test_any_interleaving_is_read_as_the_model_says(
             newest = max((turn for turn, _ in model), default=0)
             assert at.get(conversation_id).turn_count == newest
             assert read(at, conversation_id) == model
-            pages = [read(at, conversation_id, before_turn=turn + 1, max_turns=1) for turn in range(1, newest + 1)]
+            pages = [
+                read(at, conversation_id, before_turn=turn + 1, max_turns=1)
+                for turn in range(1, newest + 1)
+            ]
             assert [message for page in pages for message in page] == model
 
     look(service)
@@ -301,7 +394,11 @@ def test_bounded_pages_of_any_interleaving_have_every_message_once_in_reading_or
             cut += line > 0
             bound = {"before_sequence": line} if line else {"before_turn": turn}
             pages.insert(0, service.load(conversation_id, max_turns=1000, **bound))
-        assert [(it.turn_number, it.content or it.tool_calls[0].id) for page in pages for it in page.messages] == model
+        assert [
+            (it.turn_number, it.content or it.tool_calls[0].id)
+            for page in pages
+            for it in page.messages
+        ] == model
         fetched: list[Message] = []
         more = bool(model)
         while more:
@@ -318,11 +415,16 @@ def test_bounded_pages_of_any_interleaving_have_every_message_once_in_reading_or
 def test_watchers_are_told_a_late_message_with_its_turn(service: Service) -> None:
     conversation_id = service.create().id
     service.append(conversation_id, user("one"), calling("c1"))
-    stream = service.conversations.StreamUpdates(api.StreamUpdatesRequest(conversation_ids=[conversation_id]), timeout=20)
+    stream = service.conversations.StreamUpdates(
+        api.StreamUpdatesRequest(conversation_ids=[conversation_id]), timeout=20
+    )
     loaded = [next(stream).update for _ in range(2)][1].conversation_loaded
     assert len(loaded.messages) == 2
     service.append(conversation_id, user("two"))
     service.append(conversation_id, tool("c1", "late"))
     told = [next(stream).update.conversation_updated for _ in range(2)]
-    assert [(it.messages[0].turn_number, it.conversation.turn_count) for it in told] == [(2, 2), (1, 2)]
+    assert [(it.messages[0].turn_number, it.conversation.turn_count) for it in told] == [
+        (2, 2),
+        (1, 2),
+    ]
     stream.cancel()

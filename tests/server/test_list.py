@@ -16,7 +16,9 @@ def ids(conversations: list[Conversation]) -> list[str]:
     return [conversation.id for conversation in conversations]
 
 
-def test_pages_are_newest_first_and_show_everything_once(service: Service, clock: MovableClock) -> None:
+def test_pages_are_newest_first_and_show_everything_once(
+    service: Service, clock: MovableClock
+) -> None:
     made = []
     for number in range(23):
         made.append(service.told(f"number {number}"))
@@ -45,7 +47,9 @@ def test_an_empty_service_lists_nothing(service: Service) -> None:
     assert (len(answer.conversations), answer.next_page_token) == (0, "")
 
 
-def test_one_that_gets_a_message_moves_to_the_front_and_is_not_shown_again(service: Service, clock: MovableClock) -> None:
+def test_one_that_gets_a_message_moves_to_the_front_and_is_not_shown_again(
+    service: Service, clock: MovableClock
+) -> None:
     made = []
     for _ in range(6):
         made.append(service.create().id)
@@ -63,14 +67,20 @@ def test_the_default_page_is_50_and_the_largest_500(service: Service) -> None:
     made = [service.create().id for _ in range(502)]
     assert len(service.listed().conversations) == 50
     assert len(service.listed(page_size=2_000_000_000).conversations) == 500
-    assert {conversation.id for page in service.pages(page_size=500) for conversation in page} == set(made)
+    assert {
+        conversation.id for page in service.pages(page_size=500) for conversation in page
+    } == set(made)
 
 
-def test_every_filter_leaves_what_matches_and_all_together_do(service: Service, clock: MovableClock) -> None:
+def test_every_filter_leaves_what_matches_and_all_together_do(
+    service: Service, clock: MovableClock
+) -> None:
     start = clock.now
     plain = service.told("plain")
     clock.move(1000)
-    mail = service.told("mail", channel="email", party=Party(contact="a@b.c", thread_id="t1", subject="Offer"))
+    mail = service.told(
+        "mail", channel="email", party=Party(contact="a@b.c", thread_id="t1", subject="Offer")
+    )
     clock.move(1000)
     group = service.told("group", channel="whatsapp", party=Party(contact="49151", group_id="g1"))
     service.abbreviate(mail, "notes", ["tea", "travel"])
@@ -101,7 +111,9 @@ def test_every_filter_leaves_what_matches_and_all_together_do(service: Service, 
     assert listed(query="%") == [mail]
     assert listed(query="_") == [group]
     assert listed(query="plain") == []
-    assert listed(channels=["email", "whatsapp"], topics=["travel"], query="tr", pinned=False) == [group]
+    assert listed(channels=["email", "whatsapp"], topics=["travel"], query="tr", pinned=False) == [
+        group
+    ]
     assert listed(channels=["email"], topics=["travel"], query="tr") == []
 
 
@@ -111,7 +123,11 @@ def test_pages_of_a_filter_show_what_matches_once(service: Service, clock: Movab
         made.append(service.create("cli" if number % 3 else "web").id)
         clock.move(1)
     expected = [conversation_id for number, conversation_id in enumerate(made) if number % 3][::-1]
-    shown = [conversation.id for page in service.pages(page_size=3, channels=["cli"]) for conversation in page]
+    shown = [
+        conversation.id
+        for page in service.pages(page_size=3, channels=["cli"])
+        for conversation in page
+    ]
     assert shown == expected
 
 
@@ -130,7 +146,9 @@ def test_a_token_of_another_question_is_refused(service: Service) -> None:
         {"channels": ["web"], "topics": ["tea"]},
     ]
     for other in others:
-        failure = failure_of(lambda other=other: service.listed(page_size=2, page_token=token, **other))  # type: ignore[misc]
+        failure = failure_of(
+            lambda other=other: service.listed(page_size=2, page_token=token, **other)  # type: ignore[misc]
+        )
         assert (failure.code, failure.reason) == ("INVALID_ARGUMENT", "INVALID_PAGE_TOKEN")
 
 
@@ -142,7 +160,9 @@ def test_a_token_that_was_altered_anywhere_is_refused(service: Service) -> None:
     for place in range(len(token)):
         for other in (alphabet[(alphabet.index(token[place]) + step) % 64] for step in (1, 17, 32)):
             altered = token[:place] + other + token[place + 1 :]
-            failure = failure_of(lambda altered=altered: service.listed(page_size=2, page_token=altered))  # type: ignore[misc]
+            failure = failure_of(
+                lambda altered=altered: service.listed(page_size=2, page_token=altered)  # type: ignore[misc]
+            )
             assert failure.reason == "INVALID_PAGE_TOKEN"
 
 

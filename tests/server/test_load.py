@@ -36,7 +36,10 @@ def test_the_smaller_of_the_two_limits_decides(service: Service) -> None:
 def test_the_defaults_are_settings(start_server: Start, connect: Connect) -> None:
     service = connect(start_server(max_working_turns=2, max_working_tokens=100))
     conversation_id = service.told("one", "two", "three")
-    assert [message.content for message in service.load(conversation_id).messages] == ["two", "three"]
+    assert [message.content for message in service.load(conversation_id).messages] == [
+        "two",
+        "three",
+    ]
     service.append(conversation_id, user("y" * 396))
     assert len(service.load(conversation_id).messages) == 1
 
@@ -45,7 +48,11 @@ def test_the_newest_turn_is_whole_however_large_it_is(service: Service) -> None:
     conversation_id = service.told("before")
     call = ToolCall(id="c", name="n", arguments="z" * 9000)
     service.append(
-        conversation_id, user("x" * 50_000), agent("y" * 50_000, tool_calls=[call]), tool("c", "w" * 50_000), agent("end")
+        conversation_id,
+        user("x" * 50_000),
+        agent("y" * 50_000, tool_calls=[call]),
+        tool("c", "w" * 50_000),
+        agent("end"),
     )
     loaded = service.load(conversation_id, max_tokens=1)
     assert [message.turn_number for message in loaded.messages] == [2, 2, 2, 2]
@@ -65,7 +72,11 @@ def test_a_turn_is_never_cut(service: Service) -> None:
 def test_tool_calls_count_and_thinking_does_not(service: Service) -> None:
     conversation_id = service.create().id
     service.append(conversation_id, user("q"), agent("a", thinking_text="t" * 40_000))
-    service.append(conversation_id, user("q"), agent("a", tool_calls=[ToolCall(id="c", name="n", arguments="a" * 400)]))
+    service.append(
+        conversation_id,
+        user("q"),
+        agent("a", tool_calls=[ToolCall(id="c", name="n", arguments="a" * 400)]),
+    )
     assert turns_in(list(service.load(conversation_id, max_tokens=150).messages)) == [1, 2]
     assert turns_in(list(service.load(conversation_id, max_tokens=104).messages)) == [2]
 
@@ -73,7 +84,9 @@ def test_tool_calls_count_and_thinking_does_not(service: Service) -> None:
 def test_pages_of_history_show_everything_exactly_once(service: Service) -> None:
     conversation_id = service.create().id
     for number in range(37):
-        service.append(conversation_id, user(f"q{number}"), *(agent(f"a{number}") for _ in range(number % 3)))
+        service.append(
+            conversation_id, user(f"q{number}"), *(agent(f"a{number}") for _ in range(number % 3))
+        )
     everything = list(service.load(conversation_id, max_turns=1000, max_tokens=100_000).messages)
     seen: list[Message] = []
     page = service.load(conversation_id, max_turns=5)
@@ -111,7 +124,11 @@ def test_a_summary_stands_for_the_turns_it_covers(service: Service) -> None:
     assert loaded.has_more
     service.compress(conversation_id, 6, "all six")
     loaded = service.load(conversation_id)
-    assert (loaded.compression_summary, len(loaded.messages), loaded.has_more) == ("all six", 0, True)
+    assert (loaded.compression_summary, len(loaded.messages), loaded.has_more) == (
+        "all six",
+        0,
+        True,
+    )
 
 
 def test_history_shows_covered_turns_too_and_no_summary(service: Service) -> None:
@@ -122,7 +139,9 @@ def test_history_shows_covered_turns_too_and_no_summary(service: Service) -> Non
     assert (page.compression_summary, page.has_more) == ("", True)
 
 
-def test_without_an_id_the_most_recent_of_the_channel_is_loaded(service: Service, clock: MovableClock) -> None:
+def test_without_an_id_the_most_recent_of_the_channel_is_loaded(
+    service: Service, clock: MovableClock
+) -> None:
     first = service.told("first", channel="web")
     clock.move(1000)
     second = service.told("second", channel="web")
@@ -136,7 +155,9 @@ def test_without_an_id_the_most_recent_of_the_channel_is_loaded(service: Service
     assert service.load(channel="web").conversation.id == second
 
 
-def test_a_conversation_without_messages_is_the_most_recent_by_its_creation(service: Service, clock: MovableClock) -> None:
+def test_a_conversation_without_messages_is_the_most_recent_by_its_creation(
+    service: Service, clock: MovableClock
+) -> None:
     service.told("old", channel="cli")
     clock.move(1)
     new = service.create("cli").id
@@ -155,7 +176,11 @@ def test_a_conversation_of_another_channel_is_refused(service: Service) -> None:
     conversation_id = service.told("hello", channel="web")
     assert service.load(conversation_id, channel="web").conversation.id == conversation_id
     failure = failure_of(lambda: service.load(conversation_id, channel="email"))
-    assert (failure.code, failure.reason, failure.fields) == ("INVALID_ARGUMENT", "INVALID_FIELD", ("channel",))
+    assert (failure.code, failure.reason, failure.fields) == (
+        "INVALID_ARGUMENT",
+        "INVALID_FIELD",
+        ("channel",),
+    )
 
 
 def test_limits_beyond_the_highest_count_as_the_highest(service: Service) -> None:
@@ -169,11 +194,19 @@ def test_limits_beyond_the_highest_count_as_the_highest(service: Service) -> Non
 def test_an_imported_order_is_kept_whatever_the_times_say(service: Service) -> None:
     conversation_id = service.create().id
     times = [1_600_000_003_000, 1_600_000_001_000, 1_600_000_002_000]
-    service.append(conversation_id, *(user(str(n), timestamp=moment(time)) for n, time in enumerate(times)))
-    assert [message.content for message in service.load(conversation_id).messages] == ["0", "1", "2"]
+    service.append(
+        conversation_id, *(user(str(n), timestamp=moment(time)) for n, time in enumerate(times))
+    )
+    assert [message.content for message in service.load(conversation_id).messages] == [
+        "0",
+        "1",
+        "2",
+    ]
 
 
-def test_a_damaged_line_in_the_loaded_range_is_left_out_and_counted(service: Service, server: RunningServer) -> None:
+def test_a_damaged_line_in_the_loaded_range_is_left_out_and_counted(
+    service: Service, server: RunningServer
+) -> None:
     conversation_id = service.told("one", "two", "three")
     path = server.folder / f"{conversation_id}.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"two"', b'"twp"'))

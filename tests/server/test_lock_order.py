@@ -14,9 +14,15 @@ def locks() -> Locks:
 
 def test_locks_that_are_named_together_are_taken_in_their_order(locks: Locks) -> None:
     for _ in range(2):
-        with locks.exclusive(conversation="c", party="p", mails=["m", "n"], place="p", delivery="d", request="r"):
+        with locks.exclusive(
+            conversation="c", party="p", mails=["m", "n"], place="p", delivery="d", request="r"
+        ):
             pass
-    with locks.exclusive(request="r"), locks.exclusive(place="p", party="p"), locks.exclusive(conversation="c"):
+    with (
+        locks.exclusive(request="r"),
+        locks.exclusive(place="p", party="p"),
+        locks.exclusive(conversation="c"),
+    ):
         pass
 
 
@@ -39,7 +45,11 @@ def test_two_locks_of_one_rank_are_refused_whatever_their_names(locks: Locks) ->
 
 
 def test_a_refused_lock_leaves_none_behind(locks: Locks) -> None:
-    with locks.exclusive(place="p"), pytest.raises(LockOrderError), locks.exclusive(request="r", conversation="c"):
+    with (
+        locks.exclusive(place="p"),
+        pytest.raises(LockOrderError),
+        locks.exclusive(request="r", conversation="c"),
+    ):
         pass
     for _ in range(2):
         with locks.exclusive(request="r", conversation="c"):

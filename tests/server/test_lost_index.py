@@ -8,7 +8,18 @@ import pytest
 from recollect.v1.message_pb2 import ToolCall, Usage
 
 from tests.conftest import MovableClock, RunningServer, Start
-from tests.server.conftest import UNKNOWN, Connect, Service, agent, answers, bytes_under, code_of, delete_index, tool, user
+from tests.server.conftest import (
+    UNKNOWN,
+    Connect,
+    Service,
+    agent,
+    answers,
+    bytes_under,
+    code_of,
+    delete_index,
+    tool,
+    user,
+)
 
 QUERIES = ["zebra", "butter scones", "number 3", "北京", "nothing", "the"]
 
@@ -40,17 +51,25 @@ def fill(service: Service, clock: MovableClock) -> list[str]:
 
 
 def test_a_restart_changes_no_answer_and_no_byte_of_a_transcript(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
     fill(service, clock)
     before = answers(service, QUERIES)
     server.stop()
-    kept = {name: data for name, data in bytes_under(server.folder).items() if name.endswith(".jsonl")}
+    kept = {
+        name: data for name, data in bytes_under(server.folder).items() if name.endswith(".jsonl")
+    }
     again = start_server()
     assert (again.app.recovered.rebuilt, again.app.recovered.messages) == (False, 0)
     assert again.app.recovered.conversations == 6
     assert answers(connect(again), QUERIES) == before
-    assert {name: data for name, data in bytes_under(again.folder).items() if name.endswith(".jsonl")} == kept
+    assert {
+        name: data for name, data in bytes_under(again.folder).items() if name.endswith(".jsonl")
+    } == kept
 
 
 def lose(folder: Path) -> None:
@@ -144,7 +163,10 @@ def test_whatever_happened_to_the_index_every_answer_is_the_same(
     assert answers(after, QUERIES) == before
     repeated = after.append(made[3], user("once"), request_id="r1")
     assert (repeated.duplicate, repeated.messages) == (True, first.messages)
-    assert after.append(made[3], user("a zebra comes later")).messages[0].sequence == first.messages[0].sequence + 1
+    assert (
+        after.append(made[3], user("a zebra comes later")).messages[0].sequence
+        == first.messages[0].sequence + 1
+    )
     assert after.search("later").hits[0].conversation_id == made[3]
 
 
@@ -153,15 +175,24 @@ PARTS = 8
 
 @pytest.mark.parametrize("part", range(PARTS))  # apart, so that no worker is left with all pages
 def test_a_page_of_the_index_that_went_bad_is_mended_by_a_restart_at_the_latest(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock, part: int
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
+    part: int,
 ) -> None:
-    """Whatever page it is: the server starts, answers or says what it cannot, and after one more start all is well."""
+    """Whatever page it is: the server starts, answers or says what it cannot, and after one more
+    start all is well.
+    """
     fill(service, clock)
     before = answers(service, QUERIES)
     server.stop()
     path = server.folder / "conversations.db"
     whole = path.read_bytes()
-    kept = {name: data for name, data in bytes_under(server.folder).items() if name.endswith(".jsonl")}
+    kept = {
+        name: data for name, data in bytes_under(server.folder).items() if name.endswith(".jsonl")
+    }
     wrong = []
     for page in range(1 + part, len(whole) // 4096, PARTS):
         delete_index(server)
@@ -169,12 +200,18 @@ def test_a_page_of_the_index_that_went_bad_is_mended_by_a_restart_at_the_latest(
         for _ in range(2):
             again = start_server()
             after: list[dict[str, object]] = []
-            code = code_of(lambda after=after, again=again: after.append(answers(connect(again), QUERIES)))  # type: ignore[misc]
+            code = code_of(
+                lambda after=after, again=again: after.append(answers(connect(again), QUERIES))  # type: ignore[misc]
+            )
             assert code in ("OK", "UNAVAILABLE")
             again.stop()
             if again.app.recovered.rebuilt:
                 break  # all is well at once
         if after != [before]:
             wrong.append(page)
-        assert {name: data for name, data in bytes_under(server.folder).items() if name.endswith(".jsonl")} == kept
+        assert {
+            name: data
+            for name, data in bytes_under(server.folder).items()
+            if name.endswith(".jsonl")
+        } == kept
     assert wrong == []

@@ -1,4 +1,6 @@
-"""Search by meaning, through the running service: what is found, how soon, and that it goes with what is deleted."""
+"""Search by meaning, through the running service: what is found, how soon, and that it goes with
+what is deleted.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +20,13 @@ from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import Connect, Service, answers, delete_index, moment, user
 from tests.waiting import until, until_embedded
 
-LEGS = ["keyword_messages", "keyword_conversations", "vector_messages", "vector_windows", "vector_abbreviations"]
+LEGS = [
+    "keyword_messages",
+    "keyword_conversations",
+    "vector_messages",
+    "vector_windows",
+    "vector_abbreviations",
+]
 KYOTO, TYRES, SCHOOL = (
     "We fly to Kyoto in April",
     "The car needs new tyres before winter",
@@ -31,7 +39,9 @@ def server(start_server: Start) -> RunningServer:
     return start_server(embedder="onnx")
 
 
-def settled(service: Service, query: str, expected: Sequence[str], **fields: Any) -> api.SearchResponse:
+def settled(
+    service: Service, query: str, expected: Sequence[str], **fields: Any
+) -> api.SearchResponse:
     """The answer, once these conversations are the first ones and nothing is missing."""
 
     def asked() -> api.SearchResponse | None:
@@ -44,7 +54,11 @@ def settled(service: Service, query: str, expected: Sequence[str], **fields: Any
 
 def test_a_question_finds_what_has_none_of_its_words(service: Service) -> None:
     kyoto, tyres, school = service.told(KYOTO), service.told(TYRES), service.told(SCHOOL)
-    for query, expected in (("which trip to Japan is planned?", kyoto), ("vehicle upkeep", tyres), ("kids' education", school)):
+    for query, expected in (
+        ("which trip to Japan is planned?", kyoto),
+        ("vehicle upkeep", tyres),
+        ("kids' education", school),
+    ):
         answer = settled(service, query, [expected], explain=True)
         assert list(answer.legs_run) == LEGS
         parts = {part.leg: part for part in answer.results[0].explanation}
@@ -52,10 +66,15 @@ def test_a_question_finds_what_has_none_of_its_words(service: Service) -> None:
         assert parts["vector_messages"].rank == 1
         assert 0.2 < parts["vector_messages"].score <= 1
         assert answer.hits[0].conversation_id == expected
-        assert all(0 <= score <= 1 for score in [it.score for it in answer.results] + [it.score for it in answer.hits])
+        assert all(
+            0 <= score <= 1
+            for score in [it.score for it in answer.results] + [it.score for it in answer.hits]
+        )
 
 
-def test_words_and_meaning_are_told_apart_by_explain(service: Service, server: RunningServer) -> None:
+def test_words_and_meaning_are_told_apart_by_explain(
+    service: Service, server: RunningServer
+) -> None:
     service.told(KYOTO)
     until_embedded(service, server)
     (hit,) = service.search("the April flight to Kyoto", explain=True).hits
@@ -66,13 +85,17 @@ def test_the_cold_tier_of_a_context_has_nothing_by_meaning_of_the_conversation_i
     service: Service, server: RunningServer
 ) -> None:
     own, other = (
-        service.told(TYRES, *[f"Ticket {number} of the printer queue is closed" for number in range(20)]),
+        service.told(
+            TYRES, *[f"Ticket {number} of the printer queue is closed" for number in range(20)]
+        ),
         service.told(KYOTO),
     )
     until_embedded(service, server)
     for message, cold in (("vehicle upkeep", []), ("which trip to Japan is planned?", [other])):
         request = api.BuildContextRequest(conversation_id=own, message=message)
-        assert [it.conversation_id for it in service.recall.BuildContext(request).cold] == cold, message
+        assert [it.conversation_id for it in service.recall.BuildContext(request).cold] == cold, (
+            message
+        )
 
 
 def test_what_means_something_else_is_not_found(service: Service) -> None:
@@ -81,7 +104,9 @@ def test_what_means_something_else_is_not_found(service: Service) -> None:
     assert service.found("the derivative of a polynomial") == []
 
 
-def test_every_filter_holds_for_what_is_found_by_meaning(service: Service, clock: MovableClock) -> None:
+def test_every_filter_holds_for_what_is_found_by_meaning(
+    service: Service, clock: MovableClock
+) -> None:
     start = clock.now
     web = service.told(KYOTO, participants=["ana"])
     clock.move(10_000)
@@ -106,22 +131,32 @@ def test_every_filter_holds_for_what_is_found_by_meaning(service: Service, clock
         assert answer.total_matches == len(expected), filters
 
 
-def test_of_a_long_message_without_the_words_the_part_nearest_in_meaning_is_shown(service: Service) -> None:
+def test_of_a_long_message_without_the_words_the_part_nearest_in_meaning_is_shown(
+    service: Service,
+) -> None:
     filler = "The quarterly figures were discussed at length and written down in the table. " * 60
-    music = "My violin and my cello both need new strings before the concert, and the bow wants rosin. " * 30
+    music = (
+        "My violin and my cello both need new strings before the concert, and the bow wants rosin. "
+        * 30
+    )
     long = service.told(f"{filler}{music}{filler}")
     answer = settled(service, "repairing instruments for an orchestra", [long])
-    assert answer.results[0].snippet.startswith("…My violin and my cello both need new strings before the concert")
+    assert answer.results[0].snippet.startswith(
+        "…My violin and my cello both need new strings before the concert"
+    )
     assert answer.hits[0].snippet == answer.results[0].snippet
     short = service.told(f"Thanks for the long call today. {music[:200]}")
     until(lambda: {*service.found("repairing instruments for an orchestra")} == {short, long})
     snippets = {
-        result.conversation_id: result.snippet for result in service.search("repairing instruments for an orchestra").results
+        result.conversation_id: result.snippet
+        for result in service.search("repairing instruments for an orchestra").results
     }
     assert snippets[short].startswith("Thanks for the long call today.")
 
 
-def test_a_search_runs_the_model_once_whatever_it_shows(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_runs_the_model_once_whatever_it_shows(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = (
         "Thanks for the long call today. I wrote down what we said about the weekend and will send it around. "
         "My violin and my cello both need new strings before the concert. Please also remember to bring the blue folder "
@@ -142,7 +177,9 @@ def test_a_search_runs_the_model_once_whatever_it_shows(service: Service, monkey
     assert ran == [1]
 
 
-@pytest.mark.parametrize("sentence", ["今日は長い電話をありがとうございました！", "What a long call we had today! "])
+@pytest.mark.parametrize(
+    "sentence", ["今日は長い電話をありがとうございました！", "What a long call we had today! "]
+)
 def test_the_part_of_a_long_text_begins_where_a_sentence_does(sentence: str) -> None:
     text = sentence * 100
     for position in range(len(text) // 2, len(text) // 2 + 2 * len(sentence), 3):
@@ -170,7 +207,9 @@ def test_an_abbreviation_leads_to_its_conversation(service: Service) -> None:
     until(lambda: service.found("getting a dog") == [])
 
 
-def test_a_time_finds_the_abbreviations_of_the_conversations_that_lie_within_it(service: Service, clock: MovableClock) -> None:
+def test_a_time_finds_the_abbreviations_of_the_conversations_that_lie_within_it(
+    service: Service, clock: MovableClock
+) -> None:
     begin = clock.now
     early = service.told("Yes.", "Fine by me.")
     service.abbreviate(early, "They agreed to adopt a puppy from the shelter.")
@@ -183,11 +222,15 @@ def test_a_time_finds_the_abbreviations_of_the_conversations_that_lie_within_it(
     assert service.found("getting a dog", date_range=within) == []
 
 
-def test_what_is_deleted_is_found_by_nothing_and_what_has_the_same_words_stays(service: Service, server: RunningServer) -> None:
+def test_what_is_deleted_is_found_by_nothing_and_what_has_the_same_words_stays(
+    service: Service, server: RunningServer
+) -> None:
     first, second = service.told(KYOTO, TYRES), service.told(KYOTO)
     until(lambda: {*service.found("a journey to Japan")} == {first, second})
     receipt = service.delete(first)
-    assert {removed.place: removed.count for removed in receipt.removed}["vectors"] == 1, "of the two texts one stands elsewhere"
+    assert {removed.place: removed.count for removed in receipt.removed}["vectors"] == 1, (
+        "of the two texts one stands elsewhere"
+    )
     assert service.found("a journey to Japan") == [second]
     assert service.found("vehicle upkeep") == []
 
@@ -196,7 +239,11 @@ def test_after_a_restart_and_with_a_new_index_every_answer_is_the_same(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
     for number in range(12):
-        service.told(f"{(KYOTO, TYRES, SCHOOL)[number % 3]}, said for the {number}. time", "Noted.", "ok " * 40)
+        service.told(
+            f"{(KYOTO, TYRES, SCHOOL)[number % 3]}, said for the {number}. time",
+            "Noted.",
+            "ok " * 40,
+        )
     queries = ["a journey to Japan", "vehicle upkeep", "the 7. time", "ok"]
     until_embedded(service, server)
     before = answers(service, queries)
@@ -214,7 +261,11 @@ def test_after_a_restart_and_with_a_new_index_every_answer_is_the_same(
 
 
 def test_a_new_index_works_no_vector_out_again(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kyoto = service.told(KYOTO, TYRES)
     until_embedded(service, server)

@@ -1,4 +1,6 @@
-"""Transcripts in the plain form: lines without a checksum, as people and other programs write them, in the data folder."""
+"""Transcripts in the plain form: lines without a checksum, as people and other programs write them,
+in the data folder.
+"""
 
 import json
 from pathlib import Path
@@ -14,7 +16,13 @@ from tests.server.conftest import Connect, Service, agent, delete_index, transcr
 from tests.server_cli.conftest import on
 
 NAME = "conv-01HQ0000000000000000000000"
-META = {"type": "meta", "id": NAME, "channel": "web", "created": "2024-05-01T10:00:00Z", "participants": ["alex"]}
+META = {
+    "type": "meta",
+    "id": NAME,
+    "channel": "web",
+    "created": "2024-05-01T10:00:00Z",
+    "participants": ["alex"],
+}
 
 
 def said(turn: int, content: str, role: str = "user", **fields: Any) -> dict[str, Any]:
@@ -29,7 +37,13 @@ def event(kind: str, **fields: Any) -> dict[str, Any]:
 RICH = [
     META,
     said(1, "Is the disk full?", sender="alex"),
-    said(1, "", "assistant", toolCalls=[{"id": "c1", "name": "df", "arguments": "{}"}], usage={"input": 12, "output": 3}),
+    said(
+        1,
+        "",
+        "assistant",
+        toolCalls=[{"id": "c1", "name": "df", "arguments": "{}"}],
+        usage={"input": 12, "output": 3},
+    ),
     said(1, "97%", "tool", toolCallId="c1"),
     said(1, "Yes: zebra.", "assistant", thinkingText="hm", cost=0.25, metadata={"a": [1]}),
     event("title_assigned", title="Full Disk", topics=["disk"]),
@@ -41,7 +55,10 @@ RICH = [
 
 
 def plain(*lines: dict[str, Any] | str, end: str = "\n") -> bytes:
-    return ("\n".join(it if isinstance(it, str) else json.dumps(it, ensure_ascii=False) for it in lines) + end).encode()
+    return (
+        "\n".join(it if isinstance(it, str) else json.dumps(it, ensure_ascii=False) for it in lines)
+        + end
+    ).encode()
 
 
 def put(server: RunningServer, data: bytes, name: str = NAME) -> Path:
@@ -69,9 +86,16 @@ def test_a_transcript_without_checksums_is_read_with_everything_that_it_says(
     assert (conversation.title, list(conversation.topics), conversation.abbreviation) == (
         "Full Disk", ["disk", "logs"], "Notes on logs.",
     )  # fmt: skip
-    assert (conversation.model, conversation.turn_count, conversation.manually_named) == ("opus", 2, False)
+    assert (conversation.model, conversation.turn_count, conversation.manually_named) == (
+        "opus",
+        2,
+        False,
+    )
     assert contents(service) == ["Is the disk full?", "", "97%", "Yes: zebra.", "Rotate the logs."]
-    assert (service.load(NAME).compression_summary, service.load(NAME).damaged_lines) == ("The disk was full.", 0)
+    assert (service.load(NAME).compression_summary, service.load(NAME).damaged_lines) == (
+        "The disk was full.",
+        0,
+    )
     assert service.found("zebra") == [NAME]
     assert [it.id for it in service.listed().conversations] == [NAME]
     assert path.read_bytes().startswith(data.split(b"\n")[0])
@@ -106,11 +130,27 @@ def test_what_is_appended_to_a_plain_transcript_has_checksums_and_both_survive_a
         ([], "unknown", 1714557660),
         ([{"type": "meta"}], "unknown", 1708323241),
         ([{"type": "meta", "channel": "cli"}], "cli", 1708323241),
-        ([{"type": "meta", "id": "another", "channel": "cli", "created": "2024-01-01T00:00:00+01:00"}], "cli", 1704063600),
+        (
+            [
+                {
+                    "type": "meta",
+                    "id": "another",
+                    "channel": "cli",
+                    "created": "2024-01-01T00:00:00+01:00",
+                }
+            ],
+            "cli",
+            1704063600,
+        ),
     ],
 )
 def test_a_first_line_need_not_say_everything(
-    server: RunningServer, start_server: Start, connect: Connect, lines: list[dict[str, Any]], channel: str, created: int
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    lines: list[dict[str, Any]],
+    channel: str,
+    created: int,
 ) -> None:
     server.stop()
     put(server, plain(*lines, said(1, "hello")))
@@ -146,7 +186,9 @@ def test_lines_that_cannot_be_read_stay_and_are_counted_and_named(
     with capture_logs() as logs:
         running = start_server()
     assert running.app.recovered.damaged == len(UNREADABLE)
-    assert [(it["line"], it["lines"]) for it in logs if it["event"] == "damaged_line"] == [(3, len(UNREADABLE))]
+    assert [(it["line"], it["lines"]) for it in logs if it["event"] == "damaged_line"] == [
+        (3, len(UNREADABLE))
+    ]
     service = connect(running)
     assert contents(service) == ["before", *(["behind"] if behind else [])]
     stored = service.append(NAME, user("goes on"))
@@ -156,7 +198,9 @@ def test_lines_that_cannot_be_read_stay_and_are_counted_and_named(
     assert list(server.folder.glob("*.torn")) == []
     found = on(running, "verify").stdout
     for number, reason in enumerate(UNREADABLE.values(), start=3):
-        [said_of_it] = [line for line in found.splitlines() if f" line {number} is damaged: " in line]
+        [said_of_it] = [
+            line for line in found.splitlines() if f" line {number} is damaged: " in line
+        ]
         assert reason in said_of_it
     assert f"{len(UNREADABLE)} problems" in found
 
@@ -191,7 +235,12 @@ def test_a_line_that_somebody_adds_to_a_transcript_of_ours_is_read(
     assert connect(running).load(name).messages  # what is known
     running.stop()
     service = connect(start_server())
-    assert contents(service, name) == ["by the server", "by hand", "by the server again", "by hand again"]
+    assert contents(service, name) == [
+        "by the server",
+        "by hand",
+        "by the server again",
+        "by hand again",
+    ]
 
 
 def test_a_torn_write_of_ours_in_a_plain_file_costs_itself_and_nothing_else(
@@ -231,7 +280,9 @@ def test_a_backup_of_plain_transcripts_has_them_whole(
     assert contents(connect(start_server(data_dir=tmp_path / "copy")))[-1] == "Rotate the logs."
 
 
-def test_a_plain_transcript_is_deleted_with_its_words(server: RunningServer, start_server: Start, connect: Connect) -> None:
+def test_a_plain_transcript_is_deleted_with_its_words(
+    server: RunningServer, start_server: Start, connect: Connect
+) -> None:
     server.stop()
     path = put(server, plain(*RICH))
     running = start_server()
@@ -244,7 +295,9 @@ def test_a_plain_transcript_is_deleted_with_its_words(server: RunningServer, sta
     assert on(running, "verify").exit_code == 0
 
 
-def test_a_flipped_bit_in_a_checksum_does_not_make_a_line_plain(service: Service, server: RunningServer) -> None:
+def test_a_flipped_bit_in_a_checksum_does_not_make_a_line_plain(
+    service: Service, server: RunningServer
+) -> None:
     name = service.told("one")
     server.stop()
     for number, line in enumerate(transcript(server, name).read_bytes().splitlines(), start=1):

@@ -1,4 +1,6 @@
-"""Pure functions against anything that can come in, and against models so simple that they are plainly right."""
+"""Pure functions against anything that can come in, and against models so simple that they are
+plainly right.
+"""
 
 import json
 import string
@@ -68,11 +70,22 @@ EVENTS = st.one_of(
     st.builds(TitleAssigned, TEXT, TOPICS, TIME),
     st.builds(Compressed, st.integers(1, 2**31 - 1), TEXT, TIME),
     st.builds(Abbreviated, TEXT, TIME, st.none() | TOPICS),
-    st.builds(MetaUpdated, TIME, st.none() | TEXT, st.none() | st.booleans(), st.none() | TEXT, st.none() | st.booleans()),
+    st.builds(
+        MetaUpdated,
+        TIME,
+        st.none() | TEXT,
+        st.none() | st.booleans(),
+        st.none() | TEXT,
+        st.none() | st.booleans(),
+    ),
 )
-BATCHES = st.integers(1, 1000).flatmap(lambda count: st.tuples(st.integers(1, count), st.just(count)))
+BATCHES = st.integers(1, 1000).flatmap(
+    lambda count: st.tuples(st.integers(1, count), st.just(count))
+)
 # A hash stands only where an id does.
-STAMPS = st.builds(Stamp, WORD, TEXT, BATCHES, TEXT) | st.builds(Stamp, st.just(""), st.just(""), BATCHES, TEXT)
+STAMPS = st.builds(Stamp, WORD, TEXT, BATCHES, TEXT) | st.builds(
+    Stamp, st.just(""), st.just(""), BATCHES, TEXT
+)
 ENTRIES = st.builds(Entry, MESSAGES | EVENTS, STAMPS)
 
 
@@ -90,7 +103,9 @@ def test_a_line_says_what_was_written_into_it(entry: Entry) -> None:
 
 @given(ENTRIES, st.data())
 @settings(max_examples=examples(200))
-def test_a_line_that_lost_or_won_or_changed_a_byte_is_damaged(entry: Entry, data: st.DataObject) -> None:
+def test_a_line_that_lost_or_won_or_changed_a_byte_is_damaged(
+    entry: Entry, data: st.DataObject
+) -> None:
     line = encode(entry)[:-1]
     place = data.draw(st.integers(0, len(line) - 1))
     other = data.draw(st.integers(0, 255).filter(lambda value: value != line[place]))
@@ -131,7 +146,9 @@ TURNS = st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=4), max_size=
 """The tokens of the messages of each turn, oldest first."""
 
 
-def naive_newest_turns(turns: list[list[int]], after: int, max_turns: int, max_tokens: int) -> list[tuple[int, int]]:
+def naive_newest_turns(
+    turns: list[list[int]], after: int, max_turns: int, max_tokens: int
+) -> list[tuple[int, int]]:
     """The model: take turn after turn from the end while both limits hold."""
     chosen: list[tuple[int, int]] = []
     for number in range(len(turns), after, -1):
@@ -145,23 +162,35 @@ def naive_newest_turns(turns: list[list[int]], after: int, max_turns: int, max_t
 
 @given(TURNS, st.integers(0, 14), st.integers(1, 14), st.integers(1, 300))
 @settings(max_examples=examples(500))
-def test_the_newest_turns_are_those_of_the_model(turns: list[list[int]], after: int, max_turns: int, max_tokens: int) -> None:
+def test_the_newest_turns_are_those_of_the_model(
+    turns: list[list[int]], after: int, max_turns: int, max_tokens: int
+) -> None:
     messages = [(number, size) for number, turn in enumerate(turns, start=1) for size in turn]
     offered = ((number, size, 1, (number, size)) for number, size in reversed(messages))
-    chosen, cut = newest_turns(offered, after_turn=after, max_turns=max_turns, max_tokens=max_tokens, max_bytes=1000)
+    chosen, cut = newest_turns(
+        offered, after_turn=after, max_turns=max_turns, max_tokens=max_tokens, max_bytes=1000
+    )
     assert not cut
     assert chosen == naive_newest_turns(turns, after, max_turns, max_tokens)
 
 
 @given(TURNS.filter(bool), st.integers(1, 5), st.integers(1, 100))
 @settings(max_examples=examples(300))
-def test_pages_of_turns_are_everything_once_and_no_turn_is_cut(turns: list[list[int]], max_turns: int, max_tokens: int) -> None:
-    messages = [(number, place) for number, turn in enumerate(turns, start=1) for place in range(len(turn))]
+def test_pages_of_turns_are_everything_once_and_no_turn_is_cut(
+    turns: list[list[int]], max_turns: int, max_tokens: int
+) -> None:
+    messages = [
+        (number, place) for number, turn in enumerate(turns, start=1) for place in range(len(turn))
+    ]
     seen: list[tuple[int, int]] = []
     before = len(turns) + 1
     while before > 1:
-        offered = ((n, turns[n - 1][place], 1, (n, place)) for n, place in reversed(messages) if n < before)
-        page, cut = newest_turns(offered, after_turn=0, max_turns=max_turns, max_tokens=max_tokens, max_bytes=1000)
+        offered = (
+            (n, turns[n - 1][place], 1, (n, place)) for n, place in reversed(messages) if n < before
+        )
+        page, cut = newest_turns(
+            offered, after_turn=0, max_turns=max_turns, max_tokens=max_tokens, max_bytes=1000
+        )
         assert page
         assert not cut
         seen = page + seen
@@ -175,11 +204,15 @@ def test_pages_of_so_many_bytes_are_everything_once_and_only_a_turn_that_is_larg
     turns: list[list[int]], max_bytes: int
 ) -> None:
     """Whoever asks for what is before the first message of each page sees every message."""
-    messages = [(number, place) for number, turn in enumerate(turns, start=1) for place in range(len(turn))]
+    messages = [
+        (number, place) for number, turn in enumerate(turns, start=1) for place in range(len(turn))
+    ]
     seen: list[tuple[int, int]] = []
     while rest := messages[: len(messages) - len(seen)]:
         offered = ((n, 1, turns[n - 1][place], (n, place)) for n, place in reversed(rest))
-        page, cut = newest_turns(offered, after_turn=0, max_turns=1000, max_tokens=1000, max_bytes=max_bytes)
+        page, cut = newest_turns(
+            offered, after_turn=0, max_turns=1000, max_tokens=1000, max_bytes=max_bytes
+        )
         sizes = [turns[n - 1][place] for n, place in page]
         assert sum(sizes) <= max_bytes or len(page) == 1
         assert cut == (page[0][1] > 0)
@@ -204,7 +237,15 @@ def test_sentences_are_all_of_a_text_but_the_space_between_them(text: str) -> No
 
 
 @pytest.mark.timeout(20)  # what is quadratic takes hours here
-@pytest.mark.parametrize("text", ["!" * (1 << 20) + "x", '."' * (1 << 19) + "x", "." + '"' * (1 << 20) + "x", "。！" * (1 << 19)])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!" * (1 << 20) + "x",
+        '."' * (1 << 19) + "x",
+        "." + '"' * (1 << 20) + "x",
+        "。！" * (1 << 19),
+    ],
+)
 def test_a_mebibyte_of_marks_is_cut_in_a_moment(text: str) -> None:
     assert sentences(text) == [text]
 
@@ -284,7 +325,9 @@ UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 @given(st.integers(0, 10_000), st.sampled_from(sorted(UNITS)))
 @settings(max_examples=examples(50))
 def test_durations_are_numbers_with_a_unit(number: int, unit: str) -> None:
-    assert Settings.load(None, {"idle_timeout": f"{number}{unit}"}).idle_timeout == timedelta(seconds=number * UNITS[unit])
+    assert Settings.load(None, {"idle_timeout": f"{number}{unit}"}).idle_timeout == timedelta(
+        seconds=number * UNITS[unit]
+    )
 
 
 @given(TEXT)
@@ -297,7 +340,9 @@ def test_any_other_text_is_no_duration(text: str) -> None:
 
 @given(st.lists(MESSAGES, max_size=8), st.integers(0, 8))
 @settings(max_examples=examples(100))
-def test_what_is_known_does_not_depend_on_where_a_fold_was_interrupted(messages: list[Message], cut: int) -> None:
+def test_what_is_known_does_not_depend_on_where_a_fold_was_interrupted(
+    messages: list[Message], cut: int
+) -> None:
     began = Began("conv-x", "web", 1)
 
     def folded(before: Any, contents: list[Message]) -> Any:
@@ -314,7 +359,12 @@ def test_what_is_known_does_not_depend_on_where_a_fold_was_interrupted(messages:
 
 
 MIXED = st.lists(
-    st.text(st.sampled_from("zebra runs 北京大学東カ서울สวัสดีनमस्तेရန်ကုန် éß🦓-,.\ue000\ue001\n"), max_size=300), min_size=1, max_size=6
+    st.text(
+        st.sampled_from("zebra runs 北京大学東カ서울สวัสดีनमस्तेရန်ကုန် éß🦓-,.\ue000\ue001\n"),
+        max_size=300,
+    ),
+    min_size=1,
+    max_size=6,
 ).map(" ".join)
 
 
@@ -325,7 +375,11 @@ def test_a_snippet_is_a_part_of_its_text_with_marks(text: str, data: st.DataObje
     query = text[start : start + data.draw(st.integers(1, 12))]
     connection = apsw.Connection(":memory:")
     stems = {stem for _, _, stem in tokens(connection, segment(query).encode())}
-    prefixes = {character for character in query if UNSPACED_RUN.match(character)} if len(query) == 1 else set()
+    prefixes = (
+        {character for character in query if UNSPACED_RUN.match(character)}
+        if len(query) == 1
+        else set()
+    )
     passages = Passages(stems, prefixes, lambda part: tokens(connection, part.encode()), UNLIMITED)
     passage = passages.best(text)
     found = passage.rendered(text) if passage else opening_of(plain(text))

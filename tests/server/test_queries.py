@@ -26,7 +26,9 @@ HOSTILE = [
 @pytest.mark.parametrize("query", HOSTILE)
 def test_no_character_of_a_query_is_an_operator(service: Service, query: str) -> None:
     own = service.told("the zebra crossing of İstanbul")
-    secret = service.told("secret c2 x text conv zebra OR AND NOT NEAR the of and crossing a b c col drop table")
+    secret = service.told(
+        "secret c2 x text conv zebra OR AND NOT NEAR the of and crossing a b c col drop table"
+    )
     answer = service.search(query, conversation_id=own)
     assert {result.conversation_id for result in answer.results} <= {own}
     assert {hit.conversation_id for hit in answer.hits} <= {own}
@@ -37,13 +39,27 @@ def test_no_character_of_a_query_is_an_operator(service: Service, query: str) ->
     assert not anywhere.degraded
 
 
-@pytest.mark.parametrize("query", ["zebra*", "-zebra", "text:zebra", '"zebra', "(zebra", "zebra AND", "zebra\u0301", "\ufeffzebra"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "zebra*",
+        "-zebra",
+        "text:zebra",
+        '"zebra',
+        "(zebra",
+        "zebra AND",
+        "zebra\u0301",
+        "\ufeffzebra",
+    ],
+)
 def test_the_words_around_an_operator_are_searched_for(service: Service, query: str) -> None:
     conversation_id = service.told("a zebra")
     assert service.found(query) == [conversation_id]
 
 
-@pytest.mark.parametrize("word", ["İstanbul", "STRASSE", "naïve", "Ǆ", "ﬁn", "O'Neill", "C3PO", "x_y", "Σίσυφος"])
+@pytest.mark.parametrize(
+    "word", ["İstanbul", "STRASSE", "naïve", "Ǆ", "ﬁn", "O'Neill", "C3PO", "x_y", "Σίσυφος"]
+)
 def test_a_word_is_found_by_itself_and_by_its_lower_case(service: Service, word: str) -> None:
     conversation_id = service.told(f"so {word} it was")
     assert service.found(word) == [conversation_id]
@@ -67,7 +83,11 @@ def test_ten_thousand_words_are_answered(service: Service) -> None:
 @pytest.mark.parametrize("query", ["", " ", "\n\t\u2003", "a\0b", "\0", "x" * 65537, "ü" * 32769])
 def test_a_query_that_cannot_be_asked_is_refused(service: Service, query: str) -> None:
     failure = failure_of(lambda: service.search(query))
-    assert (failure.code, failure.reason, failure.fields) == ("INVALID_ARGUMENT", "INVALID_FIELD", ("query",))
+    assert (failure.code, failure.reason, failure.fields) == (
+        "INVALID_ARGUMENT",
+        "INVALID_FIELD",
+        ("query",),
+    )
 
 
 def test_the_longest_query_is_answered(service: Service) -> None:
@@ -110,7 +130,14 @@ def test_a_query_of_nothing_but_stop_words_searches_for_those(service: Service) 
     ],
 )
 def test_every_script_is_found(service: Service, text: str, query: str, mark: str | None) -> None:
-    service.told("完全不同的话题", "まったく別の話", "전혀 다른 이야기", "เรื่องอื่น", "something else", "बिल्कुल अलग")
+    service.told(
+        "完全不同的话题",
+        "まったく別の話",
+        "전혀 다른 이야기",
+        "เรื่องอื่น",
+        "something else",
+        "बिल्कुल अलग",
+    )
     conversation_id = service.told(text)
     answer = service.search(query)
     assert answer.results[0].conversation_id == conversation_id

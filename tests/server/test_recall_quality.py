@@ -1,4 +1,6 @@
-"""How well Search finds, on a small history: a change that hurts is seen here first. `bench.recall` measures on real ones."""
+"""How well Search finds, on a small history: a change that hurts is seen here first. `bench.recall`
+measures on real ones.
+"""
 
 from recollect import Client, Message
 
@@ -7,7 +9,8 @@ from tests.server.conftest import Connect
 from tests.server.recall_history import HISTORY, QUESTIONS
 from tests.waiting import until_embedded
 
-# In per cent of the questions: seen when these were written, less one question. Words alone gave 3.8, 26.9 and 15.4.
+# In per cent of the questions: seen when these were written, less one question. Words alone gave
+# 3.8, 26.9 and 15.4.
 LEAST_FIRST, LEAST_CONVERSATIONS, LEAST_MESSAGES = 42.0, 76.0, 84.0
 
 
@@ -19,7 +22,11 @@ def test_search_finds_what_a_small_history_has(start_server: Start, connect: Con
             conversation = client.conversations.create("web").id
             names[conversation] = name
             client.conversations.append_turn(
-                conversation, [Message.assistant(text) if who == "agent" else Message.user(text, sender=who) for who, text in said]
+                conversation,
+                [
+                    Message.assistant(text) if who == "agent" else Message.user(text, sender=who)
+                    for who, text in said
+                ],
             )
         until_embedded(connect(server), server)
         first = conversations = messages = 0
@@ -29,7 +36,9 @@ def test_search_finds_what_a_small_history_has(start_server: Start, connect: Con
             hits = [(names[hit.conversation_id], hit.sequence - 2) for hit in answer.hits]
             first += hits[:1] != [] and hits[0] in gold
             messages += any(hit in gold for hit in hits)
-            conversations += bool(answer.results) and names[answer.results[0].conversation_id] == gold[0][0]
+            conversations += (
+                bool(answer.results) and names[answer.results[0].conversation_id] == gold[0][0]
+            )
             if not any(hit in gold for hit in hits):
                 missed.append(question)
     shares = [100 * found / len(QUESTIONS) for found in (first, conversations, messages)]

@@ -1,4 +1,6 @@
-"""Recency is judged by the server's clock: neither a message that is dated ahead nor a clock that jumped stays the newest."""
+"""Recency is judged by the server's clock: neither a message that is dated ahead nor a clock that
+jumped stays the newest.
+"""
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import Connect, Service, agent, delete_index, moment, user
@@ -8,18 +10,26 @@ YEARS = 175 * 365 * 24 * HOUR
 
 
 def test_a_message_dated_ahead_is_as_recent_as_when_it_arrived(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
     ahead, other = service.create().id, service.create().id
     arrived = clock.now
     dated = moment(arrived + 23 * HOUR)
-    assert service.append(ahead, user("from tomorrow", timestamp=dated)).messages[0].timestamp == dated
+    assert (
+        service.append(ahead, user("from tomorrow", timestamp=dated)).messages[0].timestamp == dated
+    )
     assert service.get(ahead).update_time == moment(arrived)
     clock.move(HOUR)
     service.turn(other, "an hour later")
     assert [it.id for it in service.listed().conversations] == [other, ahead]
     assert service.load(channel="web").conversation.id == other
-    assert service.create(create_time=moment(clock.now + 23 * HOUR)).update_time == moment(clock.now)
+    assert service.create(create_time=moment(clock.now + 23 * HOUR)).update_time == moment(
+        clock.now
+    )
     listed = service.listed()
     server.stop()
     delete_index(server)
@@ -27,7 +37,11 @@ def test_a_message_dated_ahead_is_as_recent_as_when_it_arrived(
 
 
 def test_after_a_clock_that_jumped_ahead_and_back_the_next_message_is_the_newest_by_the_clock(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    clock: MovableClock,
 ) -> None:
     before = clock.now
     name = service.told("before")

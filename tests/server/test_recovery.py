@@ -8,7 +8,17 @@ from recollect_server.app import CannotStart
 from recollect_server.domain.ids import is_conversation_id
 
 from tests.conftest import RunningServer, Start
-from tests.server.conftest import Connect, Service, answers, at_once, delete_index, failure_of, kept_by, transcript, user
+from tests.server.conftest import (
+    Connect,
+    Service,
+    answers,
+    at_once,
+    delete_index,
+    failure_of,
+    kept_by,
+    transcript,
+    user,
+)
 
 QUERIES = ["zebra", "butter scones", "number 3", "北京", "nothing", "the"]
 
@@ -45,7 +55,10 @@ def test_a_conversation_whose_first_line_is_damaged_keeps_its_messages(
     path.write_bytes(path.read_bytes().replace(b'"type":"meta"', b'"type":"mexa"', 1))
     delete_index(server)
     again = connect(start_server())
-    assert [message.content for message in again.load(conversation_id).messages] == ["one zebra", "two"]
+    assert [message.content for message in again.load(conversation_id).messages] == [
+        "one zebra",
+        "two",
+    ]
     assert again.get(conversation_id).channel == "unknown"
     assert again.found("zebra") == [conversation_id]
     assert again.append(conversation_id, user("three")).turn_number == 3
@@ -63,7 +76,11 @@ def test_transcripts_that_the_index_does_not_know_are_picked_up(
     other.stop()
     shutil.copy(transcript(server, conversation_id), other.folder)
     again = start_server(data_dir=tmp_path / "other")
-    assert (again.app.recovered.rebuilt, again.app.recovered.messages, again.app.recovered.conversations) == (False, 2, 2)
+    assert (
+        again.app.recovered.rebuilt,
+        again.app.recovered.messages,
+        again.app.recovered.conversations,
+    ) == (False, 2, 2)
     after = connect(again)
     assert after.get(conversation_id) == before
     assert set(after.found("zebra")) == {own, conversation_id}
@@ -124,7 +141,9 @@ def test_a_second_server_on_the_same_folder_is_refused_and_harms_nothing(
 ) -> None:
     conversation_id = service.told("one")
     kept = kept_by(service, server)
-    with pytest.raises(CannotStart, match=r"another server uses the data folder .*: stop it, or name another") as refused:
+    with pytest.raises(
+        CannotStart, match=r"another server uses the data folder .*: stop it, or name another"
+    ) as refused:
         start_server()
     assert str(server.data_dir) in str(refused.value)
     assert kept_by(service, server) == kept

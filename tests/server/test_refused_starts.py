@@ -1,4 +1,6 @@
-"""What is said to whoever starts the server where it cannot start: one sentence, what is wrong and what to do."""
+"""What is said to whoever starts the server where it cannot start: one sentence, what is wrong and
+what to do.
+"""
 
 import os
 import re
@@ -63,10 +65,15 @@ def test_a_folder_without_permission(start_server: Start, sealed: Path) -> None:
     folder = sealed / "data"
     with as_anybody():
         sentence = said(CannotStart, lambda: start_server(data_dir=folder))
-    assert sentence == f"cannot use the data folder {folder}: permission denied: let this user read and write there, {OTHER}"
+    assert (
+        sentence
+        == f"cannot use the data folder {folder}: permission denied: let this user read and write there, {OTHER}"
+    )
 
 
-def test_a_data_folder_a_part_of_which_is_not_this_users(start_server: Start, server: RunningServer) -> None:
+def test_a_data_folder_a_part_of_which_is_not_this_users(
+    start_server: Start, server: RunningServer
+) -> None:
     server.stop()
     let_in(server.data_dir)
     server.data_dir.joinpath("recollect.lock").chmod(0o666)
@@ -96,18 +103,24 @@ def test_a_second_server_on_a_folder(start_server: Start, server: RunningServer)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_port_in_use(start_server: Start, tmp_path: Path, host: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use(
+    start_server: Start, tmp_path: Path, host: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     with socket.socket() as taken, socket.socket(socket.AF_INET6) as taken6:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with suppress(OSError):  # a machine may have no IPv6: then the name does not stand for it either
+        # a machine may have no IPv6: then the name does not stand for it either
+        with suppress(OSError):
             taken6.bind(("::1", port))
             taken6.listen()
-        assert said(CannotListen, lambda: start_server(listen=f"{host}:{port}", data_dir=tmp_path / "other")) == (
+        assert said(
+            CannotListen, lambda: start_server(listen=f"{host}:{port}", data_dir=tmp_path / "other")
+        ) == (
             f"cannot listen on {host}:{port}: another program listens there: stop it, or name another address with --listen"
         )
-    assert "add_port" not in capfd.readouterr().err  # gRPC's own words would stand before the sentence
+    # gRPC's own words would stand before the sentence
+    assert "add_port" not in capfd.readouterr().err
 
 
 def test_a_socket_in_a_folder_that_is_not_there(start_server: Start, tmp_path: Path) -> None:
@@ -120,8 +133,13 @@ def test_a_socket_in_a_folder_that_is_not_there(start_server: Start, tmp_path: P
 def test_a_socket_in_a_folder_without_permission(start_server: Start, sealed: Path) -> None:
     listen = f"unix:{sealed / 'socket'}"
     with as_anybody():
-        sentence = said(CannotListen, lambda: start_server(listen=listen, data_dir=sealed.parent / "data"))
-    assert sentence == f"cannot listen on {listen}: this user may not write in {sealed}: name another path with --listen"
+        sentence = said(
+            CannotListen, lambda: start_server(listen=listen, data_dir=sealed.parent / "data")
+        )
+    assert (
+        sentence
+        == f"cannot listen on {listen}: this user may not write in {sealed}: name another path with --listen"
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,7 +161,10 @@ def test_a_settings_file_that_holds_none(tmp_path: Path, text: str, sentence: st
 
 def test_a_settings_file_that_is_not_there(tmp_path: Path) -> None:
     file = tmp_path / "none.yaml"
-    assert said(WrongSettings, lambda: Settings.load(file, {})) == f"{file}: there is no such file: name another with --config"
+    assert (
+        said(WrongSettings, lambda: Settings.load(file, {}))
+        == f"{file}: there is no such file: name another with --config"
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +173,10 @@ def test_a_settings_file_that_is_not_there(tmp_path: Path) -> None:
         ("listne: x", "listne: there is no such setting: do you mean listen?"),
         ("quokka: x", "quokka: there is no such setting: recollect-server config names all"),
         ("durability: never", "durability: Input should be 'fsync' or 'os' (it is 'never')"),
-        ("idle_timeout: 10 minutes", "idle_timeout: is not a duration as 500ms, 2s, 10m, 3h or 7d (it is '10 minutes')"),
+        (
+            "idle_timeout: 10 minutes",
+            "idle_timeout: is not a duration as 500ms, 2s, 10m, 3h or 7d (it is '10 minutes')",
+        ),
         (
             "space: ../x",
             "space: must be 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit (it is '../x')",
@@ -167,7 +191,14 @@ def test_a_wrong_setting(tmp_path: Path, text: str, sentence: str) -> None:
 
 def test_a_command_ends_with_the_sentence_alone(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    command = [sys.executable, "-m", "recollect_server", "serve", "--data-dir", str(tmp_path / "file")]
+    command = [
+        sys.executable,
+        "-m",
+        "recollect_server",
+        "serve",
+        "--data-dir",
+        str(tmp_path / "file"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"Error: cannot use the data folder .*\n", done.stderr)
@@ -182,7 +213,9 @@ def test_a_wrong_python(tmp_path: Path) -> None:
     old.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{pretend}$2"\n')
     old.chmod(0o755)
     command = [make, "--no-print-directory", "serve", f"PYTHON={old}", f"VENV={tmp_path / 'venv'}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode
     assert done.stderr.splitlines()[0] == (
         "Recollect needs Python 3.11 or newer, and /usr/bin/python3.9 is 3.9.2. Name another: make serve PYTHON=python3.12"

@@ -22,7 +22,10 @@ def test_requests_that_a_start_indexes_together_keep_cursors_of_their_own(
         leftover.unlink()
     index.write_bytes(before)  # as a crash leaves it: behind
     last = connect(start_server())
-    repeated = [last.append(conversation_id, user(f"more {number}"), request_id=f"r{number}") for number in range(3)]
+    repeated = [
+        last.append(conversation_id, user(f"more {number}"), request_id=f"r{number}")
+        for number in range(3)
+    ]
     assert all(answer.duplicate for answer in repeated)
     cursors = [int(answer.cursor.split("-")[1]) for answer in repeated]
     assert cursors == [cursors[0], cursors[0] + 1, cursors[0] + 2]

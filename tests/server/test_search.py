@@ -7,12 +7,25 @@ from recollect.v1.message_pb2 import ROLE_ASSISTANT, ROLE_TOOL, ToolCall
 from recollect.v1.recall_pb2 import DateRange
 
 from tests.conftest import MovableClock, RunningServer, Start
-from tests.server.conftest import UNKNOWN, Connect, Service, agent, answers, delete_index, moment, tool, transcript, user
+from tests.server.conftest import (
+    UNKNOWN,
+    Connect,
+    Service,
+    agent,
+    answers,
+    delete_index,
+    moment,
+    tool,
+    transcript,
+    user,
+)
 from tests.server.searching import END, LEGS, START, marked
 
 
 def test_a_search_answers_conversations_and_messages(service: Service, clock: MovableClock) -> None:
-    kyoto = service.told("We fly to Kyoto in April", "What about hotels in Kyoto?", "Pack light", channel="email")
+    kyoto = service.told(
+        "We fly to Kyoto in April", "What about hotels in Kyoto?", "Pack light", channel="email"
+    )
     clock.move(1000)
     service.told("Buy bread and milk")
     service.rename(kyoto, "A Trip")
@@ -20,30 +33,47 @@ def test_a_search_answers_conversations_and_messages(service: Service, clock: Mo
     answer = service.search("kyoto")
     assert [result.conversation_id for result in answer.results] == [kyoto]
     result = answer.results[0]
-    assert (result.conversation_name, result.channel, list(result.topics)) == ("A Trip", "email", ["travel"])
+    assert (result.conversation_name, result.channel, list(result.topics)) == (
+        "A Trip",
+        "email",
+        ["travel"],
+    )
     assert result.abbreviation == "notes"
     assert set(result.matched_turns) >= {1, 2}
-    assert (result.turn_range.first, result.turn_range.last) == (min(result.matched_turns), max(result.matched_turns))
+    assert (result.turn_range.first, result.turn_range.last) == (
+        min(result.matched_turns),
+        max(result.matched_turns),
+    )
     assert result.date == moment(clock.now - 1000)
     assert answer.total_matches == 1
     assert list(answer.legs_run) == LEGS
     assert not answer.degraded
     best = answer.hits[0]
-    assert (best.conversation_id, best.turn_number, best.sequence) == (kyoto, 1, 2) or best.turn_number == 2
+    assert (best.conversation_id, best.turn_number, best.sequence) == (
+        kyoto,
+        1,
+        2,
+    ) or best.turn_number == 2
     assert marked(best.snippet) == ["Kyoto"]
 
 
-def test_an_untitled_conversation_goes_by_the_beginning_of_its_first_message(service: Service) -> None:
+def test_an_untitled_conversation_goes_by_the_beginning_of_its_first_message(
+    service: Service,
+) -> None:
     service.told("  We fly\nto   Kyoto  ")
     assert service.search("kyoto").results[0].conversation_name == "We fly to Kyoto"
 
 
-def test_a_sender_is_found_and_thinking_metadata_and_tool_arguments_are_not(service: Service) -> None:
+def test_a_sender_is_found_and_thinking_metadata_and_tool_arguments_are_not(
+    service: Service,
+) -> None:
     conversation_id = service.create().id
     call = ToolCall(id="c", name="lookup", arguments='{"q": "wombat"}')
     thinking = agent("hello", thinking_text="narwhal", tool_calls=[call])
     thinking.metadata.update({"x": "axolotl"})
-    service.append(conversation_id, user("hi", sender="Caroline"), thinking, tool("c", "a result with quokka"))
+    service.append(
+        conversation_id, user("hi", sender="Caroline"), thinking, tool("c", "a result with quokka")
+    )
     assert service.found("caroline") == [conversation_id]
     assert service.found("quokka") == [conversation_id]
     assert [service.found(word) for word in ("narwhal", "axolotl", "wombat")] == [[], [], []]
@@ -52,19 +82,29 @@ def test_a_sender_is_found_and_thinking_metadata_and_tool_arguments_are_not(serv
 def test_hits_say_who_spoke_and_where(service: Service, clock: MovableClock) -> None:
     conversation_id = service.create().id
     service.append(
-        conversation_id, user("go", sender="Ana"), agent("", tool_calls=[ToolCall(id="c", name="n")]), tool("c", "Xylophone!")
+        conversation_id,
+        user("go", sender="Ana"),
+        agent("", tool_calls=[ToolCall(id="c", name="n")]),
+        tool("c", "Xylophone!"),
     )
     clock.move(5000)
     service.append(conversation_id, agent("The xylophone plays."))
     hits = {hit.sequence: hit for hit in service.search("xylophone").hits}
-    assert (hits[4].role, hits[4].turn_number, hits[4].date) == (ROLE_TOOL, 1, moment(clock.now - 5000))
+    assert (hits[4].role, hits[4].turn_number, hits[4].date) == (
+        ROLE_TOOL,
+        1,
+        moment(clock.now - 5000),
+    )
     assert (hits[5].role, hits[5].sender, hits[5].date) == (ROLE_ASSISTANT, "", moment(clock.now))
     assert marked(hits[4].snippet) == ["Xylophone"]
 
 
 def test_scores_fall_from_the_best_and_lie_between_0_and_1(service: Service) -> None:
     for number in range(30):
-        service.told("tea " * (number % 7) + "and scones " * (number % 5) + "plain", "green tea" if number % 2 else "coffee")
+        service.told(
+            "tea " * (number % 7) + "and scones " * (number % 5) + "plain",
+            "green tea" if number % 2 else "coffee",
+        )
     answer = service.search("green tea scones", limit=100)
     for scores in ([r.score for r in answer.results], [h.score for h in answer.hits]):
         assert scores == sorted(scores, reverse=True)
@@ -122,7 +162,14 @@ def test_every_filter_leaves_what_matches(service: Service, clock: MovableClock)
         ({"date_range": DateRange(end=moment(start + 10_000))}, [web]),
         ({"date_range": DateRange(start=moment(start), end=moment(start + 1))}, [web]),
         ({"date_range": DateRange(start=moment(start + 1), end=moment(start + 10_000))}, []),
-        ({"channel": "web", "participants": ["ana"], "date_range": DateRange(start=moment(start))}, [web]),
+        (
+            {
+                "channel": "web",
+                "participants": ["ana"],
+                "date_range": DateRange(start=moment(start)),
+            },
+            [web],
+        ),
         ({"channel": "web", "topics": ["africa"]}, []),
     ]
     for filters, expected in cases:
@@ -132,7 +179,9 @@ def test_every_filter_leaves_what_matches(service: Service, clock: MovableClock)
         assert answer.total_matches == len(expected), filters
 
 
-def test_a_date_range_is_about_when_messages_were_said(service: Service, clock: MovableClock) -> None:
+def test_a_date_range_is_about_when_messages_were_said(
+    service: Service, clock: MovableClock
+) -> None:
     start = clock.now
     long = service.told("zebra on the first day")
     clock.move(1000)
@@ -159,7 +208,9 @@ def test_explain_says_what_each_leg_gave(service: Service) -> None:
     for number in range(3):
         service.told("zebra " * (number + 1), "padding words here")
     answer = service.search("zebra", explain=True)
-    for explanation in [list(result.explanation) for result in answer.results] + [list(hit.explanation) for hit in answer.hits]:
+    for explanation in [list(result.explanation) for result in answer.results] + [
+        list(hit.explanation) for hit in answer.hits
+    ]:
         assert {part.leg for part in explanation} <= set(LEGS)
         assert all(part.rank >= 1 for part in explanation)
     assert [part.rank for part in answer.results[0].explanation] != []
@@ -196,7 +247,9 @@ def test_the_same_question_has_the_same_answer_and_after_a_rebuild_too(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
     for number in range(12):
-        conversation_id = service.told("tea and scones", f"number {number}", "tea " * number or "none")
+        conversation_id = service.told(
+            "tea and scones", f"number {number}", "tea " * number or "none"
+        )
         service.turn(conversation_id, "scones?", "with butter")
     queries = ["tea", "scones with butter", "number 7", "nothing of it", "the"]
     before = answers(service, queries)
@@ -231,7 +284,9 @@ def test_what_nobody_said_is_not_found(service: Service) -> None:
     assert list(answer.legs_run) == LEGS
 
 
-def test_a_transcript_that_cannot_be_read_does_not_take_the_others_down(service: Service, server: RunningServer) -> None:
+def test_a_transcript_that_cannot_be_read_does_not_take_the_others_down(
+    service: Service, server: RunningServer
+) -> None:
     gone, there = service.told("zebra one"), service.told("zebra two")
     transcript(server, gone).rename(server.folder / "elsewhere")
     answer = service.search("zebra")
@@ -246,21 +301,32 @@ def test_a_transcript_that_is_not_the_servers_own_file_is_passed_over_and_said_t
     elsewhere, there = service.told("zebra one"), service.told("zebra two")
     path = transcript(server, elsewhere)
     path.rename(server.folder / "elsewhere")
-    path.symlink_to(server.folder / "elsewhere")  # it is never opened through a link: as little as one that the disk cannot read
+    # it is never opened through a link: as little as one that the disk cannot read
+    path.symlink_to(server.folder / "elsewhere")
     answer = service.search("zebra")
     assert [result.conversation_id for result in answer.results] == [there]
     assert {hit.conversation_id for hit in answer.hits} == {there}
     reason = "the transcripts of 1 conversations that were found cannot be read"
-    assert {part.leg: part.reason for part in answer.degraded} == dict.fromkeys(answer.legs_run, reason)
+    assert {part.leg: part.reason for part in answer.degraded} == dict.fromkeys(
+        answer.legs_run, reason
+    )
     assert there in [found.conversation.id for found in service.recent().conversations]
 
 
-def test_a_conversation_whose_best_message_is_damaged_is_shown_by_its_next(service: Service, server: RunningServer) -> None:
+def test_a_conversation_whose_best_message_is_damaged_is_shown_by_its_next(
+    service: Service, server: RunningServer
+) -> None:
     said = {2: "the zebra of the first pen", 3: "the zebra of the second pen"}
     path = transcript(server, service.told(*said.values()))
     best = service.search("zebra").hits[0].sequence
-    path.write_bytes(path.read_bytes().replace(said[best].encode(), said[best].replace("zebra", "cobra").encode()))
+    path.write_bytes(
+        path.read_bytes().replace(
+            said[best].encode(), said[best].replace("zebra", "cobra").encode()
+        )
+    )
     del said[best]
     answer = service.search("zebra")
     assert [hit.sequence for hit in answer.hits] == [*said]
-    assert [result.snippet.replace("\ue000", "").replace("\ue001", "") for result in answer.results] == [*said.values()]
+    assert [
+        result.snippet.replace("\ue000", "").replace("\ue001", "") for result in answer.results
+    ] == [*said.values()]

@@ -16,16 +16,28 @@ def test_a_title_that_nobody_said_is_found(service: Service, clock: MovableClock
     service.rename(trip, "Zanzibar Trip")
     answer = service.search("zanzibar")
     (result,) = answer.results
-    assert (result.conversation_id, result.snippet_from_notes, marked(result.snippet)) == (trip, True, ["Zanzibar"])
-    assert (list(result.matched_turns), result.HasField("turn_range"), result.date) == ([], False, moment(clock.now - 1000))
+    assert (result.conversation_id, result.snippet_from_notes, marked(result.snippet)) == (
+        trip,
+        True,
+        ["Zanzibar"],
+    )
+    assert (list(result.matched_turns), result.HasField("turn_range"), result.date) == (
+        [],
+        False,
+        moment(clock.now - 1000),
+    )
     assert answer.total_matches == 1
     service.rename(trip, "Madagascar Trip")
     assert (service.found("Zanzibar"), service.found("madagascar")) == ([], [trip])
 
 
-def test_words_of_topics_and_abbreviations_are_found_and_the_abbreviation_is_shown(service: Service) -> None:
+def test_words_of_topics_and_abbreviations_are_found_and_the_abbreviation_is_shown(
+    service: Service,
+) -> None:
     told = service.told("Yes.", "Fine by me.")
-    service.abbreviate(told, "They agreed to adopt a puppy from the shelter. " * 3 + "北京大学", ["household"])
+    service.abbreviate(
+        told, "They agreed to adopt a puppy from the shelter. " * 3 + "北京大学", ["household"]
+    )
     result = service.search("puppies").results[0]
     assert (result.conversation_id, result.snippet_from_notes) == (told, True)
     assert set(marked(result.snippet)) == {"puppy"}
@@ -59,7 +71,9 @@ def test_filters_hold_for_what_is_found_by_notes(service: Service, clock: Movabl
     assert service.found("zanzibar", date_range={"start": moment(begin + 1)}) == [mail]
 
 
-def test_the_words_of_deleted_notes_are_gone_from_the_file(service: Service, server: RunningServer) -> None:
+def test_the_words_of_deleted_notes_are_gone_from_the_file(
+    service: Service, server: RunningServer
+) -> None:
     told = service.told("Yes.")
     service.rename(told, "Xylophonists Reunion")
     assert service.found("xylophonists") == [told]
@@ -94,7 +108,12 @@ def test_an_index_of_the_version_before_and_a_new_one_have_the_notes(
 def test_the_range_of_turns_is_around_the_best_match(service: Service) -> None:
     conversation = service.create().id
     for number in range(40):
-        said = {2: "zebra", 30: "zebra and okapi", 33: "a zebra drinks with an okapi", 34: "okapi"}.get(number, f"ticket {number}")
+        said = {
+            2: "zebra",
+            30: "zebra and okapi",
+            33: "a zebra drinks with an okapi",
+            34: "okapi",
+        }.get(number, f"ticket {number}")
         service.append(conversation, user(said))
     result = service.search("zebra okapi").results[0]
     assert {3, 31, 34, 35} <= {*result.matched_turns}

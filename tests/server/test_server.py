@@ -9,7 +9,12 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from recollect.v1 import channel_service_pb2, conversation_service_pb2, external_communication_service_pb2, recall_service_pb2
+from recollect.v1 import (
+    channel_service_pb2,
+    conversation_service_pb2,
+    external_communication_service_pb2,
+    recall_service_pb2,
+)
 from recollect_server.services.conversations import Conversations
 
 from tests.conftest import RunningServer, Start
@@ -30,7 +35,10 @@ def test_every_service_is_healthy_while_the_server_runs(service: Service) -> Non
     for name in ("", *(described.full_name for described in SERVICES)):
         answer = health.Check(health_pb2.HealthCheckRequest(service=name))
         assert answer.status == health_pb2.HealthCheckResponse.SERVING, name
-    assert code_of(lambda: health.Check(health_pb2.HealthCheckRequest(service="recollect.v1.Nothing"))) == "NOT_FOUND"
+    assert (
+        code_of(lambda: health.Check(health_pb2.HealthCheckRequest(service="recollect.v1.Nothing")))
+        == "NOT_FOUND"
+    )
 
 
 def reflected(service: Service) -> set[str]:
@@ -41,7 +49,9 @@ def reflected(service: Service) -> set[str]:
 
 
 def test_reflection_names_every_service(service: Service) -> None:
-    assert reflected(service) >= {described.full_name for described in SERVICES} | {"grpc.health.v1.Health"}
+    assert reflected(service) >= {described.full_name for described in SERVICES} | {
+        "grpc.health.v1.Health"
+    }
 
 
 def test_reflection_can_be_turned_off(start_server: Start, connect: Connect) -> None:
@@ -57,10 +67,16 @@ def bare(service: Service, path: str) -> Callable[[bytes], object]:
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.full_name)
-def test_every_method_of_the_contract_is_built_and_refuses_broken_bytes(service: Service, method: MethodDescriptor) -> None:
+def test_every_method_of_the_contract_is_built_and_refuses_broken_bytes(
+    service: Service, method: MethodDescriptor
+) -> None:
     path = f"/{method.containing_service.full_name}/{method.name}"
     streaming: grpc.UnaryStreamMultiCallable[bytes, bytes] = service.channel.unary_stream(path)
-    failure = failure_of(lambda: list(streaming(b"\xff")) if method.server_streaming else bare(service, path)(b"\xff"))
+    failure = failure_of(
+        lambda: (
+            list(streaming(b"\xff")) if method.server_streaming else bare(service, path)(b"\xff")
+        )
+    )
     assert (failure.code, failure.reason) == ("INVALID_ARGUMENT", "MALFORMED_REQUEST")
     empty = GetMessageClass(method.input_type)().SerializeToString()
     if not method.server_streaming:
@@ -68,7 +84,10 @@ def test_every_method_of_the_contract_is_built_and_refuses_broken_bytes(service:
 
 
 def test_a_fault_of_the_server_says_nothing_but_where_to_look(
-    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    service: Service,
+    server: RunningServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise KeyError("secret-in-the-text")
@@ -101,7 +120,9 @@ def test_more_callers_than_threads_are_all_answered(start_server: Start, connect
     conversation_id = service.create().id
     calls = [
         service.conversations.AppendTurn.future(
-            conversation_service_pb2.AppendTurnRequest(conversation_id=conversation_id, messages=[user(str(n))])
+            conversation_service_pb2.AppendTurnRequest(
+                conversation_id=conversation_id, messages=[user(str(n))]
+            )
         )
         for n in range(50)
     ]
@@ -109,6 +130,9 @@ def test_more_callers_than_threads_are_all_answered(start_server: Start, connect
 
 
 def test_an_unknown_method_is_refused_and_the_server_lives(service: Service) -> None:
-    assert code_of(lambda: bare(service, "/recollect.v1.ConversationService/Nothing")(b"")) == "UNIMPLEMENTED"
+    assert (
+        code_of(lambda: bare(service, "/recollect.v1.ConversationService/Nothing")(b""))
+        == "UNIMPLEMENTED"
+    )
     assert code_of(lambda: bare(service, "/nothing/at/all")(b"")) == "UNIMPLEMENTED"
     assert service.create().channel == "web"

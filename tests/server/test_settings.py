@@ -25,7 +25,9 @@ __all__ = ["subscribe", "watched"]
         "50051", "127.0.0.1:1\n", "1127.0.0.1:1", "ipv4:0.0.0.0:1", "[::ffff:0.0.0.0]:1",
     ],
 )  # fmt: skip
-def test_an_address_that_is_not_this_machines_own_is_refused(start_server: Start, listen: str) -> None:
+def test_an_address_that_is_not_this_machines_own_is_refused(
+    start_server: Start, listen: str
+) -> None:
     with pytest.raises(WrongSettings, match=r"^listen: "):
         start_server(listen=listen)
 
@@ -56,7 +58,9 @@ def test_a_wrong_setting_is_refused_by_its_name(name: str, value: object) -> Non
         ("shutdown_grace", "25h", "shutdown_grace: must be 1d or shorter (it is '25h')"),
     ],
 )
-def test_a_duration_that_no_thread_could_keep_to_is_refused_with_its_bound(name: str, value: str, sentence: str) -> None:
+def test_a_duration_that_no_thread_could_keep_to_is_refused_with_its_bound(
+    name: str, value: str, sentence: str
+) -> None:
     with pytest.raises(WrongSettings) as refused:
         Settings.load(None, {name: value})
     assert str(refused.value) == sentence
@@ -65,7 +69,11 @@ def test_a_duration_that_no_thread_could_keep_to_is_refused_with_its_bound(name:
 def test_all_wrong_settings_are_named_at_once() -> None:
     with pytest.raises(WrongSettings) as refused:
         Settings.load(None, {"listen": "0.0.0.0:1", "threads": 0, "nonsense": 1})
-    assert [line.split(":")[0] for line in str(refused.value).splitlines()] == ["listen", "threads", "nonsense"]
+    assert [line.split(":")[0] for line in str(refused.value).splitlines()] == [
+        "listen",
+        "threads",
+        "nonsense",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +85,9 @@ def test_all_wrong_settings_are_named_at_once() -> None:
         ("RECOLLECT_DURABILTY", "DURABILITY"),
     ],
 )
-def test_a_misspelt_name_in_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, meant: str) -> None:
+def test_a_misspelt_name_in_the_environment_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, meant: str
+) -> None:
     monkeypatch.setenv(name, "1")
     with pytest.raises(WrongSettings) as refused:
         Settings.load(None, {"threads": 0})
@@ -100,7 +110,9 @@ def test_a_misspelt_name_in_the_environment_is_refused(monkeypatch: pytest.Monke
         ("recollect_quokka", ""),
     ],
 )
-def test_a_name_in_the_environment_that_is_no_setting_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+def test_a_name_in_the_environment_that_is_no_setting_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(WrongSettings, match=f"^{name}: there is no such setting: unset it"):
         Settings.load(None, {})
@@ -120,7 +132,9 @@ KUBERNETES = {
 """What a pod is given for a service, after the service's name."""
 
 
-def test_names_in_the_environment_that_are_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_in_the_environment_that_are_others_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("ADDRESS", "MODEL", "CONVERSATION_ID", "KILL_AT"):  # the client's, and the tests'
         monkeypatch.setenv(f"RECOLLECT_{name}", "1")
     for service in ("RECOLLECT", "RECOLLECT_BACKUP"):
@@ -131,10 +145,22 @@ def test_names_in_the_environment_that_are_others_are_left_alone(monkeypatch: py
     assert Settings.load(None, {}).threads == 7
 
 
-def test_every_name_that_the_project_itself_uses_is_a_setting_or_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_name_that_the_project_itself_uses_is_a_setting_or_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     root = Path(__file__).parents[2]
-    sources = [*root.glob("client/src/**/*.py"), *root.glob("server/src/**/*.py"), *root.glob("*.md"), *root.glob("*/*.md"), *root.glob("docs/**/*.md")]
-    names = {name for source in sources for name in re.findall(r"\bRECOLLECT_[A-Z_]*[A-Z]\b", source.read_text())}
+    sources = [
+        *root.glob("client/src/**/*.py"),
+        *root.glob("server/src/**/*.py"),
+        *root.glob("*.md"),
+        *root.glob("*/*.md"),
+        *root.glob("docs/**/*.md"),
+    ]
+    names = {
+        name
+        for source in sources
+        for name in re.findall(r"\bRECOLLECT_[A-Z_]*[A-Z]\b", source.read_text())
+    }
     assert {"RECOLLECT_ADDRESS", "RECOLLECT_KILL_AT", "RECOLLECT_THREADS"} <= names
     for name in names - {f"RECOLLECT_{setting.upper()}" for setting in Settings.model_fields}:
         monkeypatch.setenv(name, "1")
@@ -149,12 +175,25 @@ def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(
     monkeypatch.setenv("RECOLLECT_THREADS", "4")
     monkeypatch.setenv("RECOLLECT_SPACE", "from-environment")
     settings = Settings.load(file, {"threads": 5})
-    assert (settings.threads, settings.space, settings.max_working_turns) == (5, "from-environment", 7)
+    assert (settings.threads, settings.space, settings.max_working_turns) == (
+        5,
+        "from-environment",
+        7,
+    )
     assert (settings.shutdown_grace.total_seconds(), settings.max_working_tokens) == (0.5, 8000)
 
 
 @pytest.mark.parametrize(
-    "text", ["threads: [", "- a list", "just text", "threads: 0", "nonsense: 1", "\x00", "threads: !!python/object:x {}"]
+    "text",
+    [
+        "threads: [",
+        "- a list",
+        "just text",
+        "threads: 0",
+        "nonsense: 1",
+        "\x00",
+        "threads: !!python/object:x {}",
+    ],
 )
 def test_a_wrong_settings_file_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "recollect.yaml"
@@ -180,7 +219,9 @@ def test_a_server_whose_durations_are_as_short_as_is_allowed_is_idle(
     start_server: Start, connect: Connect, subscribe: Callable[..., Subscriber]
 ) -> None:
     none = dict.fromkeys(("update_retention", "draft_timeout", "idle_timeout", "warm_for"), "0s")
-    server = start_server(**none, heartbeat="50ms", sweep_interval="1s", abbreviator="extractive", shutdown_grace="0s")
+    server = start_server(
+        **none, heartbeat="50ms", sweep_interval="1s", abbreviator="extractive", shutdown_grace="0s"
+    )
     assert connect(server).told("zebra")
     watching = subscribe(server.target).ready()
     watching.until_count("heartbeat", 1)

@@ -18,7 +18,9 @@ from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.server.conftest import Connect, Service, code_of, server_process, user
 
 
-def test_a_watcher_of_health_is_told_that_the_server_stops(server: RunningServer, service: Service) -> None:
+def test_a_watcher_of_health_is_told_that_the_server_stops(
+    server: RunningServer, service: Service
+) -> None:
     health: Any = health_pb2_grpc.HealthStub(service.channel)
     watch = health.Watch(health_pb2.HealthCheckRequest())
     assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
@@ -52,12 +54,16 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     holding.go_on.set()
 
 
-def test_a_stop_finishes_the_call_under_way(start_server: Start, connect: Connect, held: Held) -> None:
+def test_a_stop_finishes_the_call_under_way(
+    start_server: Start, connect: Connect, held: Held
+) -> None:
     server = start_server(shutdown_grace="30s")
     service = connect(server)
     conversation_id = service.create().id
     call = service.conversations.AppendTurn.future(
-        conversation_service_pb2.AppendTurnRequest(conversation_id=conversation_id, messages=[user("in time")])
+        conversation_service_pb2.AppendTurnRequest(
+            conversation_id=conversation_id, messages=[user("in time")]
+        )
     )
     ended = threading.Event()
     call.add_done_callback(lambda _: ended.set())
@@ -76,7 +82,9 @@ def test_a_stop_finishes_the_call_under_way(start_server: Start, connect: Connec
     assert [message.content for message in again.load(conversation_id).messages] == ["in time"]
 
 
-def test_a_stopped_server_frees_its_folder_and_its_port(server: RunningServer, start_server: Start, connect: Connect) -> None:
+def test_a_stopped_server_frees_its_folder_and_its_port(
+    server: RunningServer, start_server: Start, connect: Connect
+) -> None:
     connect(server).told("one")
     server.stop()
     again = start_server(listen=server.target)
@@ -116,17 +124,24 @@ def test_a_killed_server_has_kept_what_it_acknowledged_and_starts_again(tmp_path
         service.channel.close()
 
 
-def test_a_port_in_use_is_refused_with_a_sentence_and_nothing_is_left_running(start_server: Start, tmp_path: Path) -> None:
+def test_a_port_in_use_is_refused_with_a_sentence_and_nothing_is_left_running(
+    start_server: Start, tmp_path: Path
+) -> None:
     with socket.socket() as taken:
         taken.bind((LOOPBACK, 0))
         taken.listen()
         address = f"{LOOPBACK}:{taken.getsockname()[1]}"
-        with pytest.raises(CannotListen, match=rf"cannot listen on {re.escape(address)}: another program listens there"):
+        with pytest.raises(
+            CannotListen,
+            match=rf"cannot listen on {re.escape(address)}: another program listens there",
+        ):
             start_server(listen=address, data_dir=tmp_path / "other")
     assert start_server(listen=address, data_dir=tmp_path / "other").target == address
 
 
-def test_two_servers_never_share_a_port(server: RunningServer, start_server: Start, tmp_path: Path) -> None:
+def test_two_servers_never_share_a_port(
+    server: RunningServer, start_server: Start, tmp_path: Path
+) -> None:
     with pytest.raises(CannotListen):
         start_server(listen=server.target, data_dir=tmp_path / "other")
 
@@ -141,13 +156,19 @@ def test_a_server_on_a_unix_socket(start_server: Start, connect: Connect, tmp_pa
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:0", "127.9.9.9:0"])
-def test_loopback_addresses_are_listened_on(start_server: Start, connect: Connect, listen: str) -> None:
+def test_loopback_addresses_are_listened_on(
+    start_server: Start, connect: Connect, listen: str
+) -> None:
     assert connect(start_server(listen=listen)).create().channel == "web"
 
 
-def test_a_caller_that_gives_up_costs_nothing_but_its_own_answer(service: Service, held: Held) -> None:
+def test_a_caller_that_gives_up_costs_nothing_but_its_own_answer(
+    service: Service, held: Held
+) -> None:
     conversation_id = service.create().id
-    request = conversation_service_pb2.AppendTurnRequest(conversation_id=conversation_id, messages=[user("once")], request_id="r1")
+    request = conversation_service_pb2.AppendTurnRequest(
+        conversation_id=conversation_id, messages=[user("once")], request_id="r1"
+    )
     call = service.conversations.AppendTurn.future(request)
     assert held.entered.wait(30)
     call.cancel()

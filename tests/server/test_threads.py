@@ -60,7 +60,9 @@ def silent(service: Service) -> Iterator[Silent]:
         call.cancel()
 
 
-@pytest.mark.parametrize(("method", "threads"), [(APPEND, "write_threads"), (GET, "threads"), (STREAM, "threads")])
+@pytest.mark.parametrize(
+    ("method", "threads"), [(APPEND, "write_threads"), (GET, "threads"), (STREAM, "threads")]
+)
 def test_callers_that_send_nothing_keep_nobody_waiting(
     method: str, threads: str, service: Service, server: RunningServer, silent: Silent
 ) -> None:
@@ -72,10 +74,17 @@ def test_callers_that_send_nothing_keep_nobody_waiting(
         api.AppendTurnRequest(conversation_id=conversation_id, messages=[user("here")]), timeout=30
     )
     assert stored.turn_number == 1
-    assert service.conversations.Get(api.GetRequest(conversation_id=conversation_id), timeout=30).conversation.turn_count == 1
+    assert (
+        service.conversations.Get(
+            api.GetRequest(conversation_id=conversation_id), timeout=30
+        ).conversation.turn_count
+        == 1
+    )
 
 
-def test_a_stop_waits_for_a_silent_caller_no_longer_than_its_grace(server: RunningServer, silent: Silent) -> None:
+def test_a_stop_waits_for_a_silent_caller_no_longer_than_its_grace(
+    server: RunningServer, silent: Silent
+) -> None:
     call = silent.begin(APPEND)
     server.stop()
     assert code_of(call.result) in {"UNAVAILABLE", "CANCELLED"}
@@ -84,7 +93,11 @@ def test_a_stop_waits_for_a_silent_caller_no_longer_than_its_grace(server: Runni
 def test_a_request_that_comes_late_is_answered(service: Service, silent: Silent) -> None:
     conversation_id = service.create().id
     calls = [silent.begin(APPEND) for _ in range(5)]
-    silent.end(api.AppendTurnRequest(conversation_id=conversation_id, messages=[user("late")]).SerializeToString())
+    silent.end(
+        api.AppendTurnRequest(
+            conversation_id=conversation_id, messages=[user("late")]
+        ).SerializeToString()
+    )
     turns = {api.AppendTurnResponse.FromString(call.result(30)).turn_number for call in calls}
     assert turns == {1, 2, 3, 4, 5}
 
@@ -95,18 +108,22 @@ def test_a_call_that_ends_without_a_request_is_refused(service: Service, silent:
     assert code_of(call.result) == "UNIMPLEMENTED"
 
 
-# The pool itself, under a server of its own --------------------------------------------------------------------------------
+# The pool itself, under a server of its own -------------------------------------------------------
 
 
 @dataclass
 class Echo:
-    """A server that answers with the request, whose pool has one thread and asks for two requests ahead."""
+    """A server that answers with the request, whose pool has one thread and asks for two requests
+    ahead.
+    """
 
     channel: grpc.Channel
     pool: CallPool
 
     def call(self, said: bytes, timeout: float = 30) -> bytes:
-        echo: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self.channel.unary_unary("/test.Echo/Echo")
+        echo: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self.channel.unary_unary(
+            "/test.Echo/Echo"
+        )
         return echo(said, timeout=timeout)
 
 
@@ -114,7 +131,9 @@ class Echo:
 def echoing() -> Iterator[Echo]:
     threads = CallPool(1, "test", ahead=2)
     server = grpc.server(threads)
-    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(lambda request, _: request)
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(
+        lambda request, _: request
+    )
     server.add_registered_method_handlers("test.Echo", {"Echo": handler})
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
@@ -131,15 +150,22 @@ def test_no_more_requests_are_asked_for_than_may_be_there_and_each_call_has_its_
         silent = Silent(echo.channel)
         for _ in range(4):
             silent.begin("/test.Echo/Echo")
-        assert code_of(lambda: echo.call(b"unread", timeout=0.2)) == "DEADLINE_EXCEEDED"  # it ended while it waited
+        # it ended while it waited
+        assert code_of(lambda: echo.call(b"unread", timeout=0.2)) == "DEADLINE_EXCEEDED"
         for call in reversed(silent.calls):  # two that wait unread, then two that were asked for
             call.cancel()
-        assert [echo.call(b"one"), echo.call(b"two"), echo.call(b"three")] == [b"one", b"two", b"three"]
+        assert [echo.call(b"one"), echo.call(b"two"), echo.call(b"three")] == [
+            b"one",
+            b"two",
+            b"three",
+        ]
 
 
 def test_grpcio_is_pinned_below_the_minor_version_after_the_one_that_these_tests_ran_with() -> None:
     major, minor, *_ = metadata.version("grpcio").split(".")
-    project = tomllib.loads((Path(__file__).parents[2] / "server/pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[2] / "server/pyproject.toml").read_text())[
+        "project"
+    ]
     [pin] = [it for it in project["dependencies"] if it.startswith("grpcio>")]
     assert pin.endswith(f",<{major}.{int(minor) + 1}")
     assert pool._is_able()  # else a silent caller would hold a thread
@@ -151,7 +177,8 @@ def test_a_grpcio_without_those_means_is_served_as_it_asks(monkeypatch: pytest.M
         assert echo.call(b"said") == b"said"
         silent = Silent(echo.channel)
         call = silent.begin("/test.Echo/Echo")
-        assert code_of(lambda: echo.call(b"said", timeout=0.2)) == "DEADLINE_EXCEEDED"  # the one thread waits for the silent one
+        # the one thread waits for the silent one
+        assert code_of(lambda: echo.call(b"said", timeout=0.2)) == "DEADLINE_EXCEEDED"
         call.cancel()
 
 

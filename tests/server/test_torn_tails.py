@@ -1,4 +1,6 @@
-"""Start-up after a crash in the middle of a write: what was written last is whole or not there, and the rest survives."""
+"""Start-up after a crash in the middle of a write: what was written last is whole or not there, and
+the rest survives.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,11 +17,19 @@ QUERIES = ["zebra", "butter scones", "number 3", "北京", "nothing", "the"]
 
 
 @contextmanager
-def one_transcript(service: Service, server: RunningServer, tmp_path: Path, *batches: int) -> Iterator[tuple[Path, Path, bytes]]:
-    """A folder with nothing but a transcript that was written in batches of so many messages, and its bytes."""
+def one_transcript(
+    service: Service, server: RunningServer, tmp_path: Path, *batches: int
+) -> Iterator[tuple[Path, Path, bytes]]:
+    """A folder with nothing but a transcript that was written in batches of so many messages, and
+    its bytes.
+    """
     conversation_id = service.create().id
     for number, count in enumerate(batches):
-        service.append(conversation_id, user(f"batch {number} 🦓"), *(agent(f"answer {n}") for n in range(count - 1)))
+        service.append(
+            conversation_id,
+            user(f"batch {number} 🦓"),
+            *(agent(f"answer {n}") for n in range(count - 1)),
+        )
     server.stop()
     whole = transcript(server, conversation_id).read_bytes()
     folder = tmp_path / "cut"
@@ -65,7 +75,9 @@ def test_any_byte_of_the_last_batch_that_went_bad_costs_that_batch_and_nothing_e
             assert (path.read_bytes(), torn.read_bytes()) == (whole[:start], bytes(damaged[start:]))
 
 
-def test_a_damaged_batch_with_a_good_one_behind_it_stays(service: Service, server: RunningServer, tmp_path: Path) -> None:
+def test_a_damaged_batch_with_a_good_one_behind_it_stays(
+    service: Service, server: RunningServer, tmp_path: Path
+) -> None:
     with one_transcript(service, server, tmp_path, 1, 3, 2) as (path, torn, whole):
         for number in range(5):
             lines = whole.splitlines(keepends=True)
@@ -76,7 +88,9 @@ def test_a_damaged_batch_with_a_good_one_behind_it_stays(service: Service, serve
             assert [line.sequence for line in scan(path) if line.entry is None] == [number + 1]
 
 
-def test_torn_tails_gather_and_none_is_lost(service: Service, server: RunningServer, start_server: Start, connect: Connect) -> None:
+def test_torn_tails_gather_and_none_is_lost(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
     conversation_id = service.told("one")
     running = server
     for number in range(3):
@@ -88,13 +102,23 @@ def test_torn_tails_gather_and_none_is_lost(service: Service, server: RunningSer
         connect(running).append(conversation_id, user(f"more {number}"))
     path = transcript(running, conversation_id)
     assert path.with_name(path.name + ".torn").read_bytes() == b"half 0half 1half 2"
-    assert [message.content for message in connect(running).load(conversation_id).messages] == ["one", "more 0", "more 1", "more 2"]
+    assert [message.content for message in connect(running).load(conversation_id).messages] == [
+        "one",
+        "more 0",
+        "more 1",
+        "more 2",
+    ]
 
 
 @pytest.mark.parametrize("index_lost", [False, True])
 @pytest.mark.parametrize("part", [0.0, 0.4, 1.0])
 def test_after_a_torn_tail_the_server_answers_the_rest_and_takes_the_next_turn(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, index_lost: bool, part: float
+    service: Service,
+    server: RunningServer,
+    start_server: Start,
+    connect: Connect,
+    index_lost: bool,
+    part: float,
 ) -> None:
     conversation_id = service.told("one zebra", "two zebra")
     other = service.told("three zebra")
@@ -114,7 +138,9 @@ def test_after_a_torn_tail_the_server_answers_the_rest_and_takes_the_next_turn(
     assert again.get(other).turn_count == 1
 
 
-def test_a_lost_newline_is_restored(service: Service, server: RunningServer, start_server: Start, connect: Connect) -> None:
+def test_a_lost_newline_is_restored(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
     conversation_id = service.told("one", "two")
     before = answers(service, ["two"])
     server.stop()

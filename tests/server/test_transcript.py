@@ -1,4 +1,6 @@
-"""The transcript on the disk: its bytes, its rights, and what becomes of a file that something else wrote to."""
+"""The transcript on the disk: its bytes, its rights, and what becomes of a file that something else
+wrote to.
+"""
 
 import json
 import stat
@@ -16,7 +18,18 @@ from recollect_server.storage.logs.record import Damaged, decode
 from recollect_server.storage.logs.repair import look_through
 
 from tests.conftest import MovableClock, RunningServer, Start
-from tests.server.conftest import Connect, Service, agent, code_of, delete_index, failure_of, moment, tool, transcript, user
+from tests.server.conftest import (
+    Connect,
+    Service,
+    agent,
+    code_of,
+    delete_index,
+    failure_of,
+    moment,
+    tool,
+    transcript,
+    user,
+)
 
 NOW = "2026-09-21T14:13:20.000Z"  # the tests' clock
 
@@ -27,9 +40,13 @@ def sealed(body: str) -> bytes:
     return b'%b,"crc":"%08x"}\n' % (data, zlib.crc32(data))
 
 
-def test_a_transcript_is_byte_for_byte_what_the_design_says(service: Service, server: RunningServer) -> None:
+def test_a_transcript_is_byte_for_byte_what_the_design_says(
+    service: Service, server: RunningServer
+) -> None:
     party = Party(contact="49151", thread_id="t")
-    conversation_id = service.create("whatsapp", participants=["ana", "bö"], party=party, model="haiku").id
+    conversation_id = service.create(
+        "whatsapp", participants=["ana", "bö"], party=party, model="haiku"
+    ).id
     service.append(conversation_id, user("Good morning!"))
     call = ToolCall(id="c1", name="look", arguments='{"a":1}')
     rich = agent(
@@ -59,21 +76,36 @@ def test_a_transcript_is_byte_for_byte_what_the_design_says(service: Service, se
         f'{{"type":"event","event":"abbreviation","text":"notes","topics":["tea"],"writer":"caller","timestamp":"{NOW}"',
         f'{{"type":"event","event":"abbreviation","text":"newer","writer":"caller","timestamp":"{NOW}"',
     ]
-    assert transcript(server, conversation_id).read_bytes() == b"".join(sealed(line) for line in expected)
+    assert transcript(server, conversation_id).read_bytes() == b"".join(
+        sealed(line) for line in expected
+    )
 
 
-def test_the_lines_of_a_request_carry_its_id_and_the_hash_of_its_payload(service: Service, server: RunningServer) -> None:
+def test_the_lines_of_a_request_carry_its_id_and_the_hash_of_its_payload(
+    service: Service, server: RunningServer
+) -> None:
     conversation_id = service.create(request_id="r0").id
     service.append(conversation_id, user("a"), agent("b"), request_id="r1", draft_id="d1")
     service.append(conversation_id, user("a"), agent("b"), request_id="r2", draft_id="d1")
     service.append(conversation_id, user("a"), agent("c"), request_id="r3", draft_id="d1")
     service.rename(conversation_id, "T", request_id="r4")
-    lines = [json.loads(line) for line in transcript(server, conversation_id).read_bytes().splitlines()]
+    lines = [
+        json.loads(line) for line in transcript(server, conversation_id).read_bytes().splitlines()
+    ]
     assert [line["requestId"] for line in lines] == ["r0", "r1", "r1", "r2", "r2", "r3", "r3", "r4"]
     hashes = [line["requestHash"] for line in lines]
     assert all(len(value) == 32 and value == value.lower() for value in hashes)
     assert hashes[1] == hashes[2] == hashes[3] == hashes[4] != hashes[5]
-    assert [line.get("draftId") for line in lines] == [None, "d1", "d1", "d1", "d1", "d1", "d1", None]
+    assert [line.get("draftId") for line in lines] == [
+        None,
+        "d1",
+        "d1",
+        "d1",
+        "d1",
+        "d1",
+        "d1",
+        None,
+    ]
     assert [line.get("batch") for line in lines[1:3]] == [[1, 2], [2, 2]]
 
 
@@ -83,13 +115,21 @@ def test_folders_and_files_are_their_owners_alone(service: Service, server: Runn
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700] * 3
     files = [path for path in server.data_dir.rglob("*") if path.is_file()]
     assert {path.suffix for path in files} >= {".jsonl", ".db", ".lock"}
-    assert {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in files} == {path.name: "0o600" for path in files}
+    assert {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in files} == {
+        path.name: "0o600" for path in files
+    }
 
 
-def test_nothing_but_what_the_design_names_lies_in_the_folder(service: Service, server: RunningServer) -> None:
+def test_nothing_but_what_the_design_names_lies_in_the_folder(
+    service: Service, server: RunningServer
+) -> None:
     conversation_id = service.told("one")
     server.stop()
-    assert sorted(str(path.relative_to(server.data_dir)) for path in server.data_dir.rglob("*") if path.is_file()) == [
+    assert sorted(
+        str(path.relative_to(server.data_dir))
+        for path in server.data_dir.rglob("*")
+        if path.is_file()
+    ) == [
         f"default/conversations/{conversation_id}.jsonl",
         "default/conversations/conversations.db",
         "default/conversations/conversations.db.seal",
@@ -97,9 +137,16 @@ def test_nothing_but_what_the_design_names_lies_in_the_folder(service: Service, 
     ]
 
 
-def test_every_flipped_bit_of_a_file_is_noticed(service: Service, server: RunningServer, tmp_path: Path) -> None:
+def test_every_flipped_bit_of_a_file_is_noticed(
+    service: Service, server: RunningServer, tmp_path: Path
+) -> None:
     conversation_id = service.create(request_id="r0").id
-    service.append(conversation_id, user("a longer text — with ümläuts"), agent("b", usage=Usage(input=1)), request_id="r1")
+    service.append(
+        conversation_id,
+        user("a longer text — with ümläuts"),
+        agent("b", usage=Usage(input=1)),
+        request_id="r1",
+    )
     service.rename(conversation_id, "T")
     whole = transcript(server, conversation_id).read_bytes()
     lines = whole.splitlines()
@@ -122,7 +169,9 @@ def test_every_flipped_bit_of_a_file_is_noticed(service: Service, server: Runnin
             assert torn or any(line.entry is None for line in read)
 
 
-def test_verify_names_every_flipped_bit_of_a_file(service: Service, server: RunningServer, tmp_path: Path) -> None:
+def test_verify_names_every_flipped_bit_of_a_file(
+    service: Service, server: RunningServer, tmp_path: Path
+) -> None:
     conversation_id = service.create().id
     service.append(conversation_id, user("a — ü"), agent("b"))
     whole = transcript(server, conversation_id).read_bytes()
@@ -160,14 +209,21 @@ def test_verify_names_every_flipped_bit_of_a_file(service: Service, server: Runn
         '{"type":"event","event":"meta_update","title":5,"timestamp":"2026-01-01T00:00:00Z"}',
     ],
 )  # fmt: skip
-def test_a_line_with_a_good_checksum_and_senseless_content_is_damaged_and_raises_nothing_else(body: str) -> None:
+def test_a_line_with_a_good_checksum_and_senseless_content_is_damaged_and_raises_nothing_else(
+    body: str,
+) -> None:
     line = sealed(body[:-1])[:-1]
     with pytest.raises(Damaged):
         decode(line, 2)
 
 
 @pytest.mark.parametrize(
-    "body", ['{"type":"dream"}', '{"type":7}', '{"type":"event","event":"mood","timestamp":"2026-01-01T00:00:00Z"}']
+    "body",
+    [
+        '{"type":"dream"}',
+        '{"type":7}',
+        '{"type":"event","event":"mood","timestamp":"2026-01-01T00:00:00Z"}',
+    ],
 )
 def test_a_whole_line_of_a_later_version_is_passed_over(body: str) -> None:
     assert decode(sealed(body[:-1])[:-1], 2).content == Unknown()
@@ -176,7 +232,13 @@ def test_a_whole_line_of_a_later_version_is_passed_over(body: str) -> None:
 def test_a_line_of_a_later_version_keeps_what_this_version_knows_of_it() -> None:
     body = '{"type":"turn","role":"user","content":"a","timestamp":"2026-01-01T00:00:00+01:00","turnNumber":3,"mood":"good"'
     message = decode(sealed(body)[:-1], 7).content
-    assert message == Message(role=message.role, content="a", timestamp=1_767_222_000_000, sequence=7, turn_number=3)  # type: ignore[union-attr]
+    assert message == Message(
+        role=message.role,  # type: ignore[union-attr]
+        content="a",
+        timestamp=1_767_222_000_000,
+        sequence=7,
+        turn_number=3,
+    )
 
 
 def grow(path: Path, data: bytes) -> None:
@@ -190,38 +252,59 @@ def test_lines_that_something_else_added_are_kept_and_the_next_append_comes_behi
     conversation_id = service.told("one")
     added = f'{{"type":"turn","role":"user","content":"foreign zebra","timestamp":"{NOW}","turnNumber":2'
     grow(transcript(server, conversation_id), sealed(added))
-    codes = [code_of(lambda: service.append(conversation_id, user("two"), request_id="r1")) for _ in range(2)]
+    codes = [
+        code_of(lambda: service.append(conversation_id, user("two"), request_id="r1"))
+        for _ in range(2)
+    ]
     assert codes in (["UNAVAILABLE", "OK"], ["OK", "OK"])  # the first may be refused
-    kept = [(message.content, message.sequence, message.turn_number) for message in service.load(conversation_id).messages]
+    kept = [
+        (message.content, message.sequence, message.turn_number)
+        for message in service.load(conversation_id).messages
+    ]
     assert kept == [("one", 2, 1), ("foreign zebra", 3, 2), ("two", 4, 3)]
     assert all(line.entry is not None for line in scan(transcript(server, conversation_id)))
     assert service.found("foreign") == [conversation_id]
 
 
-def test_a_tail_that_something_else_left_is_cut_before_the_next_append(service: Service, server: RunningServer) -> None:
+def test_a_tail_that_something_else_left_is_cut_before_the_next_append(
+    service: Service, server: RunningServer
+) -> None:
     conversation_id = service.told("one")
     path = transcript(server, conversation_id)
     grow(path, b'{"type":"turn","half')
-    codes = [code_of(lambda: service.append(conversation_id, user("two"), request_id="r1")) for _ in range(2)]
+    codes = [
+        code_of(lambda: service.append(conversation_id, user("two"), request_id="r1"))
+        for _ in range(2)
+    ]
     assert codes in (["UNAVAILABLE", "OK"], ["OK", "OK"])  # the first may be refused
     assert [message.content for message in service.load(conversation_id).messages] == ["one", "two"]
     assert all(line.entry is not None for line in scan(path))
     assert path.with_name(path.name + ".torn").read_bytes() == b'{"type":"turn","half'
 
 
-def test_an_append_to_a_transcript_that_was_taken_away_is_not_acknowledged(service: Service, server: RunningServer) -> None:
+def test_an_append_to_a_transcript_that_was_taken_away_is_not_acknowledged(
+    service: Service, server: RunningServer
+) -> None:
     conversation_id = service.told("one")
     transcript(server, conversation_id).rename(server.folder / "elsewhere")
-    assert failure_of(lambda: service.append(conversation_id, user("two"))).code in ("NOT_FOUND", "UNAVAILABLE")
+    assert failure_of(lambda: service.append(conversation_id, user("two"))).code in (
+        "NOT_FOUND",
+        "UNAVAILABLE",
+    )
 
 
-def test_an_append_to_a_transcript_that_was_replaced_lands_in_the_new_file(service: Service, server: RunningServer) -> None:
+def test_an_append_to_a_transcript_that_was_replaced_lands_in_the_new_file(
+    service: Service, server: RunningServer
+) -> None:
     conversation_id = service.told("one")
     path = transcript(server, conversation_id)
     copy = path.read_bytes()
     path.unlink()
     path.write_bytes(copy)
-    codes = [code_of(lambda: service.append(conversation_id, user("two"), request_id="r1")) for _ in range(2)]
+    codes = [
+        code_of(lambda: service.append(conversation_id, user("two"), request_id="r1"))
+        for _ in range(2)
+    ]
     assert codes in (["UNAVAILABLE", "OK"], ["OK", "OK"])  # the first may be refused
     assert b'"two"' in path.read_bytes()
 
@@ -238,7 +321,10 @@ def test_a_transcript_that_shrank_while_the_server_ran_is_taken_as_it_is_after_a
     kept = b"".join(path.read_bytes().splitlines(keepends=True)[:2])
     with path.open("r+b") as file:
         file.truncate(len(kept))
-    codes = [code_of(lambda: service.append(conversation_id, user("four " * 100), request_id="r1")) for _ in range(2)]
+    codes = [
+        code_of(lambda: service.append(conversation_id, user("four " * 100), request_id="r1"))
+        for _ in range(2)
+    ]
     assert codes in (["UNAVAILABLE", "OK"], ["OK", "OK"])  # the first may be refused
     assert path.read_bytes().startswith(kept)
     assert all(line.entry is not None for line in scan(path))
@@ -268,5 +354,8 @@ def test_a_link_is_never_followed(
     assert again.found("zebra") == []
     kept = outside.read_bytes()
     assert code_of(lambda: again.load(conversation_id)) in ("NOT_FOUND", "UNAVAILABLE")
-    assert failure_of(lambda: again.append(conversation_id, user("two"))).code in ("NOT_FOUND", "UNAVAILABLE")
+    assert failure_of(lambda: again.append(conversation_id, user("two"))).code in (
+        "NOT_FOUND",
+        "UNAVAILABLE",
+    )
     assert outside.read_bytes() == kept

@@ -1,4 +1,6 @@
-"""What the tests of the server's commands share: the command line, and conversations with something of everything."""
+"""What the tests of the server's commands share: the command line, and conversations with something
+of everything.
+"""
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,7 +14,9 @@ __all__ = ["connect"]
 
 @pytest.fixture(autouse=True)
 def _logs_apart(no_log: None) -> None:
-    """The server of a test runs in this process: its log may not stand between what a command prints."""
+    """The server of a test runs in this process: its log may not stand between what a command
+    prints.
+    """
 
 
 def run(*arguments: object, env: dict[str, str | None] | None = None) -> Result:
@@ -27,11 +31,17 @@ QUERIES = ["zebra", "butter", "北京"]
 def filled(server: RunningServer, connect: Connect) -> list[str]:
     """Conversations with something of everything, on `server`."""
     service = connect(server)
-    made = [service.create("web", model="m", request_id=f"create {n}".replace(" ", "-")).id for n in range(5)]
+    made = [
+        service.create("web", model="m", request_id=f"create {n}".replace(" ", "-")).id
+        for n in range(5)
+    ]
     for number, conversation_id in enumerate(made):
         for turn in range(number + 1):
             service.append(
-                conversation_id, user(f"zebra {turn} 北京", sender="ana"), agent("butter"), request_id=f"a-{number}-{turn}"
+                conversation_id,
+                user(f"zebra {turn} 北京", sender="ana"),
+                agent("butter"),
+                request_id=f"a-{number}-{turn}",
             )
     service.rename(made[0], "Named")
     service.abbreviate(made[1], "notes", ["tea"])

@@ -1,4 +1,6 @@
-"""`backup` and `restore`: all that was acknowledged, byte for byte, and what is not as it was is named."""
+"""`backup` and `restore`: all that was acknowledged, byte for byte, and what is not as it was is
+named.
+"""
 
 import threading
 from pathlib import Path
@@ -23,7 +25,9 @@ def test_a_restored_backup_gives_the_same_answers_byte_for_byte(
     assert run("restore", tmp_path / "copy", *new).exit_code == 0
     assert run("verify", *new).exit_code == 0
     for name in filled:
-        assert (tmp_path / "new/default/conversations" / f"{name}.jsonl").read_bytes() == transcript(server, name).read_bytes()
+        assert (
+            tmp_path / "new/default/conversations" / f"{name}.jsonl"
+        ).read_bytes() == transcript(server, name).read_bytes()
     again = start_server(data_dir=tmp_path / "new")
     assert again.app.recovered.messages == 0
     assert answers(connect(again), QUERIES) == before
@@ -48,7 +52,9 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_before_it_and_only_wh
 
     def write(name: str) -> None:
         while not stop.is_set():
-            service.append(name, *(user(f"message {counts[name]} {n} " + "x" * 3000) for n in range(5)))
+            service.append(
+                name, *(user(f"message {counts[name]} {n} " + "x" * 3000) for n in range(5))
+            )
             counts[name] += 5
             if counts[name] == 25:
                 began.wait(30)
@@ -74,7 +80,9 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_before_it_and_only_wh
     assert run("verify", "--data-dir", tmp_path / "new").exit_code == 0
 
 
-def test_a_backup_leaves_out_a_torn_tail(server: RunningServer, filled: list[str], tmp_path: Path) -> None:
+def test_a_backup_leaves_out_a_torn_tail(
+    server: RunningServer, filled: list[str], tmp_path: Path
+) -> None:
     server.stop()
     path = transcript(server, filled[0])
     whole = path.read_bytes()
@@ -83,7 +91,9 @@ def test_a_backup_leaves_out_a_torn_tail(server: RunningServer, filled: list[str
     assert (tmp_path / "copy/default/conversations" / path.name).read_bytes() == whole
 
 
-def test_a_backup_into_a_folder_with_something_in_it_is_refused(server: RunningServer, filled: list[str], tmp_path: Path) -> None:
+def test_a_backup_into_a_folder_with_something_in_it_is_refused(
+    server: RunningServer, filled: list[str], tmp_path: Path
+) -> None:
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy" / "mine").write_text("")
     result = on(server, "backup", tmp_path / "copy")
@@ -92,7 +102,9 @@ def test_a_backup_into_a_folder_with_something_in_it_is_refused(server: RunningS
     assert [path.name for path in (tmp_path / "copy").iterdir()] == ["mine"]
 
 
-def test_a_damaged_line_is_backed_up_as_it_is_and_named(server: RunningServer, filled: list[str], tmp_path: Path) -> None:
+def test_a_damaged_line_is_backed_up_as_it_is_and_named(
+    server: RunningServer, filled: list[str], tmp_path: Path
+) -> None:
     path = transcript(server, filled[1])
     path.write_bytes(path.read_bytes().replace(b'"zebra 0', b'"zebrA 0'))
     result = on(server, "backup", tmp_path / "copy")
@@ -118,7 +130,14 @@ def test_restore_names_what_is_not_as_it_was_backed_up_and_restores_the_rest(
 
 
 @pytest.mark.parametrize(
-    "manifest", [None, b"{", b"{}", b'{"space":"default","files":7}', b'{"space":"default","files":{"../x":[1,2]}}']
+    "manifest",
+    [
+        None,
+        b"{",
+        b"{}",
+        b'{"space":"default","files":7}',
+        b'{"space":"default","files":{"../x":[1,2]}}',
+    ],
 )
 def test_a_backup_that_is_not_complete_is_not_restored(
     server: RunningServer, filled: list[str], tmp_path: Path, manifest: bytes | None

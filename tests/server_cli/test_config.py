@@ -61,7 +61,11 @@ def test_every_setting_is_printed_with_its_default() -> None:
 def test_a_file_wins_over_defaults(tmp_path: Path) -> None:
     config = write(tmp_path / "settings.yaml", max_working_turns=30, space="file")
     settings = settings_of("--config", config)
-    assert (settings["max_working_turns"], settings["space"], settings["threads"]) == (30, "file", 32)
+    assert (settings["max_working_turns"], settings["space"], settings["threads"]) == (
+        30,
+        "file",
+        32,
+    )
 
 
 def test_the_environment_wins_over_a_file(tmp_path: Path) -> None:
@@ -72,21 +76,34 @@ def test_the_environment_wins_over_a_file(tmp_path: Path) -> None:
 
 def test_a_flag_wins_over_the_environment_and_a_file(tmp_path: Path) -> None:
     config = write(tmp_path / "settings.yaml", max_working_turns=30, space="file", threads=5)
-    environment: dict[str, str | None] = {"RECOLLECT_MAX_WORKING_TURNS": "40", "RECOLLECT_SPACE": "environment"}
+    environment: dict[str, str | None] = {
+        "RECOLLECT_MAX_WORKING_TURNS": "40",
+        "RECOLLECT_SPACE": "environment",
+    }
     settings = settings_of("--config", config, "--max-working-turns", "50", env=environment)
-    assert (settings["max_working_turns"], settings["space"], settings["threads"]) == (50, "environment", 5)
+    assert (settings["max_working_turns"], settings["space"], settings["threads"]) == (
+        50,
+        "environment",
+        5,
+    )
 
 
 def test_what_is_printed_can_be_read_as_a_file(tmp_path: Path) -> None:
-    printed = run("config", "--shutdown-grace", "1.5s", "--listen", "unix:/tmp/socket", "--log-format", "json").stdout
+    printed = run(
+        "config", "--shutdown-grace", "1.5s", "--listen", "unix:/tmp/socket", "--log-format", "json"
+    ).stdout
     config = tmp_path / "settings.yaml"
     config.write_text(printed)
     assert run("config", "--config", config).stdout == printed
     assert "shutdown_grace: 1500ms" in printed
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
-def test_a_wrong_setting_is_refused_by_name_wherever_it_stands(name: str, value: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in WRONG.items() for value in values]
+)
+def test_a_wrong_setting_is_refused_by_name_wherever_it_stands(
+    name: str, value: str, tmp_path: Path
+) -> None:
     config = write(tmp_path / "settings.yaml", **{name: value})
     for result in (
         run("config", f"--{name.replace('_', '-')}={value}"),
@@ -102,7 +119,11 @@ def test_a_wrong_setting_is_refused_by_name_wherever_it_stands(name: str, value:
 
 def test_all_that_is_wrong_is_named_at_once() -> None:
     result = run("config", "--threads", "0", "--log-level", "loud", env={"RECOLLECT_SPACE": "Ä"})
-    assert [line.split(":")[0] for line in result.stderr.splitlines()[1:]] == ["space", "threads", "log_level"]
+    assert [line.split(":")[0] for line in result.stderr.splitlines()[1:]] == [
+        "space",
+        "threads",
+        "log_level",
+    ]
 
 
 def test_a_setting_that_there_is_not_is_refused_by_name(tmp_path: Path) -> None:

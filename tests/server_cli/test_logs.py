@@ -16,10 +16,23 @@ UNKNOWN = "conv-01HQ0000000000000000000000"
 
 
 def logged(folder: Path, *flags: str, delete: bool = False) -> tuple[str, list[str]]:
-    """Make some calls to a server of its own; return the id of their conversation, and what was logged until it stopped."""
-    command = [sys.executable, "-m", "recollect_server", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(folder / "data")]
+    """Make some calls to a server of its own; return the id of their conversation, and what was
+    logged until it stopped.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "recollect_server",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        str(folder / "data"),
+    ]
     with (folder / "log").open("w+") as log:
-        with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=log, text=True) as process:
+        with subprocess.Popen(
+            [*command, *flags], stdout=subprocess.PIPE, stderr=log, text=True
+        ) as process:
             assert process.stdout is not None
             try:
                 with Client(process.stdout.readline().split()[3]) as client:
@@ -38,8 +51,12 @@ def logged(folder: Path, *flags: str, delete: bool = False) -> tuple[str, list[s
         return made, log.read().splitlines()
 
 
-def test_a_call_has_a_line_at_info_if_it_failed_or_administers_the_server_else_at_debug(tmp_path: Path) -> None:
-    _, lines = logged(tmp_path, "--log-format", "json", "--log-level", "debug", "--slow-call", "1h", delete=True)
+def test_a_call_has_a_line_at_info_if_it_failed_or_administers_the_server_else_at_debug(
+    tmp_path: Path,
+) -> None:
+    _, lines = logged(
+        tmp_path, "--log-format", "json", "--log-level", "debug", "--slow-call", "1h", delete=True
+    )
     calls = [line for line in map(json.loads, lines) if line["event"] == "call"]
     assert [(line["level"], line["method"].partition(".")[2]) for line in calls] == [
         ("debug", "Create"),
@@ -50,7 +67,9 @@ def test_a_call_has_a_line_at_info_if_it_failed_or_administers_the_server_else_a
     ]
 
 
-def test_a_slow_call_is_one_line_at_info_with_its_method_code_time_and_conversation(tmp_path: Path) -> None:
+def test_a_slow_call_is_one_line_at_info_with_its_method_code_time_and_conversation(
+    tmp_path: Path,
+) -> None:
     made, lines = logged(tmp_path, "--log-format", "json", "--slow-call", "0s", delete=True)
     calls = [line for line in map(json.loads, lines) if line["event"] == "call"]
     assert [(line["method"], line["code"], line.get("conversation")) for line in calls] == [
@@ -61,7 +80,9 @@ def test_a_slow_call_is_one_line_at_info_with_its_method_code_time_and_conversat
         ("ConversationService.Delete", "OK", made),
     ]
     assert all(line["ms"] > 0 and line["level"] == "info" for line in calls)
-    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["timestamp"]) for line in calls)
+    assert all(
+        re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["timestamp"]) for line in calls
+    )
     assert [line["method"] for line in calls if "reason" in line] == ["ConversationService.Get"]
 
 
@@ -84,7 +105,12 @@ def test_a_command_on_a_data_folder_logs_in_the_same_words(tmp_path: Path) -> No
     said = run("rebuild", "--data-dir", tmp_path / "data", "--log-format", "json")
     assert said.exit_code == 0
     [line] = map(json.loads, said.stderr.splitlines())
-    assert (line["event"], line["level"], line["conversation"], line["bytes"]) == ("torn_tail_cut", "warning", made, 4)
+    assert (line["event"], line["level"], line["conversation"], line["bytes"]) == (
+        "torn_tail_cut",
+        "warning",
+        made,
+        4,
+    )
     with (tmp_path / "data/default/conversations" / f"{made}.jsonl").open("ab") as file:
         file.write(b"half")
     assert run("rebuild", "--data-dir", tmp_path / "data", "--log-level", "error").stderr == ""

@@ -29,9 +29,13 @@ class Told:
         return taken
 
 
-def test_each_long_work_tells_of_every_conversation(server: RunningServer, client: Client, tmp_path: Path) -> None:
+def test_each_long_work_tells_of_every_conversation(
+    server: RunningServer, client: Client, tmp_path: Path
+) -> None:
     for _ in range(3):
-        client.conversations.append_turn(client.conversations.create("web").id, [Message.user("zebra")])
+        client.conversations.append_turn(
+            client.conversations.create("web").id, [Message.user("zebra")]
+        )
     server.stop()
     folder = FolderStore(server.folder)
     each = [(0, 3), (1, 3), (2, 3)]
@@ -51,7 +55,9 @@ def test_each_long_work_tells_of_every_conversation(server: RunningServer, clien
     assert told.take() == each
 
 
-def test_a_person_is_shown_it_after_a_second_then_every_second_and_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_person_is_shown_it_after_a_second_then_every_second_and_at_the_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     seconds = itertools.count(step=0.4)
     show = shown("Verifying", lambda: next(seconds))
     for done in range(8):
@@ -63,7 +69,9 @@ def test_a_person_is_shown_it_after_a_second_then_every_second_and_at_the_end(ca
     ]
 
 
-def test_of_a_work_that_is_done_within_a_second_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_a_work_that_is_done_within_a_second_nothing_is_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     seconds = itertools.count(step=0.1)
     show = shown("Verifying", lambda: next(seconds))
     for done in range(5):

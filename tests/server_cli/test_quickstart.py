@@ -11,14 +11,26 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "quickstart.py"
 
 
 def quickstart(target: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(SCRIPT), target], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), target],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
-def test_the_quickstart_begins_a_conversation_names_it_and_finds_it_again(server: Any, client: Client) -> None:
+def test_the_quickstart_begins_a_conversation_names_it_and_finds_it_again(
+    server: Any, client: Client
+) -> None:
     result = quickstart(server.target)
     assert (result.returncode, result.stderr) == (0, "")
     [conversation] = client.conversations.list()
-    assert (conversation.title, conversation.turn_count, conversation.message_count) == ("Slow Server, Full Disk", 2, 6)
+    assert (conversation.title, conversation.turn_count, conversation.message_count) == (
+        "Slow Server, Full Disk",
+        2,
+        6,
+    )
     words = [line.split()[0] for line in result.stdout.splitlines() if not line.startswith(" ")]
     assert words == ["Created", "Appended", "Appended", "Loaded", "Renamed", "Searched"]
     assert conversation.id in result.stdout

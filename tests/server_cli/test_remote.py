@@ -23,7 +23,12 @@ def test_every_command_that_calls_a_server_takes_its_address_by_one_name() -> No
             if isinstance(command, click.Group):
                 groups.append(command)
             else:
-                shown = [opt for it in command.params if not getattr(it, "hidden", False) for opt in it.opts]
+                shown = [
+                    opt
+                    for it in command.params
+                    if not getattr(it, "hidden", False)
+                    for opt in it.opts
+                ]
                 assert "--address" in shown, command.name
     context = click.Context(commands)
     for name in commands.list_commands(context):
@@ -46,14 +51,19 @@ def test_the_address_is_a_flag_or_stands_in_the_environment(server: RunningServe
         assert (result.exit_code, result.output) == (0, "SERVING\n")
 
 
-def test_what_is_said_on_the_command_line_goes_before_the_environment(server: RunningServer, tmp_path: Path) -> None:
+def test_what_is_said_on_the_command_line_goes_before_the_environment(
+    server: RunningServer, tmp_path: Path
+) -> None:
     config = tmp_path / "settings.yaml"
     config.write_text(f"listen: {server.target}\n")
     assert run("health", "--config", config, env={ADDRESS: NOBODY}).exit_code == 0
     assert run("health", "--listen", server.target, env={ADDRESS: NOBODY}).output == "SERVING\n"
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:99999", "localhost", "http://127.0.0.1:1", "unix:", "a b:1", "127.0.0.1:"])
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1:99999", "localhost", "http://127.0.0.1:1", "unix:", "a b:1", "127.0.0.1:"],
+)
 def test_an_address_that_is_none_is_refused_by_name(address: str) -> None:
     for result, code, named in (
         (run("health", "--address", address), 2, "'--address': "),
@@ -65,7 +75,9 @@ def test_an_address_that_is_none_is_refused_by_name(address: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["import", "export"])
-def test_a_command_that_moved_says_where_to(command: str, server: RunningServer, tmp_path: Path) -> None:
+def test_a_command_that_moved_says_where_to(
+    command: str, server: RunningServer, tmp_path: Path
+) -> None:
     result = run(command, tmp_path, "--target", server.target)
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"moved: recollect {command}" in result.stderr

@@ -17,7 +17,9 @@ def sql(server: RunningServer, text: str) -> None:
     connection.close()
 
 
-def test_verify_finds_nothing_wrong_with_what_a_server_wrote(server: RunningServer, filled: list[str]) -> None:
+def test_verify_finds_nothing_wrong_with_what_a_server_wrote(
+    server: RunningServer, filled: list[str]
+) -> None:
     server.stop()
     result = on(server, "verify")
     assert (result.exit_code, result.stdout) == (0, "4 conversations, 24 messages, 0 problems\n")
@@ -47,7 +49,12 @@ def test_what_needs_the_folder_alone_is_refused_while_a_server_runs(
 
 @pytest.mark.parametrize("command", ["verify", "rebuild", "stats", "backup"])
 def test_a_folder_without_data_is_named_and_not_made(command: str, tmp_path: Path) -> None:
-    result = run(command, *([tmp_path / "copy"] if command == "backup" else []), "--data-dir", tmp_path / "nowhere")
+    result = run(
+        command,
+        *([tmp_path / "copy"] if command == "backup" else []),
+        "--data-dir",
+        tmp_path / "nowhere",
+    )
     assert result.exit_code == 1
     assert f"there is nothing in {tmp_path / 'nowhere'}" in result.stderr
     assert list(tmp_path.iterdir()) == []
@@ -108,7 +115,9 @@ def test_verify_names_whatever_the_index_has_otherwise_and_rebuild_mends_it(
     assert on(server, "verify").exit_code == 0
 
 
-def test_verify_names_an_index_that_is_missing_or_no_database(server: RunningServer, filled: list[str]) -> None:
+def test_verify_names_an_index_that_is_missing_or_no_database(
+    server: RunningServer, filled: list[str]
+) -> None:
     server.stop()
     delete_index(server)
     assert "index: there is none" in on(server, "verify").stdout
@@ -118,7 +127,9 @@ def test_verify_names_an_index_that_is_missing_or_no_database(server: RunningSer
     assert "index: cannot be used" in result.stdout
 
 
-def test_verify_names_every_kind_of_damage_to_a_transcript(server: RunningServer, filled: list[str]) -> None:
+def test_verify_names_every_kind_of_damage_to_a_transcript(
+    server: RunningServer, filled: list[str]
+) -> None:
     server.stop()
     path = transcript(server, filled[3])
     whole = path.read_bytes()
@@ -130,7 +141,9 @@ def test_verify_names_every_kind_of_damage_to_a_transcript(server: RunningServer
         assert result.exit_code == 1
         return result.stdout
 
-    assert "line 2 is damaged: the checksum does not fit" in found(lines[0], lines[1].replace(b"zebra", b"zebrA"), *lines[2:])
+    assert "line 2 is damaged: the checksum does not fit" in found(
+        lines[0], lines[1].replace(b"zebra", b"zebrA"), *lines[2:]
+    )
     assert "line 3 is 1 of 2 of a batch, and 2 should be here" in found(*lines[:2], *lines[3:])
     assert "line 4 is of turn 3 and follows turn 1" in found(*lines[:3], *lines[5:])
     assert "the last 4 bytes are torn: the last line is not ended" in found(whole, b"half")
@@ -152,7 +165,9 @@ def test_rebuild_says_how_many_it_indexed_and_every_answer_stays(
     assert answers(connect(start_server()), QUERIES) == before
 
 
-def test_stats_tells_what_is_kept_while_the_server_runs_and_after(server: RunningServer, filled: list[str]) -> None:
+def test_stats_tells_what_is_kept_while_the_server_runs_and_after(
+    server: RunningServer, filled: list[str]
+) -> None:
     size = sum(path.stat().st_size for path in server.folder.glob("*.jsonl"))
     expected = [
         "conversations: 4", "messages: 24", f"transcript_bytes: {size}", "index: whole", "not_indexed_yet: 0 conversations",
@@ -177,8 +192,12 @@ def test_stats_tells_what_is_kept_while_the_server_runs_and_after(server: Runnin
     assert "index: unusable" in on(server, "stats").stdout
 
 
-def test_verify_finds_nothing_wrong_with_words_longer_than_the_index_keeps(server: RunningServer, connect: Connect) -> None:
-    """FTS5 keeps the first 32,768 bytes of a word; these end after them, at them, and within a character."""
+def test_verify_finds_nothing_wrong_with_words_longer_than_the_index_keeps(
+    server: RunningServer, connect: Connect
+) -> None:
+    """FTS5 keeps the first 32,768 bytes of a word; these end after them, at them, and within a
+    character.
+    """
     for word in ("a" * 40_000, "b" * 32_768, "c" + "é" * 20_000, "д" * 16_384):
         connect(server).told(f"{word} and on")
     server.stop()
@@ -204,5 +223,6 @@ def test_verify_finds_nothing_wrong_with_two_folders_put_into_one_whose_request_
         again.stop()
         result = on(again, "verify")
         assert (result.exit_code, result.stdout) == (0, "2 conversations, 2 messages, 0 problems\n")
-        (server.folder / "conversations.db.seal").unlink()  # and the start that compares finds nothing either
+        # and the start that compares finds nothing either
+        (server.folder / "conversations.db.seal").unlink()
     assert not start_server().app.recovered.rebuilt

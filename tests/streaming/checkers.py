@@ -1,7 +1,9 @@
-"""The six words that a stream must keep (etcd's, for its watch), as functions over what a subscriber saw.
+"""The six words that a stream must keep (etcd's, for its watch), as functions over what a
+subscriber saw.
 
-Each is given a subscriber's runs: one list of updates for every connection that it had, the next one resumed where the one before
-ended. A broken word is an AssertionError that says where. `bench/stream.py` runs them too.
+Each is given a subscriber's runs: one list of updates for every connection that it had, the next
+one resumed where the one before ended. A broken word is an AssertionError that says where.
+`bench/stream.py` runs them too.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -52,12 +54,23 @@ def seen(update: Update) -> Seen:
     """What the words ask for of an update of the contract."""
     epoch, position = place(update.cursor)
     sequences = tuple(message.sequence for message in update.conversation_updated.messages)
-    return Seen(str(update.WhichOneof("kind")), epoch, position, update.conversation_id, sequences, update.reset)
+    return Seen(
+        str(update.WhichOneof("kind")),
+        epoch,
+        position,
+        update.conversation_id,
+        sequences,
+        update.reset,
+    )
 
 
 def written(answer: AppendTurnResponse) -> Written:
     """What the words ask for of an answered append."""
-    return Written(answer.conversation.id, tuple(message.sequence for message in answer.messages), *place(answer.cursor))
+    return Written(
+        answer.conversation.id,
+        tuple(message.sequence for message in answer.messages),
+        *place(answer.cursor),
+    )
 
 
 def place(cursor: str) -> tuple[str, int]:
@@ -75,7 +88,9 @@ def ordered(runs: Runs) -> None:
         for it in part:
             for sequence in it.sequences:
                 before = newest.get(it.conversation_id, 0)
-                assert sequence > before, f"message {sequence} of {it.conversation_id} comes after {before}"
+                assert sequence > before, (
+                    f"message {sequence} of {it.conversation_id} comes after {before}"
+                )
                 newest[it.conversation_id] = sequence
 
 
@@ -83,23 +98,34 @@ def unique(runs: Runs) -> None:
     """No change and no message comes twice."""
     for part in _unbroken(runs):
         places = [it.position for it in part if it.logged]
-        assert len(places) == len(set(places)), f"{len(places) - len(set(places))} changes came twice"
+        assert len(places) == len(set(places)), (
+            f"{len(places) - len(set(places))} changes came twice"
+        )
         messages = [(it.conversation_id, sequence) for it in part for sequence in it.sequences]
-        assert len(messages) == len(set(messages)), f"{len(messages) - len(set(messages))} messages came twice"
+        assert len(messages) == len(set(messages)), (
+            f"{len(messages) - len(set(messages))} messages came twice"
+        )
 
 
 def atomic(runs: Runs, appends: Iterable[Written]) -> None:
     """The messages of one append come in one update, all of them, and nothing else with them."""
     batches = {(it.conversation_id, it.sequences) for it in appends}
-    known = {(conversation, sequence) for conversation, sequences in batches for sequence in sequences}
+    known = {
+        (conversation, sequence) for conversation, sequences in batches for sequence in sequences
+    }
     for run in runs:
         for it in run:
             if any((it.conversation_id, sequence) in known for sequence in it.sequences):
-                assert (it.conversation_id, it.sequences) in batches, f"{it.sequences} of {it.conversation_id} is no append"
+                assert (it.conversation_id, it.sequences) in batches, (
+                    f"{it.sequences} of {it.conversation_id} is no append"
+                )
 
 
-def reliable(runs: Runs, appends: Iterable[Written], wants: Callable[[str], bool] = lambda _: True) -> None:
-    """Nothing is left out: every append between the first and the last place that the subscriber knows was told.
+def reliable(
+    runs: Runs, appends: Iterable[Written], wants: Callable[[str], bool] = lambda _: True
+) -> None:
+    """Nothing is left out: every append between the first and the last place that the subscriber
+    knows was told.
 
     But of a conversation that was deleted, it may be told no more than that.
     """
@@ -121,7 +147,9 @@ def reliable(runs: Runs, appends: Iterable[Written], wants: Callable[[str], bool
 
 
 def resumable(runs: Runs, whole: Run) -> None:
-    """Joined, the runs are what a subscriber saw that never dropped (`whole`), from their first place to their last."""
+    """Joined, the runs are what a subscriber saw that never dropped (`whole`), from their first
+    place to their last.
+    """
     for part in _unbroken(runs):
         known = [it for it in part if it.position >= 0]
         if not known or known[0].epoch not in {it.epoch for it in whole}:
@@ -132,16 +160,30 @@ def resumable(runs: Runs, whole: Run) -> None:
         gone = _gone([*part, *whole])
 
         def between(
-            run: Run, after: int = after, until: int = until, gone: set[str] = gone, epoch: str = first.epoch
+            run: Run,
+            after: int = after,
+            until: int = until,
+            gone: set[str] = gone,
+            epoch: str = first.epoch,
         ) -> list[Seen]:
-            kept = [it for it in run if it.kind == "conversation_deleted" or it.conversation_id not in gone]
-            return [it for it in kept if it.logged and it.epoch == epoch and after < it.position <= until]
+            kept = [
+                it
+                for it in run
+                if it.kind == "conversation_deleted" or it.conversation_id not in gone
+            ]
+            return [
+                it
+                for it in kept
+                if it.logged and it.epoch == epoch and after < it.position <= until
+            ]
 
         assert between(part) == between(whole)
 
 
 def bookmarkable(runs: Runs) -> None:
-    """Every change has a cursor, and so has a heartbeat: that of the last change, or a later one."""
+    """Every change has a cursor, and so has a heartbeat: that of the last change, or a later
+    one.
+    """
     for part in _unbroken(runs):
         newest = -1
         for it in part:
@@ -149,12 +191,21 @@ def bookmarkable(runs: Runs) -> None:
                 assert it.position == -1, f"{it.kind} has a cursor"
                 continue
             assert it.position >= 0, f"{it.kind} has no cursor"
-            assert it.kind != "heartbeat" or it.position >= newest, f"a heartbeat goes back to {it.position} from {newest}"
+            assert it.kind != "heartbeat" or it.position >= newest, (
+                f"a heartbeat goes back to {it.position} from {newest}"
+            )
             newest = it.position
 
 
-def check(runs: Runs, appends: Sequence[Written], whole: Run | None = None, wants: Callable[[str], bool] = lambda _: True) -> None:
-    """All six words. `whole` is what a subscriber saw that never dropped; without one, joined runs are held against the appends."""
+def check(
+    runs: Runs,
+    appends: Sequence[Written],
+    whole: Run | None = None,
+    wants: Callable[[str], bool] = lambda _: True,
+) -> None:
+    """All six words. `whole` is what a subscriber saw that never dropped; without one, joined runs
+    are held against the appends.
+    """
     ordered(runs)
     unique(runs)
     atomic(runs, appends)

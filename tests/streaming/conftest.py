@@ -30,7 +30,9 @@ class Subscriber:
         self.elements = 0
         self.error: grpc.RpcError | None = None
         self._changed = threading.Condition()
-        self._channel = grpc.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)])
+        self._channel = grpc.insecure_channel(
+            target, options=[("grpc.use_local_subchannel_pool", 1)]
+        )
         self._connect(asked)
 
     def _connect(self, asked: dict[str, Any]) -> None:
@@ -58,12 +60,19 @@ class Subscriber:
     def until(self, condition: Callable[[], object]) -> "Subscriber":
         """Waits until it is so."""
         with self._changed:
-            assert self._changed.wait_for(condition, DEADLINE), f"it never was so: {[self.kinds(), self.error]}"
+            assert self._changed.wait_for(condition, DEADLINE), (
+                f"it never was so: {[self.kinds(), self.error]}"
+            )
         return self
 
     def ready(self) -> "Subscriber":
         """Waits for the snapshot, or for the end of what was missed."""
-        return self.until(lambda: {"conversation_loaded", "heartbeat"} & {str(it.WhichOneof("kind")) for it in self.runs[-1]})
+        return self.until(
+            lambda: (
+                {"conversation_loaded", "heartbeat"}
+                & {str(it.WhichOneof("kind")) for it in self.runs[-1]}
+            )
+        )
 
     def ended(self) -> "Subscriber":
         """Waits until the stream failed."""
@@ -76,7 +85,9 @@ class Subscriber:
 
     def of(self, kind: str) -> list[Any]:
         """What the updates of a kind say, in order."""
-        return [getattr(update, kind) for update in self.updates if update.WhichOneof("kind") == kind]
+        return [
+            getattr(update, kind) for update in self.updates if update.WhichOneof("kind") == kind
+        ]
 
     def kinds(self, *, beats: bool = False) -> list[str]:
         """The kinds of the updates, in order; heartbeats only where asked for."""
@@ -85,7 +96,11 @@ class Subscriber:
 
     def messages(self) -> list[str]:
         """What the messages say that came, in order."""
-        return [message.content for updated in self.of("conversation_updated") for message in updated.messages]
+        return [
+            message.content
+            for updated in self.of("conversation_updated")
+            for message in updated.messages
+        ]
 
     @property
     def cursor(self) -> str:
@@ -102,7 +117,9 @@ class Subscriber:
         self.drop()
         if target is not None:
             self._channel.close()
-            self._channel = grpc.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)])
+            self._channel = grpc.insecure_channel(
+                target, options=[("grpc.use_local_subchannel_pool", 1)]
+            )
         self._connect(self.asked | {"cursor": self.cursor})
 
     def close(self) -> None:
@@ -123,14 +140,20 @@ class Recorder(Service):
         self.channels[conversation.id] = channel
         return conversation
 
-    def append(self, conversation_id: str, *messages: Message, **fields: Any) -> api.AppendTurnResponse:
+    def append(
+        self, conversation_id: str, *messages: Message, **fields: Any
+    ) -> api.AppendTurnResponse:
         answer = super().append(conversation_id, *messages, **fields)
         if answer.cursor and not answer.duplicate:
             self.written.append(checkers.written(answer))
         return answer
 
-    def publish(self, conversation_id: str, draft_id: str, offset: int, text: str, *, done: bool = False) -> None:
-        request = api.PublishDeltaRequest(conversation_id=conversation_id, draft_id=draft_id, offset=offset, text=text, done=done)
+    def publish(
+        self, conversation_id: str, draft_id: str, offset: int, text: str, *, done: bool = False
+    ) -> None:
+        request = api.PublishDeltaRequest(
+            conversation_id=conversation_id, draft_id=draft_id, offset=offset, text=text, done=done
+        )
         self.conversations.PublishDelta(request)
 
 
@@ -143,10 +166,26 @@ class Watched:
     recorders: list[Recorder] = field(default_factory=list)
 
     def check(self) -> None:
-        """Holds the six words against every subscriber. One that never dropped is what the others are joined against."""
-        channels = {name: channel for recorder in self.recorders for name, channel in recorder.channels.items()}
-        runs = [[[checkers.seen(update) for update in run] for run in it.runs] for it in self.subscribers]
-        whole = next((them[0] for it, them in zip(self.subscribers, runs, strict=True) if len(them) == 1 and not it.asked), None)
+        """Holds the six words against every subscriber. One that never dropped is what the others
+        are joined against.
+        """
+        channels = {
+            name: channel
+            for recorder in self.recorders
+            for name, channel in recorder.channels.items()
+        }
+        runs = [
+            [[checkers.seen(update) for update in run] for run in it.runs]
+            for it in self.subscribers
+        ]
+        whole = next(
+            (
+                them[0]
+                for it, them in zip(self.subscribers, runs, strict=True)
+                if len(them) == 1 and not it.asked
+            ),
+            None,
+        )
         for subscriber, seen in zip(self.subscribers, runs, strict=True):
 
             def wants(name: str, asked: dict[str, Any] = subscriber.asked) -> bool:
@@ -175,7 +214,9 @@ def subscribe(request: pytest.FixtureRequest, watched: Watched) -> Callable[...,
     """Subscribes to `server`, or to another by `target`."""
 
     def to(target: str = "", **asked: Any) -> Subscriber:
-        watched.subscribers.append(Subscriber(target or request.getfixturevalue("server").target, **asked))
+        watched.subscribers.append(
+            Subscriber(target or request.getfixturevalue("server").target, **asked)
+        )
         return watched.subscribers[-1]
 
     return to

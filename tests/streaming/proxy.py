@@ -6,7 +6,9 @@ import threading
 
 
 class Proxy:
-    """Passes bytes on to a server, which may change, until it breaks the connections or is told to freeze."""
+    """Passes bytes on to a server, which may change, until it breaks the connections or is told to
+    freeze.
+    """
 
     def __init__(self, target: str) -> None:
         self.target = target
@@ -71,7 +73,10 @@ class Proxy:
                 self._moving.wait()
                 with self._guard:
                     if counted and self._bytes_left is not None:
-                        data, self._bytes_left = data[: self._bytes_left], self._bytes_left - len(data)
+                        data, self._bytes_left = (
+                            data[: self._bytes_left],
+                            self._bytes_left - len(data),
+                        )
                         over = self._bytes_left <= 0
                     else:
                         over = False

@@ -1,4 +1,6 @@
-"""A watch whose connection breaks at random, and whose server restarts: nothing lost, repeated or out of order."""
+"""A watch whose connection breaks at random, and whose server restarts: nothing lost, repeated or
+out of order.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -24,9 +26,19 @@ def seen(update: Update) -> checkers.Seen:
     """What the six words ask for of what the client yields."""
     epoch, position = checkers.place(update.cursor)
     kind = type(update.kind).__name__
-    names = {"ConversationList": "conversation_list", "LoadedConversation": "conversation_loaded", "MessageDelta": "message_delta"}
-    sequences = tuple(it.sequence or 0 for it in update.kind.messages) if isinstance(update.kind, ConversationUpdated) else ()
-    return checkers.Seen(names.get(kind, kind), epoch, position, update.conversation_id, sequences, update.reset)
+    names = {
+        "ConversationList": "conversation_list",
+        "LoadedConversation": "conversation_loaded",
+        "MessageDelta": "message_delta",
+    }
+    sequences = (
+        tuple(it.sequence or 0 for it in update.kind.messages)
+        if isinstance(update.kind, ConversationUpdated)
+        else ()
+    )
+    return checkers.Seen(
+        names.get(kind, kind), epoch, position, update.conversation_id, sequences, update.reset
+    )
 
 
 class Server:
@@ -34,7 +46,13 @@ class Server:
 
     def __init__(self, data_dir: Path) -> None:
         self._settings = Settings.load(
-            None, {"listen": "127.0.0.1:0", "data_dir": data_dir, "log_level": "error", "heartbeat": "50ms"}
+            None,
+            {
+                "listen": "127.0.0.1:0",
+                "data_dir": data_dir,
+                "log_level": "error",
+                "heartbeat": "50ms",
+            },
         )
         self._app = app.start(self._settings)
         self.proxy = Proxy(self._app.address)
@@ -88,7 +106,17 @@ STEPS = st.lists(
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
-@example([("append", 2), ("break after", 700), ("append", 4), ("restart", 0), ("append", 1), ("break", 0), ("append", 3)])
+@example(
+    [
+        ("append", 2),
+        ("break after", 700),
+        ("append", 4),
+        ("restart", 0),
+        ("append", 1),
+        ("break", 0),
+        ("append", 3),
+    ]
+)
 @given(STEPS)
 def test_whatever_breaks_no_update_is_lost_repeated_or_out_of_order(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
@@ -107,7 +135,11 @@ def test_whatever_breaks_no_update_is_lost_repeated_or_out_of_order(
                                 messages = [Message.user("x" * 300), Message.assistant("y" * 300)]
                                 stored = writer.conversations.append_turn(conversation.id, messages)
                                 sequences = tuple(it.sequence or 0 for it in stored.messages)
-                                written.append(checkers.Written(conversation.id, sequences, *checkers.place(stored.cursor)))
+                                written.append(
+                                    checkers.Written(
+                                        conversation.id, sequences, *checkers.place(stored.cursor)
+                                    )
+                                )
                     case "break":
                         server.proxy.break_now()
                     case "break after":
@@ -115,7 +147,9 @@ def test_whatever_breaks_no_update_is_lost_repeated_or_out_of_order(
                     case "restart":
                         server.restart()
             told = {(it.conversation_id, it.sequences) for it in written}
-            eventually(lambda: told <= {(it.conversation_id, it.sequences) for it in map(seen, updates)})
+            eventually(
+                lambda: told <= {(it.conversation_id, it.sequences) for it in map(seen, updates)}
+            )
         runs = [[seen(update) for update in updates]]
         checkers.check(runs, written)
         assert [it.sequences for it in runs[0] if it.sequences] == [it.sequences for it in written]

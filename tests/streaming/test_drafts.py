@@ -1,4 +1,6 @@
-"""PublishDelta: an answer that is still being written reaches the subscribers as it grows, and is never stored."""
+"""PublishDelta: an answer that is still being written reaches the subscribers as it grows, and is
+never stored.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +27,9 @@ def text_of(subscriber: Subscriber, draft_id: str = "d") -> str:
     return text
 
 
-def test_every_subscriber_sees_a_draft_grow_and_then_the_messages_that_complete_it(subscribe: Subscribe, service: Recorder) -> None:
+def test_every_subscriber_sees_a_draft_grow_and_then_the_messages_that_complete_it(
+    subscribe: Subscribe, service: Recorder
+) -> None:
     name = service.told("How full is it?")
     both = [subscribe().ready(), subscribe(conversation_ids=[name]).ready()]
     said = ["It is ", "97 % ", "full. \N{GRINNING FACE}"]
@@ -41,30 +45,46 @@ def test_every_subscriber_sees_a_draft_grow_and_then_the_messages_that_complete_
         assert [delta.done for delta in one.of("message_delta")] == [False, False, True]
         assert not any(delta.dropped for delta in one.of("message_delta"))
         assert one.kinds()[-1] == "conversation_updated"
-        assert {it.conversation_id for it in one.updates if it.WhichOneof("kind") == "message_delta"} == {name}
+        assert {
+            it.conversation_id for it in one.updates if it.WhichOneof("kind") == "message_delta"
+        } == {name}
     late = subscribe()
     service.publish(name, "next", 0, "x")
     late.until_count("message_delta", 1)
     assert [delta.draft_id for delta in late.of("message_delta")] == ["next"]
 
 
-def test_a_subscriber_that_comes_late_gets_the_text_so_far(subscribe: Subscribe, service: Recorder) -> None:
+def test_a_subscriber_that_comes_late_gets_the_text_so_far(
+    subscribe: Subscribe, service: Recorder
+) -> None:
     name = service.told("Hi")
     service.publish(name, "d", 0, "One ")
     service.publish(name, "d", 4, "two ")
     late = subscribe()
     (delta,) = late.until_count("message_delta", 1)
-    assert (delta.offset, delta.text, late.kinds()[:2]) == (0, "One two ", ["conversation_list", "conversation_loaded"])
+    assert (delta.offset, delta.text, late.kinds()[:2]) == (
+        0,
+        "One two ",
+        ["conversation_list", "conversation_loaded"],
+    )
     late.resume()  # and so does one that comes back
     late.until_count("message_delta", 2)
     service.publish(name, "d", 8, "three")
     late.until_count("message_delta", 3)
-    assert [(it.offset, it.text) for it in late.of("message_delta")[1:]] == [(0, "One two "), (8, "three")]
+    assert [(it.offset, it.text) for it in late.of("message_delta")[1:]] == [
+        (0, "One two "),
+        (8, "three"),
+    ]
 
 
-def test_a_draft_of_another_conversation_is_not_told(subscribe: Subscribe, service: Recorder) -> None:
+def test_a_draft_of_another_conversation_is_not_told(
+    subscribe: Subscribe, service: Recorder
+) -> None:
     mine, other = service.told("Mine"), service.told("Other", channel="email")
-    by_name, by_channel = subscribe(conversation_ids=[mine]).ready(), subscribe(channels=["web"]).ready()
+    by_name, by_channel = (
+        subscribe(conversation_ids=[mine]).ready(),
+        subscribe(channels=["web"]).ready(),
+    )
     service.publish(other, "theirs", 0, "Not for me")
     service.publish(mine, "mine", 0, "For me")
     for one in (by_name, by_channel):
@@ -82,7 +102,9 @@ def test_a_part_that_is_sent_twice_changes_nothing(subscribe: Subscribe, service
     assert text_of(one) == "abcdefgh"
 
 
-def test_a_draft_that_begins_anew_replaces_what_was_told(subscribe: Subscribe, service: Recorder) -> None:
+def test_a_draft_that_begins_anew_replaces_what_was_told(
+    subscribe: Subscribe, service: Recorder
+) -> None:
     name = service.told("Hi")
     one = subscribe().ready()
     service.publish(name, "d", 0, "A first try")
@@ -92,7 +114,9 @@ def test_a_draft_that_begins_anew_replaces_what_was_told(subscribe: Subscribe, s
     assert one.of("message_delta")[-1].offset == 0
 
 
-def test_a_draft_that_stands_still_is_dropped(subscribe: Subscribe, service: Recorder, clock: MovableClock) -> None:
+def test_a_draft_that_stands_still_is_dropped(
+    subscribe: Subscribe, service: Recorder, clock: MovableClock
+) -> None:
     name = service.told("Hi")
     one = subscribe().ready()
     service.publish(name, "d", 0, "Then the model hung")
@@ -107,7 +131,9 @@ def test_a_draft_that_stands_still_is_dropped(subscribe: Subscribe, service: Rec
     assert [it.draft_id for it in late.until_count("message_delta", 1)] == ["e"]
 
 
-def test_the_drafts_of_a_deleted_conversation_go_with_it(subscribe: Subscribe, service: Recorder) -> None:
+def test_the_drafts_of_a_deleted_conversation_go_with_it(
+    subscribe: Subscribe, service: Recorder
+) -> None:
     name, other = service.told("Hi"), service.told("Hi")
     one = subscribe().ready()
     service.publish(name, "d", 0, "Half an answ")
@@ -152,14 +178,25 @@ def test_a_part_that_cannot_be_is_refused_and_changes_nothing(
     one.until_count("conversation_updated", 1)
     field, change = REFUSED[case]
     fields = {"conversation_id": name, "draft_id": "d", "text": "more"} | change
-    failure = failure_of(lambda: service.conversations.PublishDelta(api.PublishDeltaRequest(**fields)))
-    assert (failure.code, failure.reason, failure.fields) == ("INVALID_ARGUMENT", "INVALID_FIELD", (field,))
+    failure = failure_of(
+        lambda: service.conversations.PublishDelta(api.PublishDeltaRequest(**fields))
+    )
+    assert (failure.code, failure.reason, failure.fields) == (
+        "INVALID_ARGUMENT",
+        "INVALID_FIELD",
+        (field,),
+    )
     late = subscribe(server.target)
     late.until_count("message_delta", 2)
-    assert {it.draft_id: it.text for it in late.of("message_delta")} == {"d": "abcd", "done": "abcd"}
+    assert {it.draft_id: it.text for it in late.of("message_delta")} == {
+        "d": "abcd",
+        "done": "abcd",
+    }
 
 
-def test_a_draft_never_comes_before_its_conversation(subscribe: Subscribe, service: Recorder) -> None:
+def test_a_draft_never_comes_before_its_conversation(
+    subscribe: Subscribe, service: Recorder
+) -> None:
     one = subscribe().ready()
     names: list[str] = []
     for _ in range(30):
@@ -178,7 +215,9 @@ def test_a_draft_of_a_conversation_that_is_not_there_is_refused(service: Recorde
     assert (failure.code, failure.reason) == ("NOT_FOUND", "CONVERSATION_NOT_FOUND")
 
 
-def test_drafts_are_bounded_the_oldest_are_given_up(monkeypatch: pytest.MonkeyPatch, clock: MovableClock) -> None:
+def test_drafts_are_bounded_the_oldest_are_given_up(
+    monkeypatch: pytest.MonkeyPatch, clock: MovableClock
+) -> None:
     monkeypatch.setattr(drafts, "_MAX_DRAFTS", 3)
     monkeypatch.setattr(drafts, "_MAX_TOTAL", 100)
     them = Drafts(clock, timeout=1000, max_length=1000)
@@ -193,7 +232,9 @@ def test_drafts_are_bounded_the_oldest_are_given_up(monkeypatch: pytest.MonkeyPa
     assert set(sent) == {("c", "d4")}
 
 
-def test_what_a_slow_subscriber_is_sent_next_is_one_part_with_all_that_came(clock: MovableClock) -> None:
+def test_what_a_slow_subscriber_is_sent_next_is_one_part_with_all_that_came(
+    clock: MovableClock,
+) -> None:
     them = Drafts(clock, timeout=1000, max_length=1000)
     sent: dict[drafts.Key, drafts.Sent] = {}
     told: list[Any] = []
@@ -210,5 +251,8 @@ def test_what_a_slow_subscriber_is_sent_next_is_one_part_with_all_that_came(cloc
     them.news(sent, lambda _: True, encode)
     them.publish("c", "web", "d", length, "kl", done=True)
     them.news(sent, lambda _: True, encode)
-    assert [(it.offset, it.text, it.done) for it in told] == [(0, "abcdefghij", False), (10, "kl", True)]
+    assert [(it.offset, it.text, it.done) for it in told] == [
+        (0, "abcdefghij", False),
+        (10, "kl", True),
+    ]
     assert them.news(sent, lambda _: True, encode) == []

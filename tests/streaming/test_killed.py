@@ -1,4 +1,6 @@
-"""A server that is killed while it writes: its subscribers come back to the next one and miss nothing."""
+"""A server that is killed while it writes: its subscribers come back to the next one and miss
+nothing.
+"""
 
 import contextlib
 import itertools
@@ -44,7 +46,10 @@ def test_a_subscriber_comes_back_after_a_kill_and_sees_every_acknowledged_append
         one.resume(address)
         one.until(lambda: one.cursor == last.cursor)
     told = [
-        (update.conversation_id, tuple(message.sequence for message in update.conversation_updated.messages))
+        (
+            update.conversation_id,
+            tuple(message.sequence for message in update.conversation_updated.messages),
+        )
         for update in one.updates
         if update.WhichOneof("kind") == "conversation_updated"
     ]

@@ -33,11 +33,15 @@ def test_what_is_told_can_be_read_and_what_was_refused_is_not_told(tmp_path: Pat
     refused: list[str] = []
 
     def hear(news: Sequence[tuple[int, object]]) -> None:
-        with apsw.Connection(str(tmp_path / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY) as other:
+        with apsw.Connection(
+            str(tmp_path / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY
+        ) as other:
             for cursor, what in news:
                 assert isinstance(what, Added)
                 told.append((cursor, what.lines[0].sequence))
-                readable.append(other.execute("SELECT 1 FROM updates WHERE cursor = ?", (cursor + 1,)).get == 1)
+                readable.append(
+                    other.execute("SELECT 1 FROM updates WHERE cursor = ?", (cursor + 1,)).get == 1
+                )
 
     index.log.listen(hear)
     known = fold(None, Began(ID, "web", 1))
@@ -55,7 +59,9 @@ def test_what_is_told_can_be_read_and_what_was_refused_is_not_told(tmp_path: Pat
     index.close()
 
 
-def test_a_snapshot_and_what_follows_it_are_everything_once(subscribe: Subscribe, service: Recorder) -> None:
+def test_a_snapshot_and_what_follows_it_are_everything_once(
+    subscribe: Subscribe, service: Recorder
+) -> None:
     name = service.create().id
     stop = threading.Event()
 
@@ -75,6 +81,10 @@ def test_a_snapshot_and_what_follows_it_are_everything_once(subscribe: Subscribe
     for one in many:
         (loaded,) = one.of("conversation_loaded")
         before = [message.sequence for message in loaded.messages]
-        after = [message.sequence for updated in one.of("conversation_updated") for message in updated.messages]
+        after = [
+            message.sequence
+            for updated in one.of("conversation_updated")
+            for message in updated.messages
+        ]
         assert before + after == list(range(2, 2 + len(before + after)))
         assert loaded.conversation.message_count == len(before)

@@ -38,7 +38,9 @@ def spaces(monkeypatch: pytest.MonkeyPatch) -> list[Space]:
     return opened
 
 
-def test_a_subscriber_that_drops_sees_what_it_missed_and_goes_on(subscribe: Subscribe, service: Recorder) -> None:
+def test_a_subscriber_that_drops_sees_what_it_missed_and_goes_on(
+    subscribe: Subscribe, service: Recorder
+) -> None:
     whole, one = subscribe().ready(), subscribe(max_batch=1).ready()
     name = service.told("One")
     one.until_count("conversation_updated", 1)
@@ -68,7 +70,9 @@ def test_one_that_comes_back_is_not_told_that_it_has_all_before_it_has(
     assert [it.WhichOneof("kind") for it in late.updates] == ["conversation_updated", "heartbeat"]
 
 
-def test_it_does_so_across_a_restart(subscribe: Subscribe, start_server: Start, record: Record) -> None:
+def test_it_does_so_across_a_restart(
+    subscribe: Subscribe, start_server: Start, record: Record
+) -> None:
     first = start_server()
     service = record(first)
     one = subscribe(first.target).ready()
@@ -77,7 +81,10 @@ def test_it_does_so_across_a_restart(subscribe: Subscribe, start_server: Start, 
     service.turn(name, "Two")
     first.stop()
     one.until(lambda: one.error)
-    assert (one.error.code().name, one.error.details()) == ("UNAVAILABLE", "the server stops: come back with the last cursor")  # type: ignore[union-attr]
+    assert (one.error.code().name, one.error.details()) == (  # type: ignore[union-attr]
+        "UNAVAILABLE",
+        "the server stops: come back with the last cursor",
+    )
     second = start_server()
     record(second).turn(name, "Three")
     one.resume(second.target)
@@ -85,7 +92,9 @@ def test_it_does_so_across_a_restart(subscribe: Subscribe, start_server: Start, 
     assert one.messages() == ["One", "Two", "Noted.", "Three", "Noted."]
 
 
-def test_the_cursor_of_an_append_is_a_place_in_the_stream(subscribe: Subscribe, service: Recorder) -> None:
+def test_the_cursor_of_an_append_is_a_place_in_the_stream(
+    subscribe: Subscribe, service: Recorder
+) -> None:
     name = service.create().id
     first, second = service.turn(name, "One"), service.turn(name, "Two")
     one = subscribe(cursor=first.cursor).ready()
@@ -104,7 +113,11 @@ def test_one_that_was_away_while_a_conversation_was_deleted_is_told_that_it_is_g
     one.resume()
     one.ready().until_count("conversation_deleted", 1)
     assert one.messages() == ["This stays"]
-    assert [it.conversation_id for it in one.updates[2:] if it.conversation_id] == [kept, kept, gone]
+    assert [it.conversation_id for it in one.updates[2:] if it.conversation_id] == [
+        kept,
+        kept,
+        gone,
+    ]
 
 
 def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
@@ -130,7 +143,12 @@ def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
     one.ready().until_count("conversation_deleted", 1)
     for it in (one, stays):
         assert it.messages() == ["This stays"]
-        assert [update.conversation_id for update in it.updates[2:] if update.conversation_id] == [first, kept, kept, gone]
+        assert [update.conversation_id for update in it.updates[2:] if update.conversation_id] == [
+            first,
+            kept,
+            kept,
+            gone,
+        ]
 
 
 @pytest.mark.parametrize("entries", [1, 7, 1000])
@@ -149,7 +167,9 @@ def test_one_that_falls_behind_what_is_in_memory_reads_on_from_the_log(
     assert late.kinds() == whole.kinds()[2:]
 
 
-def test_subscribers_that_come_and_go_while_many_write_miss_nothing(subscribe: Subscribe, service: Recorder) -> None:
+def test_subscribers_that_come_and_go_while_many_write_miss_nothing(
+    subscribe: Subscribe, service: Recorder
+) -> None:
     whole = subscribe().ready()
     names = [service.create().id for _ in range(4)]
     comers = [subscribe(max_batch=n % 2 * 100).ready() for n in range(6)]
@@ -167,9 +187,11 @@ def test_subscribers_that_come_and_go_while_many_write_miss_nothing(subscribe: S
     for one in (whole, *comers):
         one.until_count("conversation_updated", 120)
     for one in comers:
-        assert [it.cursor for it in one.updates if it.cursor and it.WhichOneof("kind") == "conversation_updated"] == [
-            it.cursor for it in whole.updates if it.WhichOneof("kind") == "conversation_updated"
-        ]
+        assert [
+            it.cursor
+            for it in one.updates
+            if it.cursor and it.WhichOneof("kind") == "conversation_updated"
+        ] == [it.cursor for it in whole.updates if it.WhichOneof("kind") == "conversation_updated"]
 
 
 def test_a_cursor_of_an_index_that_was_made_anew_gives_a_snapshot_that_says_so(
@@ -195,7 +217,10 @@ def test_an_index_that_is_made_anew_under_open_streams_resets_them(
     one = subscribe().ready()
     (server.folder / NAME).unlink()
     one.until_count("conversation_list", 2)
-    assert [it.reset for it in one.updates if it.WhichOneof("kind") == "conversation_list"] == [False, True]
+    assert [it.reset for it in one.updates if it.WhichOneof("kind") == "conversation_list"] == [
+        False,
+        True,
+    ]
     one.until_count("conversation_loaded", 2)
     service.turn(name, "Two")
     one.until(lambda: one.messages() == ["Two", "Noted."])
@@ -204,7 +229,12 @@ def test_an_index_that_is_made_anew_under_open_streams_resets_them(
 
 @pytest.mark.parametrize("how", ["age", "number"])
 def test_a_cursor_older_than_what_is_kept_gives_a_snapshot_that_says_so(
-    spaces: list[Space], subscribe: Subscribe, service: Recorder, server: RunningServer, clock: MovableClock, how: str
+    spaces: list[Space],
+    subscribe: Subscribe,
+    service: Recorder,
+    server: RunningServer,
+    clock: MovableClock,
+    how: str,
 ) -> None:
     one = subscribe().ready()
     name = service.told("One", "Two", "Three")
@@ -229,7 +259,11 @@ def test_a_cursor_older_than_what_is_kept_gives_a_snapshot_that_says_so(
 
 
 def test_what_is_kept_is_still_told_after_pruning(
-    spaces: list[Space], subscribe: Subscribe, service: Recorder, server: RunningServer, start_server: Start
+    spaces: list[Space],
+    subscribe: Subscribe,
+    service: Recorder,
+    server: RunningServer,
+    start_server: Start,
 ) -> None:
     name = service.create().id
     cursors = [service.turn(name, str(n)).cursor for n in range(6)]
@@ -240,14 +274,18 @@ def test_what_is_kept_is_still_told_after_pruning(
     server.stop()  # what is in memory is gone too
     again = start_server()
     kept = subscribe(again.target, cursor=cursors[3]).ready()
-    assert [it.cursor for it in kept.updates if it.WhichOneof("kind") == "conversation_updated"] == cursors[4:]
+    assert [
+        it.cursor for it in kept.updates if it.WhichOneof("kind") == "conversation_updated"
+    ] == cursors[4:]
     assert subscribe(again.target, cursor=cursors[2]).ready().runs[-1][0].reset
 
 
 def test_a_cursor_whose_update_a_crash_took_gives_a_snapshot_that_says_so(
     subscribe: Subscribe, start_server: Start, record: Record
 ) -> None:
-    """The index loses its last transactions as a power failure takes them; the transcript has all, and is indexed again."""
+    """The index loses its last transactions as a power failure takes them; the transcript has all,
+    and is indexed again.
+    """
     first = start_server()
     service = record(first)
     name = service.told("One")
@@ -262,7 +300,11 @@ def test_a_cursor_whose_update_a_crash_took_gives_a_snapshot_that_says_so(
     one = subscribe(third.target, cursor=lost.cursor)
     one.until_count("conversation_loaded", 1)
     assert one.updates[0].reset
-    assert [it.content for it in one.updates[1].conversation_loaded.messages] == ["One", "Two", "Noted."]
+    assert [it.content for it in one.updates[1].conversation_loaded.messages] == [
+        "One",
+        "Two",
+        "Noted.",
+    ]
 
 
 def test_a_stream_is_refused_while_the_index_cannot_be_read(
@@ -273,8 +315,16 @@ def test_a_stream_is_refused_while_the_index_cannot_be_read(
     (space,) = spaces
     with space.exclusive(conversation="any"):  # so nobody replaces it meanwhile
         space.index.give_up("a test")
-        failure = failure_of(lambda: list(service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=one.cursor))))
-    assert (failure.code, failure.reason, failure.retry_ms) == ("UNAVAILABLE", "INDEX_UNAVAILABLE", 1000)
+        failure = failure_of(
+            lambda: list(
+                service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=one.cursor))
+            )
+        )
+    assert (failure.code, failure.reason, failure.retry_ms) == (
+        "UNAVAILABLE",
+        "INDEX_UNAVAILABLE",
+        1000,
+    )
 
 
 def test_appends_go_on_while_the_log_is_pruned_a_little_at_a_time(
@@ -293,7 +343,9 @@ def test_appends_go_on_while_the_log_is_pruned_a_little_at_a_time(
     assert pruner.prune() == 1
 
 
-def test_the_log_is_pruned_now_and_then(spaces: list[Space], subscribe: Subscribe, service: Recorder) -> None:
+def test_the_log_is_pruned_now_and_then(
+    spaces: list[Space], subscribe: Subscribe, service: Recorder
+) -> None:
     cursor = service.turn(service.create().id, "One").cursor
     service.told("Two", "Three")
     pruner = UpdatePruner(spaces[0], timedelta(days=7), 1, seconds=0.01)

@@ -28,14 +28,20 @@ def test_what_keeps_all_six_words_passes_in_one_run_or_in_several() -> None:
     checkers.check([WHOLE], WRITTEN, WHOLE)
     for cut in range(2, len(WHOLE)):
         checkers.check([WHOLE[:cut], WHOLE[cut:]], WRITTEN, WHOLE)
-    reset = [replace(SNAPSHOT[0], reset=True), Seen("conversation_loaded", "f", 3), Seen("conversation_updated", "f", 4, "a", (3,))]
+    reset = [
+        replace(SNAPSHOT[0], reset=True),
+        Seen("conversation_loaded", "f", 3),
+        Seen("conversation_updated", "f", 4, "a", (3,)),
+    ]
     checkers.check([WHOLE, reset], [*WRITTEN, Written("a", (3,), "f", 4)], WHOLE)
 
 
 BROKEN: dict[str, Callable[[], None]] = {
     "ordered, by cursor": lambda: checkers.ordered([[*SNAPSHOT, TOLD[2], TOLD[0]]]),
     "ordered, across runs": lambda: checkers.ordered([WHOLE, [TOLD[0]]]),
-    "ordered, by message": lambda: checkers.ordered([[replace(TOLD[2], position=1), replace(TOLD[1], position=2)]]),
+    "ordered, by message": lambda: checkers.ordered(
+        [[replace(TOLD[2], position=1), replace(TOLD[1], position=2)]]
+    ),
     "unique": lambda: checkers.unique([WHOLE, [TOLD[4]]]),
     "unique, by message": lambda: checkers.unique([WHOLE, [replace(TOLD[4], position=9)]]),
     "atomic, less": lambda: checkers.atomic([[replace(TOLD[1], sequences=(2,))]], WRITTEN),
@@ -44,9 +50,15 @@ BROKEN: dict[str, Callable[[], None]] = {
     "reliable, across runs": lambda: checkers.reliable([WHOLE[:4], WHOLE[5:]], WRITTEN),
     "resumable": lambda: checkers.resumable([without(1)], WHOLE),
     "resumable, across runs": lambda: checkers.resumable([WHOLE[:3], WHOLE[4:]], WHOLE),
-    "bookmarkable, no cursor": lambda: checkers.bookmarkable([[*SNAPSHOT, replace(TOLD[0], position=-1)]]),
-    "bookmarkable, a heartbeat that goes back": lambda: checkers.bookmarkable([[*WHOLE, Seen("heartbeat", "e", 2)]]),
-    "bookmarkable, a delta with a cursor": lambda: checkers.bookmarkable([[Seen("message_delta", "e", 2)]]),
+    "bookmarkable, no cursor": lambda: checkers.bookmarkable(
+        [[*SNAPSHOT, replace(TOLD[0], position=-1)]]
+    ),
+    "bookmarkable, a heartbeat that goes back": lambda: checkers.bookmarkable(
+        [[*WHOLE, Seen("heartbeat", "e", 2)]]
+    ),
+    "bookmarkable, a delta with a cursor": lambda: checkers.bookmarkable(
+        [[Seen("message_delta", "e", 2)]]
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""What a subscriber chooses to see first: whose turns are loaded, and which channels' conversations are listed."""
+"""What a subscriber chooses to see first: whose turns are loaded, and which channels' conversations
+are listed.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,8 +26,15 @@ def told(service: Recorder, clock: MovableClock) -> tuple[str, str, str]:
 
 def shown(one: Subscriber) -> tuple[list[str], str, list[str]]:
     """The conversations listed, the one loaded, and what was said in it."""
-    (listed,), (loaded,) = one.until_count("conversation_list", 1), one.until_count("conversation_loaded", 1)
-    return [it.id for it in listed.conversations], loaded.conversation.id, [it.content for it in loaded.messages]
+    (listed,), (loaded,) = (
+        one.until_count("conversation_list", 1),
+        one.until_count("conversation_loaded", 1),
+    )
+    return (
+        [it.id for it in listed.conversations],
+        loaded.conversation.id,
+        [it.content for it in loaded.messages],
+    )
 
 
 def test_a_snapshot_loads_the_newest_of_a_channel_and_lists_all(
@@ -39,16 +48,22 @@ def test_a_snapshot_loads_the_newest_of_a_channel_and_lists_all(
     one.until_count("conversation_updated", 1)  # which updates follow does not depend on it
 
 
-def test_a_snapshot_loads_the_conversation_that_is_named(subscribe: Subscribe, service: Recorder, clock: MovableClock) -> None:
+def test_a_snapshot_loads_the_conversation_that_is_named(
+    subscribe: Subscribe, service: Recorder, clock: MovableClock
+) -> None:
     old, new, other = told(service, clock)
     assert shown(subscribe(load_conversation_id=old)) == ([other, new, old], old, ["old"])
 
 
-def test_a_snapshot_lists_the_channels_that_are_named(subscribe: Subscribe, service: Recorder, clock: MovableClock) -> None:
+def test_a_snapshot_lists_the_channels_that_are_named(
+    subscribe: Subscribe, service: Recorder, clock: MovableClock
+) -> None:
     old, new, other = told(service, clock)
     assert shown(subscribe(list_channels=["web"])) == ([new, old], other, ["newest"])
     assert shown(subscribe(list_channels=["web"], load_channel="web")) == ([new, old], new, ["new"])
-    assert shown(subscribe(channels=["web", "whatsapp"], list_channels=["whatsapp"], load_channel="web"))[:2] == ([other], new)
+    assert shown(
+        subscribe(channels=["web", "whatsapp"], list_channels=["whatsapp"], load_channel="web")
+    )[:2] == ([other], new)
     assert shown(subscribe(load_channel="cli")) == ([other, new, old], "", [])
 
 
@@ -56,7 +71,9 @@ def test_a_named_conversation_that_is_not_there_ends_the_stream_but_for_a_reset(
     subscribe: Subscribe, service: Recorder, clock: MovableClock
 ) -> None:
     told(service, clock)
-    stream = service.conversations.StreamUpdates(api.StreamUpdatesRequest(load_conversation_id=UNKNOWN), timeout=20)
+    stream = service.conversations.StreamUpdates(
+        api.StreamUpdatesRequest(load_conversation_id=UNKNOWN), timeout=20
+    )
     failure = failure_of(lambda: next(stream))
     assert (failure.code, failure.reason, failure.metadata) == (
         "NOT_FOUND", "CONVERSATION_NOT_FOUND", {"conversation_id": UNKNOWN},
@@ -77,10 +94,15 @@ def test_a_named_conversation_that_is_not_there_ends_the_stream_but_for_a_reset(
         ({"load_channel": "web", "load_conversation_id": UNKNOWN}, ("load_channel",)),
         ({"channels": ["web"], "load_channel": "cli"}, ("load_channel",)),
         ({"channels": ["web"], "list_channels": ["web", "cli"]}, ("list_channels[1]",)),
-        ({"conversation_ids": [UNKNOWN], "load_conversation_id": UNKNOWN.replace("0", "1")}, ("load_conversation_id",)),
+        (
+            {"conversation_ids": [UNKNOWN], "load_conversation_id": UNKNOWN.replace("0", "1")},
+            ("load_conversation_id",),
+        ),
     ],
 )
-def test_a_choice_that_cannot_be_is_refused(service: Recorder, fields: dict[str, object], wrong: tuple[str, ...]) -> None:
+def test_a_choice_that_cannot_be_is_refused(
+    service: Recorder, fields: dict[str, object], wrong: tuple[str, ...]
+) -> None:
     request = api.StreamUpdatesRequest(**fields)  # type: ignore[arg-type]
     stream = service.conversations.StreamUpdates(request, timeout=20)
     failure = failure_of(partial(next, stream))

@@ -18,11 +18,16 @@ Subscribe = Callable[..., Subscriber]
 SNAPSHOT = ["conversation_list", "conversation_loaded"]
 
 
-def test_a_stream_of_nothing_begins_with_an_empty_snapshot(subscribe: Subscribe, service: Recorder) -> None:
+def test_a_stream_of_nothing_begins_with_an_empty_snapshot(
+    subscribe: Subscribe, service: Recorder
+) -> None:
     one = subscribe().ready()
     listed, loaded = one.updates
     assert one.kinds() == SNAPSHOT
-    assert (len(listed.conversation_list.conversations), loaded.conversation_loaded.HasField("conversation")) == (0, False)
+    assert (
+        len(listed.conversation_list.conversations),
+        loaded.conversation_loaded.HasField("conversation"),
+    ) == (0, False)
     assert (listed.cursor, listed.reset, loaded.reset) == ("", False, False)
     assert loaded.cursor
 
@@ -39,21 +44,29 @@ def test_a_snapshot_has_the_newest_conversations_and_the_working_context_of_the_
     (loaded,) = one.until_count("conversation_loaded", 1)
     assert list(listed.conversations) == [service.get(new), service.get(old)]
     answer = service.load(new, max_turns=1)
-    assert (loaded.conversation, list(loaded.messages)) == (answer.conversation, list(answer.messages))
+    assert (loaded.conversation, list(loaded.messages)) == (
+        answer.conversation,
+        list(answer.messages),
+    )
     assert (loaded.has_more, loaded.compression_summary) == (True, "One was said.")
     assert one.updates[0].time == moment(clock.now)
 
 
-def test_every_change_is_told_in_order(subscribe: Subscribe, service: Recorder, clock: MovableClock) -> None:
+def test_every_change_is_told_in_order(
+    subscribe: Subscribe, service: Recorder, clock: MovableClock
+) -> None:
     one = subscribe().ready()
     conversation = service.create(model="small")
     clock.move(5)
     appended = service.append(conversation.id, user("How full is it?"), agent("97 %."))
     service.rename(conversation.id, "Disk")
-    service.conversations.SetModel(api.SetModelRequest(conversation_id=conversation.id, model="large"))
+    service.conversations.SetModel(
+        api.SetModelRequest(conversation_id=conversation.id, model="large")
+    )
     service.compress(conversation.id, 1, "It is full.")
     service.abbreviate(conversation.id, "Disk full.", ["disk"])
-    one.until_count("conversation_abbreviated", 1)  # what was not told by then is not told of what is deleted
+    # what was not told by then is not told of what is deleted
+    one.until_count("conversation_abbreviated", 1)
     service.delete(conversation.id)
     one.until_count("conversation_deleted", 1)
     assert one.kinds() == [
@@ -73,7 +86,10 @@ def test_every_change_is_told_in_order(subscribe: Subscribe, service: Recorder, 
     assert (messages.cursor, messages.time) == (appended.cursor, moment(clock.now))
     title = renamed.conversation_renamed
     assert (title.title, title.manually_named, list(title.topics)) == ("Disk", True, [])
-    assert (model.conversation_updated.conversation.model, len(model.conversation_updated.messages)) == ("large", 0)
+    assert (
+        model.conversation_updated.conversation.model,
+        len(model.conversation_updated.messages),
+    ) == ("large", 0)
     assert compression.conversation_updated.conversation.compressed_through == 1
     assert notes.conversation_abbreviated.abbreviation == "Disk full."
     assert list(notes.conversation_abbreviated.topics) == ["disk"]
@@ -93,7 +109,11 @@ def test_what_is_read_from_the_log_is_what_was_told_live(
     service.append(name, user("Three"), agent("Four"), draft_id="d")
     live.until_count("conversation_updated", 3)
     server.stop()
-    told = [update for update in live.updates if update.WhichOneof("kind") not in (*SNAPSHOT, "heartbeat")]
+    told = [
+        update
+        for update in live.updates
+        if update.WhichOneof("kind") not in (*SNAPSHOT, "heartbeat")
+    ]
     second = subscribe(start_server().target, cursor=live.updates[1].cursor)
     second.until_count("heartbeat", 1)
     for late, then in zip(second.updates[:-1], told, strict=True):
@@ -105,7 +125,9 @@ def test_what_is_read_from_the_log_is_what_was_told_live(
     assert second.kinds() == [str(update.WhichOneof("kind")) for update in told]
 
 
-def test_a_split_that_is_suggested_is_told(start_server: Any, record: Any, subscribe: Subscribe) -> None:
+def test_a_split_that_is_suggested_is_told(
+    start_server: Any, record: Any, subscribe: Subscribe
+) -> None:
     first = start_server()
     name = record(first).told("The disk", "And the holidays")
     one = subscribe(first.target).ready()
@@ -119,7 +141,9 @@ def test_a_split_that_is_suggested_is_told(start_server: Any, record: Any, subsc
     assert orjson.loads(line)["event"] == "split_suggested"
 
 
-def test_a_stream_of_one_conversation_is_told_of_no_other(subscribe: Subscribe, service: Recorder) -> None:
+def test_a_stream_of_one_conversation_is_told_of_no_other(
+    subscribe: Subscribe, service: Recorder
+) -> None:
     mine, other = service.told("Mine"), service.told("Other")
     one = subscribe(conversation_ids=[mine])
     (listed,) = one.until_count("conversation_list", 1)
@@ -143,7 +167,11 @@ def test_a_stream_of_a_channel_is_told_of_its_conversations_those_that_begin_lat
     service.told("Cli", channel="cli")
     service.delete(old)
     one.until_count("conversation_deleted", 1)
-    assert one.kinds()[2:] == ["conversation_created", "conversation_updated", "conversation_deleted"]
+    assert one.kinds()[2:] == [
+        "conversation_created",
+        "conversation_updated",
+        "conversation_deleted",
+    ]
     # The same, read from the log.
     two = subscribe(channels=["email", "cli"], cursor=one.updates[1].cursor)
     two.until_count("heartbeat", 1)
@@ -178,11 +206,16 @@ def test_heartbeats_carry_the_cursor_on_where_nothing_passes_the_filters(
     assert one.messages() == ["For me", "Noted."]
 
 
-def test_several_updates_come_in_one_element_where_that_is_asked_for(subscribe: Subscribe, service: Recorder) -> None:
+def test_several_updates_come_in_one_element_where_that_is_asked_for(
+    subscribe: Subscribe, service: Recorder
+) -> None:
     begin = subscribe().ready()
     name = service.told(*map(str, range(30)))
     begin.until_count("conversation_updated", 30)
-    alone, many = subscribe(cursor=begin.updates[1].cursor), subscribe(cursor=begin.updates[1].cursor, max_batch=10)
+    alone, many = (
+        subscribe(cursor=begin.updates[1].cursor),
+        subscribe(cursor=begin.updates[1].cursor, max_batch=10),
+    )
     alone.until_count("heartbeat", 1)
     many.until_count("heartbeat", 1)
     assert many.updates == alone.updates
@@ -203,24 +236,42 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("field", REFUSED)
-def test_a_stream_that_cannot_be_is_refused_by_the_fields_name(service: Recorder, field: str) -> None:
-    failure = failure_of(lambda: list(service.conversations.StreamUpdates(api.StreamUpdatesRequest(**REFUSED[field]))))
-    assert (failure.code, failure.reason, failure.fields) == ("INVALID_ARGUMENT", "INVALID_FIELD", (field,))
+def test_a_stream_that_cannot_be_is_refused_by_the_fields_name(
+    service: Recorder, field: str
+) -> None:
+    failure = failure_of(
+        lambda: list(
+            service.conversations.StreamUpdates(api.StreamUpdatesRequest(**REFUSED[field]))
+        )
+    )
+    assert (failure.code, failure.reason, failure.fields) == (
+        "INVALID_ARGUMENT",
+        "INVALID_FIELD",
+        (field,),
+    )
 
 
 @pytest.mark.parametrize("change", ["{}\n", " {}", "x{}", "{}-1", "{}99999999999999999999"])
 def test_a_cursor_that_was_not_given_out_is_refused(service: Recorder, change: str) -> None:
     cursor = service.turn(service.create().id, "One").cursor
     wrong = change.format(cursor)
-    failure = failure_of(lambda: list(service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=wrong))))
+    failure = failure_of(
+        lambda: list(service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=wrong)))
+    )
     assert (failure.code, failure.fields) == ("INVALID_ARGUMENT", ("cursor",)), wrong
 
 
-def test_the_folder_has_no_trace_of_a_stream(subscribe: Subscribe, service: Recorder, server: RunningServer) -> None:
+def test_the_folder_has_no_trace_of_a_stream(
+    subscribe: Subscribe, service: Recorder, server: RunningServer
+) -> None:
     one = subscribe().ready()
     before = sorted(path.name for path in Path(server.folder).iterdir())
     service.publish(service.create().id, "d", 0, "a word that is nowhere")
     one.until_count("message_delta", 1)
     server.stop()
-    assert not any(b"a word that is nowhere" in path.read_bytes() for path in server.data_dir.rglob("*") if path.is_file())
+    assert not any(
+        b"a word that is nowhere" in path.read_bytes()
+        for path in server.data_dir.rglob("*")
+        if path.is_file()
+    )
     assert before

@@ -1,4 +1,6 @@
-"""Subscribers that are slow, stuck, frozen or gone, too many of them, and a server that stops under them: the others go on."""
+"""Subscribers that are slow, stuck, frozen or gone, too many of them, and a server that stops under
+them: the others go on.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -49,8 +51,12 @@ def stuck() -> Iterator[Callable[[str, int], None]]:
 
     def open_them(target: str, count: int) -> None:
         for _ in range(count):
-            channels.append(grpc.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)]))
-            calls.append(ConversationServiceStub(channels[-1]).StreamUpdates(api.StreamUpdatesRequest()))
+            channels.append(
+                grpc.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)])
+            )
+            calls.append(
+                ConversationServiceStub(channels[-1]).StreamUpdates(api.StreamUpdatesRequest())
+            )
 
     yield open_them
     for call in calls:
@@ -84,7 +90,8 @@ def test_twenty_that_are_stuck_hold_up_nobody_and_are_cancelled(
     eventually(lambda: streams.count() == 21)
     name = fill(service)
     filled = 8
-    while streams.threads() < 20 + MOVING and filled < 40:  # what lies between grows with the memory that the system has left
+    # what lies between grows with the memory that the system has left
+    while streams.threads() < 20 + MOVING and filled < 40:
         service.append(name, user("x" * 1_000_000))
         filled += 1
         one.until_count("conversation_updated", filled)
@@ -101,7 +108,11 @@ def test_twenty_that_are_stuck_hold_up_nobody_and_are_cancelled(
 
 
 def test_one_that_was_cancelled_for_being_stuck_comes_back_and_misses_nothing(
-    opened: list[Streams], subscribe: Subscribe, start_server: Start, record: Record, monkeypatch: pytest.MonkeyPatch
+    opened: list[Streams],
+    subscribe: Subscribe,
+    start_server: Start,
+    record: Record,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(app, "StreamLimits", partial(StreamLimits, send_timeout=0.3))
     monkeypatch.setattr(app, "ServerOptions", partial(ServerOptions, keepalive_ms=3000))
@@ -123,7 +134,10 @@ def test_one_that_was_cancelled_for_being_stuck_comes_back_and_misses_nothing(
 
 
 def test_a_frozen_one_is_noticed_though_nothing_is_sent(
-    opened: list[Streams], subscribe: Subscribe, start_server: Start, monkeypatch: pytest.MonkeyPatch
+    opened: list[Streams],
+    subscribe: Subscribe,
+    start_server: Start,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(app, "ServerOptions", partial(ServerOptions, keepalive_ms=900))
     server = start_server()
@@ -136,7 +150,9 @@ def test_a_frozen_one_is_noticed_though_nothing_is_sent(
     one.drop()
 
 
-def test_one_that_vanishes_is_forgotten(opened: list[Streams], subscribe: Subscribe, start_server: Start) -> None:
+def test_one_that_vanishes_is_forgotten(
+    opened: list[Streams], subscribe: Subscribe, start_server: Start
+) -> None:
     server = start_server()
     proxy = Proxy(server.target)
     one = subscribe(proxy.address).ready()
@@ -154,7 +170,9 @@ def test_more_subscribers_than_are_taken_are_told_when_to_come_back(
     server = start_server(max_subscribers=2)
     service = record(server)
     one, _ = subscribe(server.target).ready(), subscribe(server.target).ready()
-    failure = failure_of(lambda: list(service.conversations.StreamUpdates(api.StreamUpdatesRequest())))
+    failure = failure_of(
+        lambda: list(service.conversations.StreamUpdates(api.StreamUpdatesRequest()))
+    )
     assert (failure.code, failure.reason) == ("RESOURCE_EXHAUSTED", "TOO_MANY_SUBSCRIBERS")
     assert failure.retry_ms == 1000
     one.drop()
@@ -162,7 +180,9 @@ def test_more_subscribers_than_are_taken_are_told_when_to_come_back(
     subscribe(server.target).ready()
 
 
-def test_streams_need_no_thread_of_the_calls(subscribe: Subscribe, start_server: Start, record: Record) -> None:
+def test_streams_need_no_thread_of_the_calls(
+    subscribe: Subscribe, start_server: Start, record: Record
+) -> None:
     server = start_server(threads=2)
     service = record(server)
     many = [subscribe(server.target).ready() for _ in range(20)]
@@ -183,7 +203,11 @@ async def test_a_burst_of_subscribers_is_not_refused(server: RunningServer) -> N
 
 
 def test_a_server_that_stops_ends_its_streams_first(
-    opened: list[Streams], stuck: Callable[[str, int], None], subscribe: Subscribe, start_server: Start, record: Record
+    opened: list[Streams],
+    stuck: Callable[[str, int], None],
+    subscribe: Subscribe,
+    start_server: Start,
+    record: Record,
 ) -> None:
     server = start_server(shutdown_grace="10m")  # which open streams would use up
     service = record(server)

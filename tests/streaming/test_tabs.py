@@ -36,11 +36,17 @@ def test_two_tabs_see_the_same_sequence_of_what_another_process_writes(
         tab.until_count("conversation_updated", 20)
     logged = [[update for update in tab.updates if update.cursor][1:] for tab in tabs]
     assert logged[0] == logged[1]
-    assert tabs[0].messages() == [f"{kind} {number}" for number in range(20) for kind in ("Question", "Answer")]
-    assert [it.draft_id for it in tabs[0].of("conversation_updated")] == [f"answer-{number}" for number in range(20)]
+    assert tabs[0].messages() == [
+        f"{kind} {number}" for number in range(20) for kind in ("Question", "Answer")
+    ]
+    assert [it.draft_id for it in tabs[0].of("conversation_updated")] == [
+        f"answer-{number}" for number in range(20)
+    ]
 
 
-def test_a_rename_in_one_tab_shows_in_all(subscribe: Subscribe, service: Recorder, client: Client) -> None:
+def test_a_rename_in_one_tab_shows_in_all(
+    subscribe: Subscribe, service: Recorder, client: Client
+) -> None:
     name = service.told("Hello")
     tabs = [subscribe().ready() for _ in range(3)]
     client.conversations.rename(name, "Greetings")
@@ -51,7 +57,9 @@ def test_a_rename_in_one_tab_shows_in_all(subscribe: Subscribe, service: Recorde
 def test_a_switch_in_one_tab_moves_no_other(subscribe: Subscribe, service: Recorder) -> None:
     old, new = service.told("Old"), service.told("New")
     tabs = [subscribe().ready() for _ in range(2)]
-    answer = service.conversations.Switch(api.SwitchRequest(from_conversation_id=old, to_conversation_id=new))
+    answer = service.conversations.Switch(
+        api.SwitchRequest(from_conversation_id=old, to_conversation_id=new)
+    )
     assert answer.conversation.id == new
     service.turn(new, "Said after the switch")
     for tab in tabs:

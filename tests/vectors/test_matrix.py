@@ -1,4 +1,6 @@
-"""The vectors in memory: what a scan answers is what working everything out would, whatever the order they came in."""
+"""The vectors in memory: what a scan answers is what working everything out would, whatever the
+order they came in.
+"""
 
 from collections.abc import Iterable
 
@@ -16,7 +18,9 @@ Ids = NDArray[np.int64]
 
 
 def some(count: int, seed: int = 1) -> tuple[Ids, Bytes]:
-    """Vectors in clusters, as texts have them, of conversations with 1 to 30 entries; some messages have several pieces."""
+    """Vectors in clusters, as texts have them, of conversations with 1 to 30 entries; some messages
+    have several pieces.
+    """
     random = np.random.default_rng(seed)
     centres = random.standard_normal((40, 384))
     vectors = centres[random.integers(0, 40, count)] + 0.8 * random.standard_normal((count, 384))
@@ -24,7 +28,9 @@ def some(count: int, seed: int = 1) -> tuple[Ids, Bytes]:
     lines = np.zeros(count, np.int64)
     for number in np.unique(numbers):
         lines[numbers == number] = 2 + np.sort(random.integers(0, 28, (numbers == number).sum()))
-    return numbers << BITS | lines, np.rint(vectors / np.abs(vectors).max(axis=1, keepdims=True) * 127).astype(np.int8)
+    return numbers << BITS | lines, np.rint(
+        vectors / np.abs(vectors).max(axis=1, keepdims=True) * 127
+    ).astype(np.int8)
 
 
 def a_question(vectors: Bytes, seed: int = 2) -> NDArray[np.float32]:
@@ -37,11 +43,18 @@ def a_question(vectors: Bytes, seed: int = 2) -> NDArray[np.float32]:
 def filled(ids: Ids, vectors: Bytes, times: Ids | None = None) -> Matrix:
     matrix = Matrix(BITS)
     whole = np.arange(len(ids))
-    matrix.load(ids, whole if times is None else times, np.full(len(ids), USER), [(whole[::-1], vectors[::-1])])
+    matrix.load(
+        ids,
+        whole if times is None else times,
+        np.full(len(ids), USER),
+        [(whole[::-1], vectors[::-1])],
+    )
     return matrix
 
 
-def exact(ids: Ids, vectors: Bytes, question: NDArray[np.float32]) -> tuple[dict[int, float], dict[int, float]]:
+def exact(
+    ids: Ids, vectors: Bytes, question: NDArray[np.float32]
+) -> tuple[dict[int, float], dict[int, float]]:
     """The cosine of every message, and of every window, worked out one by one."""
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     own: dict[int, float] = {}
@@ -53,12 +66,17 @@ def exact(ids: Ids, vectors: Bytes, question: NDArray[np.float32]) -> tuple[dict
                 if 0 <= near < len(ids) and ids[near] >> BITS == identity >> BITS:
                     total += WEIGHTS[by - 1] * units[near]
         own[identity] = max(own.get(identity, -2), float(units[at] @ question))
-        windows[identity] = max(windows.get(identity, -2), float(total @ question / np.linalg.norm(total)))
+        windows[identity] = max(
+            windows.get(identity, -2), float(total @ question / np.linalg.norm(total))
+        )
     return own, windows
 
 
 def same(ones: Iterable[NDArray[np.generic]], others: Iterable[NDArray[np.generic]]) -> bool:
-    return all(np.array_equal(one, other, equal_nan=one.dtype.kind == "f") for one, other in zip(ones, others, strict=True))
+    return all(
+        np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+        for one, other in zip(ones, others, strict=True)
+    )
 
 
 def best(scores: dict[int, float], most: int) -> list[int]:
@@ -105,7 +123,11 @@ def test_filters_come_before_the_choice_of_the_best() -> None:
     allowed = np.array([7, 300, 901])
     inside = [identity for identity in nearest if identity >> BITS in allowed.tolist()]
     assert Scan(matrix, question, allowed).nearest(30).ids.tolist() == inside[:30]
-    said = {identity for identity, time in zip(ids.tolist(), times.tolist(), strict=True) if 100 <= time < 103}
+    said = {
+        identity
+        for identity, time in zip(ids.tolist(), times.tolist(), strict=True)
+        if 100 <= time < 103
+    }
     found = Scan(matrix, question, None, 100, 103).nearest(10).ids.tolist()
     assert set(found) <= said
     assert found[0] == next(identity for identity in nearest if identity in said)
@@ -119,7 +141,12 @@ def test_it_answers_the_same_whether_filled_at_once_or_bit_by_bit_in_any_order(p
     question = a_question(vectors)
     grown = Matrix(BITS)
     # Conversations come in between each other; each keeps its own order.
-    turns = np.lexsort((ids >> BITS, np.concatenate([np.arange(n) for n in np.unique(ids >> BITS, return_counts=True)[1]])))
+    turns = np.lexsort(
+        (
+            ids >> BITS,
+            np.concatenate([np.arange(n) for n in np.unique(ids >> BITS, return_counts=True)[1]]),
+        )
+    )
     for first in range(0, len(ids), part):
         chosen = turns[first : first + part]
         grown.add(ids[chosen], chosen, np.full(len(chosen), USER), vectors[chosen])
@@ -128,7 +155,9 @@ def test_it_answers_the_same_whether_filled_at_once_or_bit_by_bit_in_any_order(p
     assert same(one.nearest_windows(100), other.nearest_windows(100))
     near = one.conversations(np.arange(60))
     for at, number in enumerate(near.numbers.tolist()):
-        assert same([column[at : at + 1] for column in near], other.conversations(np.array([number])))
+        assert same(
+            [column[at : at + 1] for column in near], other.conversations(np.array([number]))
+        )
     assert same(one.within(3, 5), other.within(3, 5))
 
 
@@ -138,7 +167,12 @@ def test_it_grows_past_what_a_dictionary_holds(monkeypatch: pytest.MonkeyPatch) 
     question = a_question(vectors)
     grown = Matrix(BITS)
     for at in range(len(ids)):
-        grown.add(ids[at : at + 1], ids[at : at + 1] * 0, ids[at : at + 1] * 0 + USER, vectors[at : at + 1])
+        grown.add(
+            ids[at : at + 1],
+            ids[at : at + 1] * 0,
+            ids[at : at + 1] * 0 + USER,
+            vectors[at : at + 1],
+        )
     whole = Scan(filled(ids, vectors), question)
     (scores, marks), (expected, expected_marks) = Scan(grown, question).of(ids), whole.of(ids)
     assert same([*scores, marks], [*expected, expected_marks])
@@ -151,7 +185,10 @@ def test_what_is_removed_is_found_no_more_and_its_bytes_are_gone() -> None:
     gone = int(Scan(matrix, question).nearest(1).ids[0]) >> BITS
     matrix.remove(gone)
     after = Scan(matrix, question)
-    assert not any((scores.ids >> BITS == gone).any() for scores in (after.nearest(500), after.nearest_windows(500)))
+    assert not any(
+        (scores.ids >> BITS == gone).any()
+        for scores in (after.nearest(500), after.nearest_windows(500))
+    )
     assert not len(after.of(ids[ids >> BITS == gone])[0].ids)
     assert not len(after.conversations(np.array([gone])).numbers)
     assert not matrix.view().rows.get(np.flatnonzero(ids >> BITS == gone)).any()
@@ -161,6 +198,11 @@ def test_what_is_removed_is_found_no_more_and_its_bytes_are_gone() -> None:
 def test_an_empty_matrix_answers_nothing() -> None:
     found = Scan(Matrix(BITS), np.ones(384, np.float32) / 384**0.5)
     one = np.array([1])
-    for scores in (found.nearest(5), found.nearest_windows(5), found.of(one)[0], found.windows_of(one)):
+    for scores in (
+        found.nearest(5),
+        found.nearest_windows(5),
+        found.of(one)[0],
+        found.windows_of(one),
+    ):
         assert not len(scores.ids)
     assert not len(found.conversations(one).numbers)

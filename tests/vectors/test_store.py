@@ -22,7 +22,9 @@ def store(tmp_path: Path) -> Iterator[VectorStore]:
 
 
 def vectors(text: str, pieces: int = 1) -> Bytes:
-    return np.random.default_rng(list(text.encode())).integers(-127, 128, (pieces, 384), dtype=np.int8)
+    return np.random.default_rng(list(text.encode())).integers(
+        -127, 128, (pieces, 384), dtype=np.int8
+    )
 
 
 def place(conversation: str, line: int, text: str, pieces: int = 1) -> EmbeddedText:
@@ -32,7 +34,11 @@ def place(conversation: str, line: int, text: str, pieces: int = 1) -> EmbeddedT
 def rows(store: VectorStore, model: int) -> dict[tuple[str, int], list[Bytes]]:
     """The vectors of every place."""
     loaded = store.load(model)
-    kept = {row: vector for there, found in store.chunks() for row, vector in zip(there.tolist(), found, strict=True)}
+    kept = {
+        row: vector
+        for there, found in store.chunks()
+        for row, vector in zip(there.tolist(), found, strict=True)
+    }
     found: dict[tuple[str, int], list[Bytes]] = {}
     for where, row in zip(loaded.places.tolist(), loaded.rows.tolist(), strict=True):
         found.setdefault((loaded.keys[number_of(where)], sequence_of(where)), []).append(kept[row])
@@ -49,9 +55,14 @@ def traces(folder: Path, kept: Bytes) -> int:
     return sum(kept.tobytes()[start : start + 32] in there for start in range(0, kept.size, 32))
 
 
-def test_what_is_kept_is_read_again_from_under_the_virtual_table(store: VectorStore, tmp_path: Path) -> None:
+def test_what_is_kept_is_read_again_from_under_the_virtual_table(
+    store: VectorStore, tmp_path: Path
+) -> None:
     model = store.model("one", tmp_path)
-    places = [place(f"c{number // 7}", 2 + number % 7, f"text {number}", 1 + number % 3) for number in range(1500)]
+    places = [
+        place(f"c{number // 7}", 2 + number % 7, f"text {number}", 1 + number % 3)
+        for number in range(1500)
+    ]
     store.add(model, places, {"c0": 8})
     store.close()
     again = VectorStore(tmp_path)
@@ -71,14 +82,24 @@ def test_what_is_kept_is_read_again_from_under_the_virtual_table(store: VectorSt
 def test_a_text_that_stands_twice_is_kept_once(store: VectorStore, tmp_path: Path) -> None:
     model = store.model("one", tmp_path)
     changed = store.add(model, [place("a", 2, "ok"), place("a", 4, "ok"), place("b", 2, "ok")], {})
-    assert [(it.conversation_id, it.line, stood) for it, stood in changed] == [("a", 2, False), ("a", 4, False), ("b", 2, False)]
+    assert [(it.conversation_id, it.line, stood) for it, stood in changed] == [
+        ("a", 2, False),
+        ("a", 4, False),
+        ("b", 2, False),
+    ]
     assert store.count(model) == 1
     assert store.add(model, [place("a", 2, "ok")], {}) == [], "it is there already"
 
 
-def test_a_delete_takes_the_vectors_out_of_every_byte_but_those_that_others_have(store: VectorStore, tmp_path: Path) -> None:
+def test_a_delete_takes_the_vectors_out_of_every_byte_but_those_that_others_have(
+    store: VectorStore, tmp_path: Path
+) -> None:
     model = store.model("one", tmp_path)
-    store.add(model, [place("a", 2, "mine", 3), place("a", 3, "ours"), place("b", 2, "ours")], {"a": 3, "b": 2})
+    store.add(
+        model,
+        [place("a", 2, "mine", 3), place("a", 3, "ours"), place("b", 2, "ours")],
+        {"a": 3, "b": 2},
+    )
     assert traces(tmp_path, vectors("mine", 3)) > 30, "some lie across the end of a page"
     assert hash_of("mine") in under(tmp_path)
     assert store.remove("a") == 3
@@ -90,17 +111,24 @@ def test_a_delete_takes_the_vectors_out_of_every_byte_but_those_that_others_have
     assert hash_of("ours") not in under(tmp_path)
 
 
-def test_what_is_worked_out_for_a_conversation_that_is_deleted_meanwhile_is_dropped(store: VectorStore, tmp_path: Path) -> None:
+def test_what_is_worked_out_for_a_conversation_that_is_deleted_meanwhile_is_dropped(
+    store: VectorStore, tmp_path: Path
+) -> None:
     model = store.model("one", tmp_path)
     store.remove("a")
     assert [
-        it.conversation_id for it, _ in store.add(model, [place("a", 2, "late"), place("b", 2, "early")], {"a": 2, "b": 2})
+        it.conversation_id
+        for it, _ in store.add(
+            model, [place("a", 2, "late"), place("b", 2, "early")], {"a": 2, "b": 2}
+        )
     ] == ["b"]
     assert traces(tmp_path, vectors("late")) == 0
     assert "a" not in store.progress(model, "epoch")
 
 
-def test_another_text_in_the_same_place_takes_the_one_before_out(store: VectorStore, tmp_path: Path) -> None:
+def test_another_text_in_the_same_place_takes_the_one_before_out(
+    store: VectorStore, tmp_path: Path
+) -> None:
     model = store.model("one", tmp_path)
     store.add(model, [place("a", 0, "first notes")], {})
     ((_, stood),) = store.add(model, [place("a", 0, "later notes")], {})
@@ -109,7 +137,9 @@ def test_another_text_in_the_same_place_takes_the_one_before_out(store: VectorSt
     assert np.array_equal(rows(store, model)["a", 0][0], vectors("later notes")[0])
 
 
-def test_a_model_is_served_when_it_is_complete_and_the_one_before_goes_then(store: VectorStore, tmp_path: Path) -> None:
+def test_a_model_is_served_when_it_is_complete_and_the_one_before_goes_then(
+    store: VectorStore, tmp_path: Path
+) -> None:
     old, new = store.model("old", tmp_path / "old"), store.model("new", tmp_path / "new")
     store.serve(old)
     assert store.served() == (old, "old", tmp_path / "old"), "the new one is known no more"

@@ -2,15 +2,17 @@
 
 import os
 
-# Standard streams that are closed get a place to go: else the next files that are opened, a transcript among them, take their
-# descriptors, and what gRPC writes to standard error would stand in it.
+# Standard streams that are closed get a place to go: else the next files that are opened, a
+# transcript among them, take their descriptors, and what gRPC writes to standard error would stand
+# in it.
 for descriptor in range(3):
     try:
         os.fstat(descriptor)
     except OSError:
         os.open(os.devnull, os.O_RDWR)  # takes the lowest descriptor that is free
 
-# Before numpy is there: a search's products are small, and threads of one that wait for each other cost more than they give.
+# Before numpy is there: a search's products are small, and threads of one that wait for each other
+# cost more than they give.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from recollect_server.cli import commands  # noqa: E402 - after the two steps above

@@ -1,4 +1,6 @@
-"""Floor 6, the composition root: builds every part from the settings, starts them in order, stops them in reverse."""
+"""Floor 6, the composition root: builds every part from the settings, starts them in order, stops
+them in reverse.
+"""
 
 import ctypes
 import errno
@@ -53,7 +55,13 @@ from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.tiers import Tiers
-from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, recover, unheard
+from recollect_server.services.upkeep.recovery import (
+    COMPARED_AT_ONCE,
+    Progress,
+    Recovered,
+    recover,
+    unheard,
+)
 from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
@@ -85,9 +93,11 @@ class OutOfMemory(CannotStart):
 
 
 NO_MEMORY = (
-    "there is not enough memory, or there may be no more threads: raise the limit (ulimit -v, ulimit -u), or lower --threads"
+    "there is not enough memory, or there may be no more threads: "
+    "raise the limit (ulimit -v, ulimit -u), or lower --threads"
 )
-_REDO_SHARE = 0.5  # of a day's budget that writing offline notes anew may use: the rest is for new notes
+# of a day's budget that writing offline notes anew may use: the rest is for new notes
+_REDO_SHARE = 0.5
 _OTHER_THREADS = 40  # beside those of the calls: gRPC's, the jobs', the streams'
 _OTHER_BYTES = 256 << 20  # address space that a start takes beside the stacks of its threads
 _USUAL_STACK = 8 << 20
@@ -95,9 +105,11 @@ _ARENA_MAX = -8  # glibc's M_ARENA_MAX
 
 
 def _check_address_space(settings: Settings) -> None:
-    """See that a limited address space holds the stacks of all threads, now and not when calls need them. Raises OutOfMemory.
+    """See that a limited address space holds the stacks of all threads, now and not when calls need
+    them. Raises OutOfMemory.
 
-    gRPC aborts the process, after some seconds and with a page of text, when it cannot start a thread.
+    gRPC aborts the process, after some seconds and with a page of text, when it cannot start a
+    thread.
     """
     if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
         return
@@ -106,7 +118,9 @@ def _check_address_space(settings: Settings) -> None:
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 2)
     stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
     stack = _USUAL_STACK if stack == resource.RLIM_INFINITY else stack
-    wanted = (settings.threads + settings.write_threads + settings.search_threads + _OTHER_THREADS) * stack + _OTHER_BYTES
+    wanted = (
+        settings.threads + settings.write_threads + settings.search_threads + _OTHER_THREADS
+    ) * stack + _OTHER_BYTES
     try:
         mmap.mmap(-1, wanted).close()
     except (OSError, OverflowError) as error:
@@ -129,7 +143,11 @@ def _cannot_use(data_dir: Path, failure: OSError | LogUnavailable) -> CannotStar
     error = failure if isinstance(failure, OSError) else failure.__cause__
     assert isinstance(error, OSError)
     what = (error.strerror or str(error)).lower()
-    place = f" ({error.filename})" if error.filename and Path(error.filename) not in (data_dir, data_dir / LOCK) else ""
+    place = (
+        f" ({error.filename})"
+        if error.filename and Path(error.filename) not in (data_dir, data_dir / LOCK)
+        else ""
+    )
     match error.errno:
         case errno.EACCES | errno.EPERM:
             todo = "let this user read and write there"
@@ -139,11 +157,15 @@ def _cannot_use(data_dir: Path, failure: OSError | LogUnavailable) -> CannotStar
             todo = "make room there"
         case _:
             todo = "mend that"
-    return CannotStart(f"cannot use the data folder {data_dir}: {what}{place}: {todo}, or name another folder with --data-dir")
+    return CannotStart(
+        f"cannot use the data folder {data_dir}: {what}{place}: {todo}, or name another folder with --data-dir"
+    )
 
 
 class FolderLock:
-    """Holds a data folder for one process. The kernel lets go of it when the process ends, however it ends."""
+    """Holds a data folder for one process. The kernel lets go of it when the process ends, however
+    it ends.
+    """
 
     def __init__(self, data_dir: Path) -> None:
         """Take the lock. Raises CannotStart if another process has it, or the folder cannot be
@@ -207,17 +229,23 @@ def start(
         model_folder = _model_folder(settings)
         lock = FolderLock(settings.data_dir)
         stops.append(lock.release)
-        logs = FolderStore.of(settings.data_dir, settings.space, sync=settings.durability == "fsync")
+        logs = FolderStore.of(
+            settings.data_dir, settings.space, sync=settings.durability == "fsync"
+        )
         try:
             recovered = recover(logs, clock, progress, compared_at_once)
-            space = Space(logs, recovered.index, clock, unverified=recovered.suspects, lock_order=lock_order)
+            space = Space(
+                logs, recovered.index, clock, unverified=recovered.suspects, lock_order=lock_order
+            )
         except (OSError, LogUnavailable) as error:
             raise _cannot_use(settings.data_dir, error) from error
         stops += (space.close, logs.close)
         communications = CommunicationStore(space)
         external = External(communications, settings.acknowledgement)
         pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
-        working_limits = WorkingLimits(settings.max_working_turns, settings.max_working_tokens, settings.max_answer_bytes)
+        working_limits = WorkingLimits(
+            settings.max_working_turns, settings.max_working_tokens, settings.max_answer_bytes
+        )
         live = LiveUpdates(
             space,
             working_limits,
@@ -235,11 +263,20 @@ def start(
         anchors = Anchors(space)
         tiers = Tiers(space, milliseconds(settings.warm_for))
         stops.append(TierKeeper(tiers).stop)
-        weights = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
-        recalling = Recalling(settings.relevance_threshold, settings.recall_limit, settings.context_conversation_share)
+        weights = Weights(
+            settings.recency_weight,
+            settings.similarity_weight,
+            settings.anchor_weight,
+            settings.recency_decay,
+        )
+        recalling = Recalling(
+            settings.relevance_threshold, settings.recall_limit, settings.context_conversation_share
+        )
         window = Window(settings.context_hot_turns, settings.context_warm_turns)
         choosing = Choosing(weights, recalling, settings.excerpt_tokens, window)
-        builder = ContextBuilder(space, meaning, anchors, tiers, choosing, external, settings.max_answer_bytes)
+        builder = ContextBuilder(
+            space, meaning, anchors, tiers, choosing, external, settings.max_answer_bytes
+        )
         conversations = Conversations(space, notes_by_rule=_abbreviator(settings) == "extractive")
         try:
             identities = Identities(space, Ledger(logs, IDENTITIES))
@@ -247,7 +284,9 @@ def start(
             raise _cannot_use(settings.data_dir, error) from error
         flood = Flood(space, settings.sender_rate, settings.sender_burst)
         stops.append(flood.close)
-        receiving = Receiving(space, identities, Commands(space, conversations, settings.model_names), flood, external)
+        receiving = Receiving(
+            space, identities, Commands(space, conversations, settings.model_names), flood, external
+        )
         limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
         answers = Answers(settings.max_answer_bytes)
         recall = Recall(space, meaning, tiers, identities)
@@ -263,10 +302,22 @@ def start(
                     clock,
                     settings.model_names,
                 ),
-                "RecallService": RecallHandlers(recall, anchors, builder, tiers, answers, settings.search_timeout.total_seconds()),
+                "RecallService": RecallHandlers(
+                    recall,
+                    anchors,
+                    builder,
+                    tiers,
+                    answers,
+                    settings.search_timeout.total_seconds(),
+                ),
                 "ChannelService": ChannelHandlers(receiving, identities, limits, clock),
                 "ExternalCommunicationService": ExternalCommunicationHandlers(
-                    external, live_communications, streams, limits, answers, settings.search_timeout.total_seconds()
+                    external,
+                    live_communications,
+                    streams,
+                    limits,
+                    answers,
+                    settings.search_timeout.total_seconds(),
                 ),
             },
             ServerOptions(
@@ -274,7 +325,8 @@ def start(
                 threads=settings.threads,
                 write_threads=settings.write_threads,
                 search_threads=settings.search_threads,
-                # Larger than what is allowed, so that what is a little too large is refused with the field's name.
+                # Larger than what is allowed, so that what is a little too large is refused with
+                # the field's name.
                 max_request_bytes=2 * settings.max_batch_bytes + (1 << 20),
                 reflection=settings.reflection,
                 max_watches=settings.max_subscribers,
@@ -282,23 +334,34 @@ def start(
             ),
             degraded={"RecallService": recall.degraded},
         )
-        stops.append(IndexKeeper(space).stop)  # only now: it may give the index up, which all before read or listen to
+        # only now: it may give the index up, which all before read or listen to
+        stops.append(IndexKeeper(space).stop)
         if meaning.on:
             workers = Workers(settings.embedding_threads)
             stops += (workers.stop, EmbedderJob(Embedding(space, meaning, workers)).stop)
         if (notes := _writer(settings, space)) is not None:
             model = notes.model
-            tasks: list[Task] = [Naming(space, model, milliseconds(settings.idle_timeout), notes.may_redo)]
+            tasks: list[Task] = [
+                Naming(space, model, milliseconds(settings.idle_timeout), notes.may_redo)
+            ]
             if settings.compaction:
-                tasks.append(Compaction(space, model, settings.compaction_messages, settings.compaction_keep))
+                tasks.append(
+                    Compaction(space, model, settings.compaction_messages, settings.compaction_keep)
+                )
             sweep_interval = milliseconds(settings.sweep_interval)
             slow = settings.abbreviation_timeout.total_seconds() / 2
-            stops.append(Abbreviator(tasks, model, clock, sweep_interval, settings.abbreviation_threads, slow).stop)
+            stops.append(
+                Abbreviator(
+                    tasks, model, clock, sweep_interval, settings.abbreviation_threads, slow
+                ).stop
+            )
             log.info("notes_are_taken", by=model.name)
-        stops.append(space.flush)  # as soon as no call is under way: before jobs, which may take a moment to end
+        # as soon as no call is under way: before jobs, which may take a moment to end
+        stops.append(space.flush)
         address = server.start()
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
-        stops.append(streams.stop)  # first: a server that stops would wait for open streams, all of its grace
+        # first: a server that stops would wait for open streams, all of its grace
+        stops.append(streams.stop)
         stops.append(server.leave)
     except BaseException as error:
         if _is_out_of_memory(error):
@@ -313,7 +376,8 @@ def _model_folder(settings: Settings) -> Path | None:
     """Return the folder of the embedding model; None if search by meaning is off. Raises
     CannotStart for a wrong one.
 
-    The checksums are compared. A model that does not come with the server is loaded as well: only that shows its dimensions.
+    The checksums are compared. A model that does not come with the server is loaded as well: only
+    that shows its dimensions.
     """
     if settings.embedder == "off":
         return None
@@ -338,7 +402,9 @@ class _Writer:
 
 
 def _writer(settings: Settings, space: Space) -> _Writer | None:
-    """Return who takes notes; None for nobody. Raise CannotStart if it is one that cannot be asked."""
+    """Return who takes notes; None for nobody. Raise CannotStart if it is one that cannot be
+    asked.
+    """
     chosen = _abbreviator(settings)
     if chosen == "off":
         return None
@@ -355,7 +421,9 @@ def _writer(settings: Settings, space: Space) -> _Writer | None:
         space.clock,
         budget,
         read=lambda day: Spent(*space.index.notes.spent(day)),
-        write=lambda day, spent: space.index.notes.spend(day, spent.calls, spent.tokens, spent.cost),
+        write=lambda day, spent: space.index.notes.spend(
+            day, spent.calls, spent.tokens, spent.cost
+        ),
     )
     backoff = Backoff(
         tries=settings.abbreviation_tries,
@@ -382,9 +450,17 @@ def _endpoint(settings: Settings, chosen: str, spending: Spending) -> Endpoint:
     timeout = settings.abbreviation_timeout.total_seconds()
     if chosen == "anthropic":
         name = "haiku" if model == "auto" else model
-        return AnthropicEndpoint(name, spending, timeout=timeout, part_tokens=part_tokens or claude.PART_TOKENS)
+        return AnthropicEndpoint(
+            name, spending, timeout=timeout, part_tokens=part_tokens or claude.PART_TOKENS
+        )
     if model == "auto":
-        raise ModelUnavailable("--abbreviator openai needs a model: name one that the server has with --abbreviation-model")
+        raise ModelUnavailable(
+            "--abbreviator openai needs a model: name one that the server has with --abbreviation-model"
+        )
     return OpenAIEndpoint(
-        settings.abbreviation_url, model, spending, timeout=timeout, part_tokens=part_tokens or openai_api.PART_TOKENS
+        settings.abbreviation_url,
+        model,
+        spending,
+        timeout=timeout,
+        part_tokens=part_tokens or openai_api.PART_TOKENS,
     )

@@ -1,4 +1,6 @@
-"""Settings, from one place: defaults < YAML file < `RECOLLECT_*` environment < flags. Only `cli` and `app` read them."""
+"""Settings, from one place: defaults < YAML file < `RECOLLECT_*` environment < flags. Only `cli`
+and `app` read them.
+"""
 
 import difflib
 import os
@@ -10,7 +12,14 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -20,9 +29,16 @@ from pydantic_settings import (
 
 _PREFIX = "RECOLLECT_"  # of each setting in the environment
 _OTHERS = {"ADDRESS", "CONVERSATION_ID", "MODEL", "KILL_AT"}
-"""Names after the prefix that are no settings: the client's commands read or set the first three, tests the last."""
-_KUBERNETES = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)", re.ASCII)
-"""Names that Kubernetes gives to the containers of a pod for each service called `recollect` or `recollect-…`."""
+"""Names after the prefix that are no settings: the client's commands read or set the first three,
+tests the last.
+"""
+_KUBERNETES = re.compile(
+    r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)",
+    re.ASCII,
+)
+"""Names that Kubernetes gives to the containers of a pod for each service called `recollect` or
+`recollect-…`.
+"""
 _KUBERNETES_PORT = re.compile(r"(\w+_)?PORT", re.ASCII)
 _KUBERNETES_URL = re.compile(r"(tcp|udp|sctp)://")
 """The value of such a `…_PORT`: a number is a person's, who means it as a setting."""
@@ -40,7 +56,9 @@ def duration_text(duration: timedelta) -> str:
     """Return a duration in the largest unit that divides it: `500ms`, `2s`, `10m`, `7d`."""
     milliseconds = duration // timedelta(milliseconds=1)
     units = {unit: round(1000 * seconds) for unit, seconds in _UNITS.items()}
-    unit = next((unit for unit in reversed(units) if milliseconds and milliseconds % units[unit] == 0), "ms")
+    unit = next(
+        (unit for unit in reversed(units) if milliseconds and milliseconds % units[unit] == 0), "ms"
+    )
     return f"{milliseconds // units[unit]}{unit}"
 
 
@@ -78,7 +96,9 @@ def _not_empty(value: object) -> object:
 
 
 def _at_least(least: timedelta) -> AfterValidator:
-    """Refuse a duration that is shorter: it would keep a thread at work all the time, or let no call end well."""
+    """Refuse a duration that is shorter: it would keep a thread at work all the time, or let no
+    call end well.
+    """
 
     def check(value: timedelta) -> timedelta:
         if value < least:
@@ -106,13 +126,20 @@ def _names(value: object) -> object:
 def _models(value: str) -> str:
     names = [name.strip() for name in value.split(",") if name.strip()]
     if wrong := [name for name in names if not _MODEL.fullmatch(name)]:
-        raise ValueError(f"names no model: {wrong[0]!r} is not one word of at most 128 letters, digits and . _ : / @ + -")
+        raise ValueError(
+            f"names no model: {wrong[0]!r} is not one word of at most 128 letters, digits and . _ : / @ + -"
+        )
     return ", ".join(dict.fromkeys(names)) or "any"
 
 
 def _url(value: str) -> str:
     parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or not value.isprintable() or " " in value:
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or not value.isprintable()
+        or " " in value
+    ):
         raise ValueError("must be a URL as http://127.0.0.1:11434/v1")
     if parts.username or parts.password:
         raise ValueError("must hold no user or password: a key is read from OPENAI_API_KEY")
@@ -129,41 +156,83 @@ Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
 class Settings(BaseSettings):
-    """Every setting with its default. The name is the YAML file's and the flag's; in the environment RECOLLECT_ goes before it."""
+    """Every setting with its default. The name is the YAML file's and the flag's; in the
+    environment RECOLLECT_ goes before it.
+    """
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True)
 
     listen: Annotated[str, AfterValidator(_listen)] = Field(
-        "127.0.0.1:50051", description="loopback address (host:port) or unix:PATH, which only its owner may connect to"
+        "127.0.0.1:50051",
+        description="loopback address (host:port) or unix:PATH, which only its owner may connect to",
     )
-    data_dir: Annotated[Path, BeforeValidator(_not_empty)] = Field(Path(".recollect"), description="folder that holds all data")
-    space: str = Field("default", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="whose data: a folder in data_dir")
+    data_dir: Annotated[Path, BeforeValidator(_not_empty)] = Field(
+        Path(".recollect"), description="folder that holds all data"
+    )
+    space: str = Field(
+        "default",
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$",
+        description="whose data: a folder in data_dir",
+    )
     durability: Literal["fsync", "os"] = Field(
-        "fsync", description="fsync: synced to disk before the answer; os: trust the operating system's cache"
+        "fsync",
+        description="fsync: synced to disk before the answer; os: trust the operating system's cache",
     )
-    max_working_turns: int = Field(20, ge=1, le=1000, description="default number of turns that Load returns")
-    max_working_tokens: int = Field(8000, ge=1, description="default number of tokens that Load returns")
+    max_working_turns: int = Field(
+        20, ge=1, le=1000, description="default number of turns that Load returns"
+    )
+    max_working_tokens: int = Field(
+        8000, ge=1, description="default number of tokens that Load returns"
+    )
     max_message_bytes: int = Field(1 << 20, ge=1024, le=16 << 20, description="largest message")
-    max_batch_bytes: int = Field(8 << 20, ge=1024, le=64 << 20, description="largest batch of messages")
-    max_answer_bytes: int = Field(8 << 20, ge=1024, le=1 << 30, description="largest answer, unless a single item is larger")
-    threads: int = Field(32, ge=1, le=1000, description="concurrent calls, apart from writes and searches")
-    write_threads: int = Field(3, ge=1, le=100, description="concurrent writes: more would wait for each other")
-    search_threads: int = Field(3, ge=1, le=100, description="concurrent searches and contexts: more would delay writes")
+    max_batch_bytes: int = Field(
+        8 << 20, ge=1024, le=64 << 20, description="largest batch of messages"
+    )
+    max_answer_bytes: int = Field(
+        8 << 20, ge=1024, le=1 << 30, description="largest answer, unless a single item is larger"
+    )
+    threads: int = Field(
+        32, ge=1, le=1000, description="concurrent calls, apart from writes and searches"
+    )
+    write_threads: int = Field(
+        3, ge=1, le=100, description="concurrent writes: more would wait for each other"
+    )
+    search_threads: int = Field(
+        3, ge=1, le=100, description="concurrent searches and contexts: more would delay writes"
+    )
     search_timeout: Annotated[Duration, _at_least(timedelta(milliseconds=1))] = Field(
         timedelta(seconds=30),
         description="time limit of a search or a context, which then ends with DEADLINE_EXCEEDED; 1ms or longer",
     )
-    update_retention: Duration = Field(timedelta(days=7), description="how long a subscriber may be away without missing updates")
-    max_updates: int = Field(1_000_000, ge=1, description="largest number of updates kept for absent subscribers")
-    max_subscribers: int = Field(5000, ge=1, le=100_000, description="concurrent streams of live updates, and health watches")
-    heartbeat: Annotated[Duration, _at_least(timedelta(milliseconds=50))] = Field(
-        timedelta(seconds=15), description="interval after which a quiet stream sends its cursor; 50ms or longer"
+    update_retention: Duration = Field(
+        timedelta(days=7), description="how long a subscriber may be away without missing updates"
     )
-    draft_timeout: Duration = Field(timedelta(minutes=1), description="a live draft that does not grow for this long is dropped")
-    embedder: Literal["onnx", "off"] = Field("onnx", description="onnx: find by meaning too; off: by words only")
-    embedding_model: str = Field("shipped", min_length=1, description="shipped, or the folder of another embedding model")
-    embedding_threads: int = Field(2, ge=1, le=64, description="background threads that embed messages")
-    idle_timeout: Duration = Field(timedelta(minutes=10), description="a conversation gets notes after it was quiet for this long")
+    max_updates: int = Field(
+        1_000_000, ge=1, description="largest number of updates kept for absent subscribers"
+    )
+    max_subscribers: int = Field(
+        5000, ge=1, le=100_000, description="concurrent streams of live updates, and health watches"
+    )
+    heartbeat: Annotated[Duration, _at_least(timedelta(milliseconds=50))] = Field(
+        timedelta(seconds=15),
+        description="interval after which a quiet stream sends its cursor; 50ms or longer",
+    )
+    draft_timeout: Duration = Field(
+        timedelta(minutes=1), description="a live draft that does not grow for this long is dropped"
+    )
+    embedder: Literal["onnx", "off"] = Field(
+        "onnx", description="onnx: find by meaning too; off: by words only"
+    )
+    embedding_model: str = Field(
+        "shipped", min_length=1, description="shipped, or the folder of another embedding model"
+    )
+    embedding_threads: int = Field(
+        2, ge=1, le=64, description="background threads that embed messages"
+    )
+    idle_timeout: Duration = Field(
+        timedelta(minutes=10),
+        description="a conversation gets notes after it was quiet for this long",
+    )
     sweep_interval: Annotated[Duration, _at_least(timedelta(seconds=1))] = Field(
         timedelta(minutes=5), description="interval at which failed notes are retried; 1s or longer"
     )
@@ -179,11 +248,15 @@ class Settings(BaseSettings):
         " openai: a model that the server has",
     )
     abbreviation_url: Annotated[str, AfterValidator(_url)] = Field(
-        "http://127.0.0.1:11434/v1", description="openai: base URL of the API; the default is Ollama's"
+        "http://127.0.0.1:11434/v1",
+        description="openai: base URL of the API; the default is Ollama's",
     )
-    abbreviation_threads: int = Field(1, ge=1, le=32, description="conversations that get notes at the same time")
+    abbreviation_threads: int = Field(
+        1, ge=1, le=32, description="conversations that get notes at the same time"
+    )
     abbreviation_timeout: Annotated[Duration, _at_least(timedelta(seconds=1))] = Field(
-        timedelta(minutes=2), description="time limit of a model call; after half of it the next conversation starts in parallel"
+        timedelta(minutes=2),
+        description="time limit of a model call; after half of it the next conversation starts in parallel",
     )
     abbreviation_part_tokens: int = Field(
         0,
@@ -191,32 +264,70 @@ class Settings(BaseSettings):
         description="tokens of a conversation that a model reads at once; 0: 30000 for anthropic, 2500 for openai"
         " (Ollama's default context is 4096)",
     )
-    abbreviation_daily_calls: int = Field(2000, ge=0, description="limit of model calls per day (UTC)")
-    abbreviation_daily_tokens: int = Field(5_000_000, ge=0, description="limit of tokens read and written per day")
+    abbreviation_daily_calls: int = Field(
+        2000, ge=0, description="limit of model calls per day (UTC)"
+    )
+    abbreviation_daily_tokens: int = Field(
+        5_000_000, ge=0, description="limit of tokens read and written per day"
+    )
     abbreviation_daily_cost: float = Field(
         0.0, ge=0, description="limit of cost per day in US dollars, by the two prices; 0: no limit"
     )
-    abbreviation_input_price: float = Field(0.0, ge=0, description="US dollars for a million tokens that the model reads")
-    abbreviation_output_price: float = Field(0.0, ge=0, description="US dollars for a million tokens that the model writes")
-    abbreviation_tries: int = Field(4, ge=1, le=20, description="attempts of a call that the model's server refuses")
-    abbreviation_failures: int = Field(3, ge=1, description="failed calls in a row after which calls pause")
+    abbreviation_input_price: float = Field(
+        0.0, ge=0, description="US dollars for a million tokens that the model reads"
+    )
+    abbreviation_output_price: float = Field(
+        0.0, ge=0, description="US dollars for a million tokens that the model writes"
+    )
+    abbreviation_tries: int = Field(
+        4, ge=1, le=20, description="attempts of a call that the model's server refuses"
+    )
+    abbreviation_failures: int = Field(
+        3, ge=1, description="failed calls in a row after which calls pause"
+    )
     abbreviation_rest: Duration = Field(timedelta(minutes=2), description="length of that pause")
     redo_offline_notes: bool = Field(
-        False, description="whether a model rewrites offline notes, oldest first, within half of the daily budget"
+        False,
+        description="whether a model rewrites offline notes, oldest first, within half of the daily budget",
     )
-    compaction: bool = Field(False, description="whether the server summarises conversations that grow long")
-    compaction_messages: int = Field(40, ge=2, le=100_000, description="messages after the last summary that start the next one")
+    compaction: bool = Field(
+        False, description="whether the server summarises conversations that grow long"
+    )
+    compaction_messages: int = Field(
+        40, ge=2, le=100_000, description="messages after the last summary that start the next one"
+    )
     compaction_keep: int = Field(
-        20, ge=1, le=100_000, description="newest messages that stay out of a summary; fewer than compaction_messages"
+        20,
+        ge=1,
+        le=100_000,
+        description="newest messages that stay out of a summary; fewer than compaction_messages",
     )
-    context_hot_turns: int = Field(5, ge=1, le=50, description="newest turns in a context, kept in memory")
-    context_warm_turns: int = Field(50, ge=0, le=1000, description="earlier turns considered for a context; of more, a selection")
-    recency_weight: float = Field(0.5, ge=0, le=1, description="weight of recency in a context's relevance")
-    similarity_weight: float = Field(0.3, ge=0, le=1, description="weight of similarity to the message")
-    anchor_weight: float = Field(0.2, ge=0, le=1, description="weight of an anchor that came from the message")
-    recency_decay: float = Field(0.1, ge=0, le=100, description="daily decay of recency: weight = exp(-rate x age in days)")
+    context_hot_turns: int = Field(
+        5, ge=1, le=50, description="newest turns in a context, kept in memory"
+    )
+    context_warm_turns: int = Field(
+        50,
+        ge=0,
+        le=1000,
+        description="earlier turns considered for a context; of more, a selection",
+    )
+    recency_weight: float = Field(
+        0.5, ge=0, le=1, description="weight of recency in a context's relevance"
+    )
+    similarity_weight: float = Field(
+        0.3, ge=0, le=1, description="weight of similarity to the message"
+    )
+    anchor_weight: float = Field(
+        0.2, ge=0, le=1, description="weight of an anchor that came from the message"
+    )
+    recency_decay: float = Field(
+        0.1, ge=0, le=100, description="daily decay of recency: weight = exp(-rate x age in days)"
+    )
     context_conversation_share: float = Field(
-        0.5, gt=0, le=1, description="largest share of the recalled text for one other conversation before all had a turn"
+        0.5,
+        gt=0,
+        le=1,
+        description="largest share of the recalled text for one other conversation before all had a turn",
     )
     relevance_threshold: float = Field(
         0.3,
@@ -225,29 +336,46 @@ class Settings(BaseSettings):
         description="smallest probability of an answer for anything to be recalled",
     )
     recall_limit: int = Field(
-        8, ge=1, le=50, description="largest number of sources (conversations, or places in them) that a context recalls from"
+        8,
+        ge=1,
+        le=50,
+        description="largest number of sources (conversations, or places in them) that a context recalls from",
     )
-    excerpt_tokens: int = Field(300, ge=20, le=100_000, description="tokens of a recalled message; longer messages become excerpts")
-    warm_for: Duration = Field(timedelta(minutes=30), description="how long a recalled conversation counts as recent")
+    excerpt_tokens: int = Field(
+        300,
+        ge=20,
+        le=100_000,
+        description="tokens of a recalled message; longer messages become excerpts",
+    )
+    warm_for: Duration = Field(
+        timedelta(minutes=30), description="how long a recalled conversation counts as recent"
+    )
     models: Annotated[str, BeforeValidator(_names), AfterValidator(_models)] = Field(
-        "any", description="models that /model and SetModel accept, as `opus, sonnet, haiku`; any: all names"
+        "any",
+        description="models that /model and SetModel accept, as `opus, sonnet, haiku`; any: all names",
     )
     acknowledgement: Annotated[str, AfterValidator(_one_line)] = Field(
         "Thank you, your message has arrived.",
         max_length=1000,
         description="the one reply to an untrusted third party before the owner answers; empty: none",
     )
-    sender_rate: int = Field(60, ge=0, description="messages per minute from a sender who is not an owner; 0: no limit")
+    sender_rate: int = Field(
+        60, ge=0, description="messages per minute from a sender who is not an owner; 0: no limit"
+    )
     sender_burst: int = Field(20, ge=1, description="messages that such a sender may send at once")
-    reflection: bool = Field(True, description="whether the server describes its services to tools such as grpcurl")
+    reflection: bool = Field(
+        True, description="whether the server describes its services to tools such as grpcurl"
+    )
     shutdown_grace: Annotated[Duration, _at_most(timedelta(days=1))] = Field(
-        timedelta(seconds=10), description="how long running calls may take at a stop; 1d at the most"
+        timedelta(seconds=10),
+        description="how long running calls may take at a stop; 1d at the most",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="lowest level that is logged; debug has a line for every call"
     )
     slow_call: Duration = Field(
-        timedelta(seconds=1), description="calls slower than this are logged at info, as are failed and administrative ones"
+        timedelta(seconds=1),
+        description="calls slower than this are logged at info, as are failed and administrative ones",
     )
     log_format: Literal["text", "json"] = Field("text", description="format of log lines")
 
@@ -272,14 +400,19 @@ class Settings(BaseSettings):
         try:
             settings = _with_file(config)(**flags)
         except ValidationError as error:
-            lines = [f"{'.'.join(str(part) for part in e['loc']) or 'settings'}: {_said(e)}" for e in error.errors()]
+            lines = [
+                f"{'.'.join(str(part) for part in e['loc']) or 'settings'}: {_said(e)}"
+                for e in error.errors()
+            ]
             raise WrongSettings("\n".join(lines + unknown)) from error
         except yaml.YAMLError as error:
             raise WrongSettings(f"{config}: is no YAML{_place(error)}: {_EXPECTED}") from error
         except RecursionError:
             raise WrongSettings(f"{config}: is nested too deeply: {_EXPECTED}") from None
         except OSError as error:
-            raise WrongSettings(f"{config}: cannot be read ({error.strerror}): let this user read it") from error
+            raise WrongSettings(
+                f"{config}: cannot be read ({error.strerror}): let this user read it"
+            ) from error
         except (ValueError, TypeError) as error:  # a list, or words
             raise WrongSettings(f"{config}: holds no settings: {_EXPECTED}") from error
         if unknown:
@@ -296,16 +429,26 @@ def _place(error: yaml.YAMLError) -> str:
 
 
 def _unknown_names() -> list[str]:
-    """Return a sentence for each `RECOLLECT_*` name in the environment that is neither a setting nor known to be another's."""
+    """Return a sentence for each `RECOLLECT_*` name in the environment that is neither a setting
+    nor known to be another's.
+    """
     lines = []
     for name, value in sorted(os.environ.items()):
         if not name.upper().startswith(_PREFIX):
             continue
         rest = name[len(_PREFIX) :]
-        if rest.lower() in Settings.model_fields or rest.upper() in _OTHERS or _is_from_kubernetes(rest, value):
+        if (
+            rest.lower() in Settings.model_fields
+            or rest.upper() in _OTHERS
+            or _is_from_kubernetes(rest, value)
+        ):
             continue
         near = difflib.get_close_matches(rest.lower(), Settings.model_fields, 1)
-        advice = f"do you mean {_PREFIX}{near[0].upper()}?" if near else "unset it (recollect-server config names all settings)"
+        advice = (
+            f"do you mean {_PREFIX}{near[0].upper()}?"
+            if near
+            else "unset it (recollect-server config names all settings)"
+        )
         lines.append(f"{name}: there is no such setting: {advice}")
     return lines
 
@@ -335,7 +478,9 @@ def _with_file(config: Path | None) -> type[Settings]:
     """
 
     class WithFile(Settings):
-        model_config = SettingsConfigDict(env_prefix=_PREFIX, yaml_file=config, extra="forbid", frozen=True)
+        model_config = SettingsConfigDict(
+            env_prefix=_PREFIX, yaml_file=config, extra="forbid", frozen=True
+        )
 
         @classmethod
         def settings_customise_sources(

@@ -33,14 +33,18 @@ _NO_MEMORY = ("failed to map segment", "Cannot allocate memory")
 
 
 class _Commands(click.Group):
-    """Turns what the disk refuses into a sentence, wherever a command meets it, and prints names of files that are no UTF-8."""
+    """Turns what the disk refuses into a sentence, wherever a command meets it, and prints names of
+    files that are no UTF-8.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(_MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name in _MOVED:
-            raise click.UsageError(f"moved: recollect {cmd_name} … (`recollect {cmd_name} --help` has its flags)")
+            raise click.UsageError(
+                f"moved: recollect {cmd_name} … (`recollect {cmd_name} --help` has its flags)"
+            )
         if cmd_name not in _MODULES:
             return None
         command: click.Command = getattr(_imported(_MODULES[cmd_name]), cmd_name)
@@ -54,12 +58,15 @@ class _Commands(click.Group):
 
 
 def _imported(name: str) -> Any:
-    gc.disable()  # what is imported stays: going through it again and again is an eighth of what importing takes
+    # what is imported stays: going through it again and again is an eighth of what importing takes
+    gc.disable()
     try:
         return import_module(f"recollect_server.cli.{name}")
     except (ImportError, MemoryError, OSError) as error:
         if isinstance(error, MemoryError) or any(text in str(error) for text in _NO_MEMORY):
-            raise SystemExit("Error: there is not enough memory to load the program: raise the limit (ulimit -v)") from None
+            raise SystemExit(
+                "Error: there is not enough memory to load the program: raise the limit (ulimit -v)"
+            ) from None
         raise
     finally:
         gc.enable()

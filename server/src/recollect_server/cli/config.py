@@ -17,7 +17,11 @@ def config(config: Path | None, **flags: Any) -> None:
     """Print the settings in force, as a YAML file that --config reads."""
     settings = load_settings(config, flags)
     values = {
-        name: duration_text(value) if isinstance(value, timedelta) else str(value) if isinstance(value, Path) else value
+        name: duration_text(value)
+        if isinstance(value, timedelta)
+        else str(value)
+        if isinstance(value, Path)
+        else value
         for name, value in settings.model_dump().items()
     }
     click.echo(yaml.safe_dump(values, sort_keys=False), nl=False)

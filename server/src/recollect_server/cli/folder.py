@@ -1,4 +1,6 @@
-"""What the commands that work on a data folder share: the lock, the folder of the space, and how progress is shown."""
+"""What the commands that work on a data folder share: the lock, the folder of the space, and how
+progress is shown.
+"""
 
 import sys
 import time
@@ -20,13 +22,17 @@ def folder_of(settings: Settings) -> FolderStore:
     """The transcripts of the space. Ends the command if there are none."""
     folder = FolderStore.of(settings.data_dir, settings.space)
     if not folder.root.is_dir():
-        raise click.ClickException(f"there is nothing in {folder.root}: name another folder with --data-dir")
+        raise click.ClickException(
+            f"there is nothing in {folder.root}: name another folder with --data-dir"
+        )
     return folder
 
 
 @contextmanager
 def alone(settings: Settings) -> Iterator[None]:
-    """Holds the data folder, so that no server runs on it. Ends the command if one does. Logs go to standard error."""
+    """Holds the data folder, so that no server runs on it. Ends the command if one does. Logs go to
+    standard error.
+    """
     set_up_logs_of_a_command(settings)
     try:
         lock = FolderLock(settings.data_dir)
@@ -48,13 +54,18 @@ def said_plainly() -> Iterator[None]:
     except BrokenPipeError:
         raise  # whoever read the output went away: click ends quietly
     except LogUnavailable as error:
-        raise click.ClickException(f"{getattr(error.__cause__, 'filename', None) or 'the disk'}: {error.reason}") from error
+        raise click.ClickException(
+            f"{getattr(error.__cause__, 'filename', None) or 'the disk'}: {error.reason}"
+        ) from error
     except OSError as error:
-        raise click.ClickException(f"{error.filename or 'the disk'}: {error.strerror or error}") from error
+        raise click.ClickException(
+            f"{error.filename or 'the disk'}: {error.strerror or error}"
+        ) from error
 
 
 def shown(what: str, clock: Callable[[], float] = time.monotonic) -> Progress:
-    """Shows on standard error how far a work is, once it takes more than a second, and then every second and at its end.
+    """Shows on standard error how far a work is, once it takes more than a second, and then every
+    second and at its end.
 
     `clock` says the time in seconds.
     """

@@ -1,4 +1,6 @@
-"""`recollect-server health`: asks a running server whether it serves, for containers and scripts."""
+"""`recollect-server health`: asks a running server whether it serves, for containers and
+scripts.
+"""
 
 import os
 from pathlib import Path
@@ -53,7 +55,9 @@ def health(address: str | None, config: Path | None, **flags: Any) -> None:
             stub: Any = health_pb2_grpc.HealthStub(channel)
             answer, call = stub.Check.with_call(health_pb2.HealthCheckRequest(), timeout=2)
         except grpc.RpcError as error:
-            raise click.ClickException(f"no server answers at {address}: {error.code().name}") from error
+            raise click.ClickException(
+                f"no server answers at {address}: {error.code().name}"
+            ) from error
     name = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
     click.echo(name)
     for key, value in call.trailing_metadata() or ():

@@ -1,11 +1,13 @@
 """How logs look: one line an event on standard error, as text for a person or as JSON.
 
-An event is kept as it is and made into a line by a thread of its own some times a second, many at once: a call pays for neither the
-text nor the system call. From warnings on a line is written before the call goes on, as long as standard error takes it.
+An event is kept as it is and made into a line by a thread of its own some times a second, many at
+once: a call pays for neither the text nor the system call. From warnings on a line is written
+before the call goes on, as long as standard error takes it.
 
-Standard error may refuse (a full disk, a pipe that nobody reads any more) or block (a pipe whose reader stands still). Logging
-never raises into its caller, never waits long, and keeps a bounded number of events until standard error takes them again; how
-many were dropped is then a line of its own.
+Standard error may refuse (a full disk, a pipe that nobody reads any more) or block (a pipe whose
+reader stands still). Logging never raises into its caller, never waits long, and keeps a bounded
+number of events until standard error takes them again; how many were dropped is then a line of its
+own.
 """
 
 import atexit
@@ -43,7 +45,9 @@ def set_up_logs_of_a_command(settings: Settings) -> None:
 
 
 def say(text: str, stream: TextIO | None) -> None:
-    """Print a line that nobody depends on: a stream that refuses it ends nothing, and keeps none of it for later."""
+    """Print a line that nobody depends on: a stream that refuses it ends nothing, and keeps none of
+    it for later.
+    """
     if stream is None:
         return
     with suppress(OSError, ValueError):
@@ -58,19 +62,29 @@ def say(text: str, stream: TextIO | None) -> None:
 def _renderer(settings: Settings) -> structlog.typing.Processor:
     if settings.log_format == "json":
         return structlog.processors.JSONRenderer()
-    return structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], drop_missing=True)
+    return structlog.processors.LogfmtRenderer(
+        key_order=["timestamp", "level", "event"], drop_missing=True
+    )
 
 
 def _configure(settings: Settings, output: "Output | _OutputAtOnce", *, for_good: bool) -> None:
     structlog.configure(
-        processors=[structlog.processors.add_log_level, structlog.processors.format_exc_info, _stamped],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.log_level.upper()]),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            _stamped,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[settings.log_level.upper()]
+        ),
         logger_factory=lambda *_: output,
         cache_logger_on_first_use=for_good,
     )
 
 
-def _stamped(_logger: Any, _name: str, event: structlog.typing.EventDict) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _stamped(
+    _logger: Any, _name: str, event: structlog.typing.EventDict
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     event["timestamp"] = system_clock()
     return (event,), {}
 
@@ -78,14 +92,20 @@ def _stamped(_logger: Any, _name: str, event: structlog.typing.EventDict) -> tup
 class Output:
     """Standard error as a place for events. Safe to call from any thread; one thread writes."""
 
-    def __init__(self, renderer: structlog.typing.Processor, file: int, max_waiting: int = _MAX_WAITING) -> None:
-        """`file`: the descriptor that is written to. `max_waiting`: events that are kept until it takes them."""
+    def __init__(
+        self, renderer: structlog.typing.Processor, file: int, max_waiting: int = _MAX_WAITING
+    ) -> None:
+        """`file`: the descriptor that is written to. `max_waiting`: events that are kept until it
+        takes them.
+        """
         self._renderer = renderer
         self._file = file
         self._max_waiting = max_waiting
-        # Appended by any thread, taken by the one that writes. An Event among them is set once all before it is written.
+        # Appended by any thread, taken by the one that writes. An Event among them is set once all
+        # before it is written.
         self._events: list[structlog.typing.EventDict | threading.Event] = []
-        self._text = b""  # lines that are made and not written yet; only the writing thread touches them
+        # lines that are made and not written yet; only the writing thread touches them
+        self._text = b""
         self._refusal = ""
         self._stalled = False  # the last warning waited in vain
         self._guard = threading.Lock()  # guards the number of dropped events
@@ -141,7 +161,9 @@ class Output:
             if not self._text:
                 taken = self._events[:_LINES]
                 del self._events[: len(taken)]
-                self._text = b"".join(self._line(it) for it in taken if not isinstance(it, threading.Event))
+                self._text = b"".join(
+                    self._line(it) for it in taken if not isinstance(it, threading.Event)
+                )
             is_written = self._put()
             for it in taken:
                 if isinstance(it, threading.Event):
@@ -152,7 +174,9 @@ class Output:
             self._resume()
 
     def _put(self) -> bool:
-        """Write the lines that are made; False if some are left. A line that was written in part goes on where it ended."""
+        """Write the lines that are made; False if some are left. A line that was written in part
+        goes on where it ended.
+        """
         try:
             while self._text:
                 self._text = self._text[os.write(self._file, self._text) :]
@@ -167,7 +191,13 @@ class Output:
         with self._guard:
             dropped, self._dropped = self._dropped, 0
         reason, self._refusal = self._refusal or "standard error was not read", ""
-        event = {"event": "log_resumed", "dropped": dropped, "reason": reason, "level": "warning", "timestamp": system_clock()}
+        event = {
+            "event": "log_resumed",
+            "dropped": dropped,
+            "reason": reason,
+            "level": "warning",
+            "timestamp": system_clock(),
+        }
         self._text = self._line(event)
         self._put()
 
@@ -175,12 +205,19 @@ class Output:
         try:
             return _rendered(self._renderer, event)
         except Exception as error:  # noqa: BLE001 - whatever an event holds: the thread that writes must live
-            stub = {"event": "log_event_failed", "error": type(error).__name__, "level": "error", "timestamp": system_clock()}
+            stub = {
+                "event": "log_event_failed",
+                "error": type(error).__name__,
+                "level": "error",
+                "timestamp": system_clock(),
+            }
             return _rendered(self._renderer, stub)
 
 
 class _OutputAtOnce:
-    """Standard error of a command that ends by itself: every event is written now, or never if it is refused."""
+    """Standard error of a command that ends by itself: every event is written now, or never if it
+    is refused.
+    """
 
     def __init__(self, renderer: structlog.typing.Processor) -> None:
         self._renderer = renderer

@@ -14,7 +14,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class NamedPath(click.Path):
-    """A path that is not empty. `pathlib` takes an empty one for the current folder, where nobody meant to write."""
+    """A path that is not empty. `pathlib` takes an empty one for the current folder, where nobody
+    meant to write.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path."""
@@ -24,18 +26,30 @@ class NamedPath(click.Path):
 
 
 def with_settings(command: F) -> F:
-    """Gives a command `--config` and a flag for every setting. It gets them as `config` and one keyword argument each."""
+    """Gives a command `--config` and a flag for every setting. It gets them as `config` and one
+    keyword argument each.
+    """
     for name, described in reversed(Settings.model_fields.items()):
         flag = f"--{name.replace('_', '-')}"
-        default = duration_text(described.default) if isinstance(described.default, timedelta) else described.default
-        command = click.option(flag, name, metavar="VALUE", help=f"{described.description} [{default}]")(command)
+        default = (
+            duration_text(described.default)
+            if isinstance(described.default, timedelta)
+            else described.default
+        )
+        command = click.option(
+            flag, name, metavar="VALUE", help=f"{described.description} [{default}]"
+        )(command)
     path = NamedPath(path_type=Path)
-    return click.option("--config", type=path, metavar="FILE", help="a YAML file with settings")(command)
+    return click.option("--config", type=path, metavar="FILE", help="a YAML file with settings")(
+        command
+    )
 
 
 def load_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
     """The settings in force. Ends the command with the names of those that are wrong."""
     try:
-        return Settings.load(config, {name: value for name, value in flags.items() if value is not None})
+        return Settings.load(
+            config, {name: value for name, value in flags.items() if value is not None}
+        )
     except WrongSettings as error:
         raise click.ClickException(f"wrong settings:\n{error}") from error

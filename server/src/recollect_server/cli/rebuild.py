@@ -16,7 +16,9 @@ from recollect_server.services.upkeep import recovery
 @click.command()
 @with_settings
 def rebuild(config: Path | None, **flags: Any) -> None:
-    """Make the index of a stopped server anew from its transcripts. Torn tails are cut as at a start."""
+    """Make the index of a stopped server anew from its transcripts. Torn tails are cut as at a
+    start.
+    """
     settings = load_settings(config, flags)
     folder = folder_of(settings)
     began = time.monotonic()

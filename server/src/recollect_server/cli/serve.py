@@ -30,20 +30,22 @@ def serve(config: Path | None, **flags: Any) -> None:
     """Start the server."""
     settings = load_settings(config, flags)
     _give_memory_back()
-    # Blocked here and in every thread started later, and waited for below. A handler that sets an event would wait for ever if it
-    # came while this thread held the event's lock.
+    # Blocked here and in every thread started later, and waited for below. A handler that sets an
+    # event would wait for ever if it came while this thread held the event's lock.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     try:
         with _ended_by_signals():
             set_up_logs(settings)
-            running = app.start(settings, progress=shown("Bringing the index up to the transcripts"))
+            running = app.start(
+                settings, progress=shown("Bringing the index up to the transcripts")
+            )
     except app.OutOfMemory as error:
         say(f"Error: {error}", sys.stderr)
         os._exit(1)  # threads that were started may wait for ever for those that could not be
     except (app.CannotStart, CannotListen, RecollectError) as error:
         raise click.ClickException(str(error)) from error
-    # What was made so far stays until the end. The collector would go through all of it again and again, and hold Python's lock
-    # each time, and with it every call, for some 40 ms.
+    # What was made so far stays until the end. The collector would go through all of it again and
+    # again, and hold Python's lock each time, and with it every call, for some 40 ms.
     gc.freeze()
     found = running.recovered
     note = f", {found.messages} messages indexed anew" if found.messages else ""
@@ -58,10 +60,12 @@ def serve(config: Path | None, **flags: Any) -> None:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let the signals end the process at once while it starts, as they end any program: a start may take long, or hang.
+    """Let the signals end the process at once while it starts, as they end any program: a start may
+    take long, or hang.
 
-    Nothing is lost by it, for a server may be killed at any moment. A thread takes the signals, for the system itself ends the
-    process then, whatever Python waits for; once it is over, the signals wait for whoever asks for them.
+    Nothing is lost by it, for a server may be killed at any moment. A thread takes the signals, for
+    the system itself ends the process then, whatever Python waits for; once it is over, the signals
+    wait for whoever asks for them.
     """
     is_over = threading.Event()
     for number in _STOPS:
@@ -88,10 +92,15 @@ def _ended_by_signals() -> Iterator[None]:
 def _give_memory_back() -> None:
     """Tells glibc's allocator to return what is freed. Elsewhere it does nothing.
 
-    By itself glibc maps only ever larger blocks apart, and keeps an arena for each thread: after 48 reads
-    of 8 MiB, 16 at once, 715 MiB stayed with the process. With these it peaked at 319 MiB and went back to 116.
+    By itself glibc maps only ever larger blocks apart, and keeps an arena for each thread: after 48
+    reads of 8 MiB, 16 at once, 715 MiB stayed with the process. With these it peaked at 319 MiB and
+    went back to 116.
     """
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-        for name, value in ((_M_MMAP_THRESHOLD, 256 << 10), (_M_TRIM_THRESHOLD, 4 << 20), (_M_ARENA_MAX, 2)):
+        for name, value in (
+            (_M_MMAP_THRESHOLD, 256 << 10),
+            (_M_TRIM_THRESHOLD, 4 << 20),
+            (_M_ARENA_MAX, 2),
+        ):
             mallopt(name, value)

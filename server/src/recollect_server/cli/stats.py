@@ -28,7 +28,8 @@ def _spent(notes: NoteState) -> str:
 def stats(config: Path | None, **flags: Any) -> None:
     """Print what is kept, whether a server runs or not.
 
-    Messages that a disk refused and the server holds in memory stand in its log alone: `messages_held`.
+    Messages that a disk refused and the server holds in memory stand in its log alone:
+    `messages_held`.
     """
     folder = folder_of(load_settings(config, flags))
     with said_plainly():
@@ -56,8 +57,12 @@ def stats(config: Path | None, **flags: Any) -> None:
         "vectors_bytes": vectors.size,
         "not_embedded_yet": f"{waiting} conversations",
         "notes_due": f"{notes.without} conversations",
-        "notes_failed": f"{notes.failed} conversations" + (f", as: {notes.reason}" if notes.failed else ""),
-        **{f"notes_failed_of {conversation_id}": reason for conversation_id, reason in notes.failures},
+        "notes_failed": f"{notes.failed} conversations"
+        + (f", as: {notes.reason}" if notes.failed else ""),
+        **{
+            f"notes_failed_of {conversation_id}": reason
+            for conversation_id, reason in notes.failures
+        },
         "model_spending": _spent(notes),
         "contexts": f"{hits.get('contexts', 0)}, of them {hits.get('hot_in_memory', 0)} with the newest turns from memory and"
         f" {hits.get('cold_asked', 0)} that asked other conversations",
@@ -67,8 +72,12 @@ def stats(config: Path | None, **flags: Any) -> None:
         "external_communications": len(parties),
         "external_messages": external.messages,
         "external_bytes": sum(parties.values()),
-        "external_not_indexed_yet": sum(external.progress.get(name) != size for name, size in parties.items()),
+        "external_not_indexed_yet": sum(
+            external.progress.get(name) != size for name, size in parties.items()
+        ),
         "escalations_open": external.open_escalations,
-        "limited_senders": ", ".join([str(limited), *(f"{it.channel} {it.sender} ({it.refused} refused)" for it in worst)]),
+        "limited_senders": ", ".join(
+            [str(limited), *(f"{it.channel} {it.sender} ({it.refused} refused)" for it in worst)]
+        ),
     }.items():
         click.echo(f"{name}: {value}")

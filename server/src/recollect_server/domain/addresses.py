@@ -1,4 +1,5 @@
-"""Addresses in one form each, so that one person on one channel is one address, however a provider writes it.
+"""Addresses in one form each, so that one person on one channel is one address, however a provider
+writes it.
 
 Every function gives a normal form its own form back, and the empty text for what is no address.
 """
@@ -22,18 +23,23 @@ MAX_DISPLAY_NAME = 256
 
 _CONTROLS = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _TURNS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Characters that let text run from right to left: a name with one shows what stands behind it in another order."""
+"""Characters that let text run from right to left: a name with one shows what stands behind it in
+another order.
+"""
 _PHONES = frozenset({WHATSAPP, "signal", "sms"})
 _PHONE = re.compile(r"\+?[0-9 ().\-/]*")
-_PERSONAL = frozenset({"s.whatsapp.net", "c.us"})  # servers on which the part before the @ is a phone number
+# servers on which the part before the @ is a phone number
+_PERSONAL = frozenset({"s.whatsapp.net", "c.us"})
 _MENTION = re.compile(r"<@!?([0-9]+)>")
 _BRACKETED = re.compile(r"<([^<>]*)>")
 
 
 def normal_address(channel: str, text: str) -> str:
-    """An address on a channel: phone numbers in digits, e-mail addresses in lower case and without a display name.
+    """An address on a channel: phone numbers in digits, e-mail addresses in lower case and without
+    a display name.
 
-    What a channel of no known kind calls an address keeps its letters: there two cases may be two people.
+    What a channel of no known kind calls an address keeps its letters: there two cases may be two
+    people.
     """
     text = _plain(text)
     if channel == EMAIL:
@@ -46,17 +52,24 @@ def normal_address(channel: str, text: str) -> str:
 
 
 def display_name(text: str) -> str:
-    """Return a display name on one line: control characters, and those that turn the direction of text, become spaces."""
-    kept = "".join(" " if unicodedata.category(it) in _CONTROLS or it in _TURNS else it for it in text)
+    """Return a display name on one line: control characters, and those that turn the direction of
+    text, become spaces.
+    """
+    kept = "".join(
+        " " if unicodedata.category(it) in _CONTROLS or it in _TURNS else it for it in text
+    )
     return " ".join(kept.split())
 
 
 def name_in(channel: str, text: str) -> str:
-    """Return the display name that an address on e-mail has before it, as in `"Hanan" <hanan@example.org>`."""
+    """Return the display name that an address on e-mail has before it, as in `"Hanan"
+    <hanan@example.org>`.
+    """
     if channel != EMAIL or "<" not in text:
         return ""
     name = parseaddr(display_name(text))[0]
-    with suppress(HeaderParseError, LookupError, ValueError):  # a name that is encoded wrongly is kept as it is written
+    # a name that is encoded wrongly is kept as it is written
+    with suppress(HeaderParseError, LookupError, ValueError):
         name = str(make_header(decode_header(name)))  # `=?utf-8?b?…?=`
     return display_name(name.encode(errors="replace").decode())[:MAX_DISPLAY_NAME].rstrip()
 
@@ -68,7 +81,8 @@ def normal_group(text: str) -> str:
 
 
 def normal_message_ids(*texts: str) -> tuple[str, ...]:
-    """The ids in Message-ID, In-Reply-To or References headers, without angle brackets, in order, none twice.
+    """The ids in Message-ID, In-Reply-To or References headers, without angle brackets, in order,
+    none twice.
 
     A text may hold several, as References does. Upper and lower case differ (RFC 5322, 3.6.4).
     """
@@ -80,7 +94,13 @@ def normal_message_ids(*texts: str) -> tuple[str, ...]:
 @lru_cache(1024)  # of a message on its way the same headers are asked for some five times
 def _message_ids(text: str) -> tuple[str, ...]:
     parts = _BRACKETED.findall(text) or text.split()
-    return tuple(dict.fromkeys(name for part in parts if (name := "".join(part.split()).replace("<", "").replace(">", ""))))
+    return tuple(
+        dict.fromkeys(
+            name
+            for part in parts
+            if (name := "".join(part.split()).replace("<", "").replace(">", ""))
+        )
+    )
 
 
 def _plain(text: str) -> str:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from recollect_server.domain.conversation import AnchorSet
 
 TENTATIVE = 0.5
-"""Confidence below which a value that was found takes the place of no surer one. The offline rule stays below it."""
+"""Confidence below which a value that was found takes the place of no surer one. The offline rule
+stays below it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +28,27 @@ class Anchor:
 
 
 def history(given: Iterable[AnchorSet]) -> list[Anchor]:
-    """Return what became of the values of one key: the one that holds first, then those it superseded, the last first.
+    """Return what became of the values of one key: the one that holds first, then those it
+    superseded, the last first.
 
-    In the order of time each takes the place of the one before it. Two kinds do not, and are superseded from their beginning: a
-    value that was found, where a caller's holds that is surer; and a tentative one that was found, where anything but another
-    tentative one that was found holds, so that an offline guess overrules neither a model nor a caller. A value that is given
-    again stays what it was: a caller's confidence and source count, of two that were found the higher confidence.
+    In the order of time each takes the place of the one before it. Two kinds do not, and are
+    superseded from their beginning: a value that was found, where a caller's holds that is surer;
+    and a tentative one that was found, where anything but another tentative one that was found
+    holds, so that an offline guess overrules neither a model nor a caller. A value that is given
+    again stays what it was: a caller's confidence and source count, of two that were found the
+    higher confidence.
     """
     holds: Anchor | None = None
     past: list[Anchor] = []
     for each in sorted(given, key=lambda it: (it.time, it.by_caller)):
         new = Anchor(
-            each.key, each.value, each.confidence, each.time, each.conversation_id, each.sequence, by_caller=each.by_caller
+            each.key,
+            each.value,
+            each.confidence,
+            each.time,
+            each.conversation_id,
+            each.sequence,
+            by_caller=each.by_caller,
         )
         if holds is None:
             holds = new
@@ -69,4 +80,8 @@ def _again(holds: Anchor, new: Anchor) -> Anchor:
             sequence=source.sequence,
             by_caller=True,
         )
-    return holds if holds.by_caller else replace(holds, confidence=max(holds.confidence, new.confidence))
+    return (
+        holds
+        if holds.by_caller
+        else replace(holds, confidence=max(holds.confidence, new.confidence))
+    )

@@ -1,8 +1,9 @@
 """A token bucket for each of many names, in bounded memory.
 
-The generic cell rate algorithm (ITU-T I.371): of each name only the moment is kept at which its bucket will be full again. The
-libraries there are keep a list of moments or a record that a thread of theirs expires, read the machine's clock themselves, and
-have no bound on the names; this is a dozen lines.
+The generic cell rate algorithm (ITU-T I.371): of each name only the moment is kept at which its
+bucket will be full again. The libraries there are keep a list of moments or a record that a thread
+of theirs expires, read the machine's clock themselves, and have no bound on the names; this is a
+dozen lines.
 """
 
 import threading
@@ -13,7 +14,9 @@ MAX_NAMES = 10_000  # some 2 MB
 
 
 class Buckets:
-    """Safe to call from any thread. The name that was silent longest is forgotten first: it starts anew with a full bucket."""
+    """Safe to call from any thread. The name that was silent longest is forgotten first: it starts
+    anew with a full bucket.
+    """
 
     def __init__(self, per_minute: int, burst: int, most: int = MAX_NAMES) -> None:
         """`per_minute` tokens flow into a bucket of `burst`. 0 a minute: there is no limit."""
@@ -24,11 +27,14 @@ class Buckets:
         self._full: OrderedDict[Hashable, float] = OrderedDict()
 
     def take(self, name: Hashable, now: int) -> int:
-        """Takes a token at `now`, in milliseconds. 0 if there was one, else after how many milliseconds there is."""
+        """Takes a token at `now`, in milliseconds. 0 if there was one, else after how many
+        milliseconds there is.
+        """
         if not self._step:
             return 0
         with self._guard:
-            # A clock that was set back must not leave a bucket empty for longer than it takes to fill.
+            # A clock that was set back must not leave a bucket empty for longer than it takes to
+            # fill.
             full = max(min(self._full.get(name, 0.0), now + self._room), now)
             wait = full + self._step - now - self._room
             self._full[name] = full if wait > 0 else full + self._step

@@ -8,28 +8,41 @@ from recollect_server.domain.message import Message
 T = TypeVar("T")
 
 BYTES_PER_TOKEN = 4
-"""The usual rule of thumb for English prose. Other scripts take more bytes a character and fewer characters a token."""
+"""The usual rule of thumb for English prose. Other scripts take more bytes a character and fewer
+characters a token.
+"""
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a model reads in the text: one for every four bytes of UTF-8, rounded up."""
+    """About how many tokens a model reads in the text: one for every four bytes of UTF-8, rounded
+    up.
+    """
     return -(-len(text.encode()) // BYTES_PER_TOKEN)
 
 
 def message_tokens(message: Message) -> int:
-    """About how many tokens a message takes in a working context: its content and its tool calls, not its thinking."""
-    calls = sum(estimate_tokens(call.name) + estimate_tokens(call.arguments) for call in message.tool_calls)
+    """About how many tokens a message takes in a working context: its content and its tool calls,
+    not its thinking.
+    """
+    calls = sum(
+        estimate_tokens(call.name) + estimate_tokens(call.arguments) for call in message.tool_calls
+    )
     return estimate_tokens(message.content) + calls
 
 
 def newest_turns(
-    messages: Iterable[tuple[int, int, int, T]], *, after_turn: int, max_turns: int, max_tokens: int, max_bytes: int
+    messages: Iterable[tuple[int, int, int, T]],
+    *,
+    after_turn: int,
+    max_turns: int,
+    max_tokens: int,
+    max_bytes: int,
 ) -> tuple[list[T], bool]:
     """The newest whole turns within the limits, oldest first, and whether the only turn is cut.
 
-    `messages` are `(turn number, tokens, bytes, anything)`, newest first, and are read no further than needed. Turns up to
-    `after_turn` are not taken. The newest turn is taken even with more tokens than allowed; with more bytes it is cut: its last
-    messages are taken, one at the least.
+    `messages` are `(turn number, tokens, bytes, anything)`, newest first, and are read no further
+    than needed. Turns up to `after_turn` are not taken. The newest turn is taken even with more
+    tokens than allowed; with more bytes it is cut: its last messages are taken, one at the least.
     """
     chosen: list[T] = []
     turn: list[T] = []  # the messages of a turn that is not known to fit yet
@@ -55,10 +68,12 @@ def newest_turns(
 
 
 def first_turns(messages: Iterable[tuple[int, int, T]], max_bytes: int) -> tuple[list[T], bool]:
-    """Return the first messages that have so many bytes together, oldest first, and whether there are more.
+    """Return the first messages that have so many bytes together, oldest first, and whether there
+    are more.
 
-    `messages` are `(turn number, bytes, anything)`, oldest first, and are read no further than needed. Turns are whole, unless the
-    first alone is larger: of that its first messages are taken, one at the least.
+    `messages` are `(turn number, bytes, anything)`, oldest first, and are read no further than
+    needed. Turns are whole, unless the first alone is larger: of that its first messages are taken,
+    one at the least.
     """
     taken: list[tuple[int, T]] = []
     total = 0
@@ -73,6 +88,10 @@ def first_turns(messages: Iterable[tuple[int, int, T]], max_bytes: int) -> tuple
 
 def message_bytes(message: Message) -> int:
     """About how many bytes a message has in an answer or in memory."""
-    texts = [message.content, message.thinking_text, *(call.arguments for call in message.tool_calls)]
+    texts = [
+        message.content,
+        message.thinking_text,
+        *(call.arguments for call in message.tool_calls),
+    ]
     rest = len(str(message.metadata)) if message.metadata else 0
     return 100 + sum(len(text.encode()) for text in texts) + 300 * len(message.attachments) + rest

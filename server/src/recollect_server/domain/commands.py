@@ -1,8 +1,10 @@
-"""Slash commands: which text is one, and what it asks for. No model is asked, and the words are the same on every channel.
+"""Slash commands: which text is one, and what it asks for. No model is asked, and the words are the
+same on every channel.
 
-A text is a command if it is one line that begins, after space, with `/` and a word of letters alone, followed by a space or the
-end. So `/usr/bin is full`, `and/or`, `/`, `//`, `/2` and a text of several lines are messages, and `/tmp is full` is a command
-that does not exist, which is said. In a group some clients put the name of a bot behind the word: `/new@agent` is `/new`.
+A text is a command if it is one line that begins, after space, with `/` and a word of letters
+alone, followed by a space or the end. So `/usr/bin is full`, `and/or`, `/`, `//`, `/2` and a text
+of several lines are messages, and `/tmp is full` is a command that does not exist, which is said.
+In a group some clients put the name of a bot behind the word: `/new@agent` is `/new`.
 """
 
 import re
@@ -73,7 +75,11 @@ def parse(text: str) -> Command | None:
     name, rest = found[1].lower(), (found[2] or "").strip()
     match name:
         case "new":
-            return Say("/new takes nothing behind it. Say /new alone to begin a new conversation.") if rest else New()
+            return (
+                Say("/new takes nothing behind it. Say /new alone to begin a new conversation.")
+                if rest
+                else New()
+            )
         case "model":
             return _model(rest)
         case "history":
@@ -85,19 +91,29 @@ def parse(text: str) -> Command | None:
         case "help":
             return Say(HELP)
         case _:
-            return Say(f"There is no command /{found[1]}. A message that begins with / needs a word before it.\n{HELP}")
+            return Say(
+                f"There is no command /{found[1]}. A message that begins with / needs a word before it.\n{HELP}"
+            )
 
 
 def _model(rest: str) -> Command:
     if not rest:
         return ShowModel()
     if not _MODEL.fullmatch(rest):
-        return Say("A model is one word of at most 128 letters, digits and . _ : / @ + -, as in /model haiku.")
-    return SetModel({"default": ""}.get(rest.lower(), rest.lower() if rest.lower() in ("opus", "sonnet", "haiku") else rest))
+        return Say(
+            "A model is one word of at most 128 letters, digits and . _ : / @ + -, as in /model haiku."
+        )
+    return SetModel(
+        {"default": ""}.get(
+            rest.lower(), rest.lower() if rest.lower() in ("opus", "sonnet", "haiku") else rest
+        )
+    )
 
 
 def listed_model(model: str, models: tuple[str, ...]) -> str | None:
-    """Return a model as a list of those that may be chosen spells it; None if it is none of them. No list allows any."""
+    """Return a model as a list of those that may be chosen spells it; None if it is none of them.
+    No list allows any.
+    """
     if not model or not models:
         return model
     return next((it for it in models if it.casefold() == model.casefold()), None)

@@ -13,7 +13,9 @@ from recollect_server.domain.time import DAY
 
 HOT_BUDGET, WARM_BUDGET, COLD_BUDGET = 1500, 2000, 900
 MAX_DROPPED = 100
-"""Messages that were left out and are named; of more the first ones, and the tier's note says how many there were."""
+"""Messages that were left out and are named; of more the first ones, and the tier's note says how
+many there were.
+"""
 
 
 class Tier(IntEnum):
@@ -36,7 +38,9 @@ class Budget:
     """Whether the hot tier's was given: then the newest turn takes nothing of the warm tier's."""
 
     def settled(self) -> "Budget":
-        """With every default. Of a total alone each tier has its usual share; of tiers alone the total is their sum, at most."""
+        """With every default. Of a total alone each tier has its usual share; of tiers alone the
+        total is their sum, at most.
+        """
         usual = HOT_BUDGET + WARM_BUDGET + COLD_BUDGET
         parts = (self.hot, self.warm, self.cold)
         total = self.total or (usual if not any(parts) else max(usual, sum(parts)))
@@ -46,7 +50,9 @@ class Budget:
         return Budget(min(hot, total), warm, cold, total, is_hot_set=self.hot > 0)
 
     def within(self, room: int) -> "Budget":
-        """Return settled budgets of which each tier has its share of `room` tokens, where all of them together have less."""
+        """Return settled budgets of which each tier has its share of `room` tokens, where all of
+        them together have less.
+        """
         parts = (self.hot, self.warm, self.cold)
         if (wanted := sum(parts)) <= room:
             return replace(self, total=room)
@@ -128,7 +134,9 @@ class Source:
 
     @property
     def times(self) -> tuple[int, int]:
-        """When the first and the last of the messages were said; without messages when the conversation began and ended."""
+        """When the first and the last of the messages were said; without messages when the
+        conversation began and ended.
+        """
         times = [it.message.timestamp for it in self.messages] or [self.about.begin, self.about.end]
         return min(times), max(times)
 
@@ -141,16 +149,24 @@ class Source:
     def tokens(self) -> int:
         """Tokens that it takes beside its messages: title, place and abbreviation."""
         title = 0 if self.is_own else estimate_tokens(self.about.title)
-        return _SOURCE_FRAME + title + (estimate_tokens(self.abbreviation) + _SUMMARY_FRAME if self.abbreviation else 0)
+        return (
+            _SOURCE_FRAME
+            + title
+            + (estimate_tokens(self.abbreviation) + _SUMMARY_FRAME if self.abbreviation else 0)
+        )
 
 
-_SOURCE_FRAME, _SUMMARY_FRAME = 30, 10  # tokens of an id, a date and turns, and of what surrounds an abbreviation
+# tokens of an id, a date and turns, and of what surrounds an abbreviation
+_SOURCE_FRAME, _SUMMARY_FRAME = 30, 10
 _FAR_TURNS = 20  # between two turns of one source, at the most
 _FAR_TIME = DAY // 2  # likewise, in milliseconds
 
 
-def sources_of(candidates: Iterable[Candidate], about: Mapping[str, About], own: str = "") -> list[Source]:
-    """Return the sources of recalled messages, the oldest first. Turns that lie far apart are two sources.
+def sources_of(
+    candidates: Iterable[Candidate], about: Mapping[str, About], own: str = ""
+) -> list[Source]:
+    """Return the sources of recalled messages, the oldest first. Turns that lie far apart are two
+    sources.
 
     `own` is the conversation that goes on.
     """
@@ -163,7 +179,11 @@ def sources_of(candidates: Iterable[Candidate], about: Mapping[str, About], own:
         for it in in_order(messages):
             last = places[-1][-1].message if places else None
             turns_apart = it.message.turn_number - last.turn_number if last else 0
-            if last is None or turns_apart > _FAR_TURNS or (turns_apart and abs(it.message.timestamp - last.timestamp) > _FAR_TIME):
+            if (
+                last is None
+                or turns_apart > _FAR_TURNS
+                or (turns_apart and abs(it.message.timestamp - last.timestamp) > _FAR_TIME)
+            ):
                 places.append([])
             places[-1].append(it)
         for at, place in enumerate(places):
@@ -185,7 +205,9 @@ class Packed:
     considered: int = 0
     note: str = ""
     reserved: int = 0
-    """Tokens of the budget that something else took: the summary of what was compressed, or what is said of the sources."""
+    """Tokens of the budget that something else took: the summary of what was compressed, or what is
+    said of the sources.
+    """
 
     @property
     def used(self) -> int:
@@ -217,7 +239,9 @@ class Context:
     conversation_id: str = ""
     """The conversation that goes on."""
     last: Source | None = None
-    """The conversation before this one, where this one is in its first turns: its abbreviation alone."""
+    """The conversation before this one, where this one is in its first turns: its abbreviation
+    alone.
+    """
     condensed: int = 0
     """Number of earlier messages that the summary stands for."""
     begins: int = 1
@@ -231,7 +255,10 @@ class Context:
     def sources(self) -> list[Source]:
         """Where the messages of the cold tier are from, the oldest first."""
         last = [self.last] if self.last else []
-        return sorted([*last, *sources_of(self.cold.packed, self.about, self.conversation_id)], key=lambda it: it.times)
+        return sorted(
+            [*last, *sources_of(self.cold.packed, self.about, self.conversation_id)],
+            key=lambda it: it.times,
+        )
 
     @property
     def tiers(self) -> tuple[Packed, Packed, Packed]:
@@ -244,13 +271,17 @@ class Context:
         return [candidate.message for candidate in in_order((*self.warm.packed, *self.hot.packed))]
 
     def own_units(self) -> "list[Unit]":
-        """Return what was packed of this conversation, in its order, each tool call with its results."""
+        """Return what was packed of this conversation, in its order, each tool call with its
+        results.
+        """
         return units(in_order((*self.warm.packed, *self.hot.packed)))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMessage:
-    """What another member of a conversation's group wrote, who is no owner. Data, never the user's words."""
+    """What another member of a conversation's group wrote, who is no owner. Data, never the user's
+    words.
+    """
 
     communication: Communication
     message: ExternalMessage
@@ -273,9 +304,11 @@ Unit = list[Candidate]
 
 
 def pair_results(messages: Sequence[Message]) -> dict[int, tuple[int, int]]:
-    """Return for each tool result its call: the places of both messages, and of the call among those of its message.
+    """Return for each tool result its call: the places of both messages, and of the call among
+    those of its message.
 
-    A result belongs to the last call before it that has its id and no result yet: some models use an id again in every turn.
+    A result belongs to the last call before it that has its id and no result yet: some models use
+    an id again in every turn.
     """
     waiting: dict[str, tuple[int, int]] = {}
     paired: dict[int, tuple[int, int]] = {}
@@ -289,9 +322,11 @@ def pair_results(messages: Sequence[Message]) -> dict[int, tuple[int, int]]:
 
 
 def units(candidates: Sequence[Candidate], half: int = 0) -> list[Unit]:
-    """Return the messages of a turn, oldest first, as units. A tool result without its call is a unit of its own.
+    """Return the messages of a turn, oldest first, as units. A tool result without its call is a
+    unit of its own.
 
-    `half` tokens are charged for each call without a result and each result without a call: the context says what is missing.
+    `half` tokens are charged for each call without a result and each result without a call: the
+    context says what is missing.
     """
     paired = pair_results([it.message for it in candidates])
     groups: dict[int, Unit] = {}

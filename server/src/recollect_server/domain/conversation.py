@@ -1,7 +1,7 @@
 """A conversation and everything that can happen to it.
 
-A transcript is a list of entries; `fold` applies one entry to what was known before. A live append and a rebuild from the
-files use the same function, so they cannot come to different answers.
+A transcript is a list of entries; `fold` applies one entry to what was known before. A live append
+and a rebuild from the files use the same function, so they cannot come to different answers.
 """
 
 import sys
@@ -27,26 +27,34 @@ class Party:
     thread_id: str = ""
     subject: str = ""
     contact_name: str = ""
-    """The contact's display name, as the channel gave it last, for people: nothing is routed by it."""
+    """The contact's display name, as the channel gave it last, for people: nothing is routed by
+    it.
+    """
 
 
 NOBODY = Party()
 NO_USAGE = Usage()
 
 RULE, CALLER = "extractive", "caller"
-"""Writers of notes: the server's rule, and whoever calls it. Any other that is named is a model's API."""
+"""Writers of notes: the server's rule, and whoever calls it. Any other that is named is a model's
+API.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class NoteRecord:
-    """Who wrote a note, by which model, and when. An empty writer: an earlier version wrote it and kept no record."""
+    """Who wrote a note, by which model, and when. An empty writer: an earlier version wrote it and
+    kept no record.
+    """
 
     writer: str = ""
     model: str = ""
     time: int = 0
 
     def stands_before(self, writer: str) -> bool:
-        """Return whether the note may not be replaced by one of this writer: a rule's never replaces a model's or a caller's."""
+        """Return whether the note may not be replaced by one of this writer: a rule's never
+        replaces a model's or a caller's.
+        """
         return writer == RULE and self.writer not in ("", RULE)
 
 
@@ -72,7 +80,9 @@ class Conversation:
     participants: tuple[str, ...] = ()
     abbreviation: str = ""
     abbreviated_through: int = 0
-    """The newest turn that the abbreviation has all of: what lies after it waits for the next one."""
+    """The newest turn that the abbreviation has all of: what lies after it waits for the next
+    one.
+    """
     manually_named: bool = False
     pinned: bool = False
     model: str = ""
@@ -86,7 +96,9 @@ class Conversation:
     text_bytes: int = 0
     """Bytes of all contents together: the document length of conversation-level BM25."""
     open_calls: tuple[OpenCall, ...] = ()
-    """The newest `MAX_OPEN_CALLS` tool calls that wait for their results, in the order in which they were made."""
+    """The newest `MAX_OPEN_CALLS` tool calls that wait for their results, in the order in which
+    they were made.
+    """
     abbreviation_record: NoteRecord = NO_RECORD
     title_record: NoteRecord = NO_RECORD
 
@@ -124,7 +136,9 @@ class TitleAssigned:
 
 @dataclass(frozen=True, slots=True)
 class Compressed:
-    """The agent shrank its working context: the summary stands for the turns up to `compressed_through`."""
+    """The agent shrank its working context: the summary stands for the turns up to
+    `compressed_through`.
+    """
 
     compressed_through: int
     summary: str
@@ -155,7 +169,9 @@ class MetaUpdated:
 
 @dataclass(frozen=True, slots=True)
 class SplitSuggested:
-    """It seems to be about several things, which could have these titles. Nobody splits it automatically."""
+    """It seems to be about several things, which could have these titles. Nobody splits it
+    automatically.
+    """
 
     reason: str
     titles: tuple[str, ...]
@@ -164,7 +180,8 @@ class SplitSuggested:
 
 @dataclass(frozen=True, slots=True)
 class AnchorSet:
-    """A lasting fact about the user: found in the message of line `sequence` of this transcript, or kept in the file of anchors.
+    """A lasting fact about the user: found in the message of line `sequence` of this transcript, or
+    kept in the file of anchors.
 
     Only there it has what follows the time.
     """
@@ -183,7 +200,9 @@ class AnchorSet:
 
 @dataclass(frozen=True, slots=True)
 class AnchorForgotten:
-    """Stands in the file of anchors alone: what was found for this key up to then does not count any more."""
+    """Stands in the file of anchors alone: what was found for this key up to then does not count
+    any more.
+    """
 
     key: str
     time: int
@@ -201,10 +220,12 @@ class Continued:
 
 @dataclass(frozen=True, slots=True)
 class CommandRun:
-    """A slash command was answered: what was asked and said, so that a repeat is answered again and not run again.
+    """A slash command was answered: what was asked and said, so that a repeat is answered again and
+    not run again.
 
-    `before` is the conversation that it ended, which the command unpinned, or, where `cleared`, removed. `mail` are the ids that
-    the command's headers named, on e-mail: they lead here from then on.
+    `before` is the conversation that it ended, which the command unpinned, or, where `cleared`,
+    removed. `mail` are the ids that the command's headers named, on e-mail: they lead here from
+    then on.
     """
 
     text: str
@@ -217,17 +238,29 @@ class CommandRun:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A whole, undamaged line that this version does not know, or that is not a conversation's: kept, and passed over."""
+    """A whole, undamaged line that this version does not know, or that is not a conversation's:
+    kept, and passed over.
+    """
 
 
 Event = (
-    TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested | AnchorSet | AnchorForgotten | Continued | CommandRun
+    TitleAssigned
+    | Compressed
+    | Abbreviated
+    | MetaUpdated
+    | SplitSuggested
+    | AnchorSet
+    | AnchorForgotten
+    | Continued
+    | CommandRun
 )
 Content = Began | Message | Event | Unknown
 
 
 def fold(before: Conversation | None, content: Content) -> Conversation | None:
-    """What is known after one entry. Entries before `Began` are passed over (their file lost its first line)."""
+    """What is known after one entry. Entries before `Began` are passed over (their file lost its
+    first line).
+    """
     match content:
         case Began():
             return before or Conversation(
@@ -247,9 +280,15 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
         case TitleAssigned():
             if before.manually_named:
                 return before
-            return replace(before, title=content.title, topics=content.topics or before.topics, title_record=_record_of(content))
+            return replace(
+                before,
+                title=content.title,
+                topics=content.topics or before.topics,
+                title_record=_record_of(content),
+            )
         case Compressed():
-            through = min(content.compressed_through, before.turn_count)  # a foreign line may say more than there is
+            # a foreign line may say more than there is
+            through = min(content.compressed_through, before.turn_count)
             return replace(before, compressed_through=through, compression_summary=content.summary)
         case Abbreviated():
             return replace(
@@ -264,40 +303,58 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 before,
                 title=before.title if content.title is None else content.title,
                 title_record=before.title_record if content.title is None else NO_RECORD,
-                manually_named=before.manually_named if content.manually_named is None else content.manually_named,
+                manually_named=before.manually_named
+                if content.manually_named is None
+                else content.manually_named,
                 model=before.model if content.model is None else content.model,
                 pinned=before.pinned if content.pinned is None else content.pinned,
             )
         case Continued():
             return replace(before, pinned=False)
-        case _:  # nothing that the conversation itself shows, or a line of another kind of transcript
+        case _:
+            # nothing that the conversation itself shows, or a line of another kind of transcript
             return before
 
 
 def _with_message(before: Conversation, message: Message) -> Conversation:
     participants = before.participants
-    if message.sender and message.sender not in participants and len(participants) < MAX_PARTICIPANTS:
+    if (
+        message.sender
+        and message.sender not in participants
+        and len(participants) < MAX_PARTICIPANTS
+    ):
         participants = (*participants, message.sender)
     party = before.party
-    if message.sender_name and message.sender == party.contact and message.sender_name != party.contact_name:
+    if (
+        message.sender_name
+        and message.sender == party.contact
+        and message.sender_name != party.contact_name
+    ):
         party = replace(party, contact_name=message.sender_name)
     usage = before.usage_total
     if message.usage:
-        usage = Usage(min(usage.input + message.usage.input, _MAX_TOKENS), min(usage.output + message.usage.output, _MAX_TOKENS))
+        usage = Usage(
+            min(usage.input + message.usage.input, _MAX_TOKENS),
+            min(usage.output + message.usage.output, _MAX_TOKENS),
+        )
     first = before.message_count == 0
-    # Written out, not with `replace`: this runs for every message that is stored, and takes a third of the time.
+    # Written out, not with `replace`: this runs for every message that is stored, and takes a third
+    # of the time.
     return Conversation(
         id=before.id,
         channel=before.channel,
         create_time=before.create_time,
-        update_time=updated(None if first else before.update_time, message.timestamp, message.arrived),
+        update_time=updated(
+            None if first else before.update_time, message.timestamp, message.arrived
+        ),
         title=before.title,
         topics=before.topics,
         turn_count=max(before.turn_count, message.turn_number),
         message_count=before.message_count + 1,
         participants=participants,
         abbreviation=before.abbreviation,
-        abbreviated_through=min(before.abbreviated_through, message.turn_number - 1),  # its turn went on
+        # its turn went on
+        abbreviated_through=min(before.abbreviated_through, message.turn_number - 1),
         manually_named=before.manually_named,
         pinned=before.pinned,
         model=before.model,
@@ -319,7 +376,9 @@ def _record_of(note: TitleAssigned | Abbreviated) -> NoteRecord:
 
 
 def open_calls_after(before: tuple[OpenCall, ...], message: Message) -> tuple[OpenCall, ...]:
-    """Return the unanswered tool calls after a message: without the one it answers, with those it makes."""
+    """Return the unanswered tool calls after a message: without the one it answers, with those it
+    makes.
+    """
     if not message.tool_calls and not message.tool_call_id:
         return before
     if message.role is Role.TOOL:

@@ -1,4 +1,6 @@
-"""The deadline of a call: how long its work may go on, and whether its caller still waits for it."""
+"""The deadline of a call: how long its work may go on, and whether its caller still waits for
+it.
+"""
 
 import math
 import time

@@ -1,4 +1,6 @@
-"""Length of the vectors, and the marks kept beside each: one number that tells the ranking who spoke, and more."""
+"""Length of the vectors, and the marks kept beside each: one number that tells the ranking who
+spoke, and more.
+"""
 
 import re
 import zlib
@@ -19,9 +21,15 @@ _NAME = 3  # bits before that of the name
 
 
 def marks_of(message: Message) -> int:
-    """Who spoke (`USER`, `ASSISTANT`, `TOOL`), whether there is a question mark, and a hash of the sender's first name."""
+    """Who spoke (`USER`, `ASSISTANT`, `TOOL`), whether there is a question mark, and a hash of the
+    sender's first name.
+    """
     name = _WORD.search(message.sender.lower())
-    return _ROLES[message.role] | _ASKS * ("?" in message.content) | (name_hash(name.group()) if name else 0) << _NAME
+    return (
+        _ROLES[message.role]
+        | _ASKS * ("?" in message.content)
+        | (name_hash(name.group()) if name else 0) << _NAME
+    )
 
 
 def roles(marks: NDArray[np.int64]) -> NDArray[np.int64]:

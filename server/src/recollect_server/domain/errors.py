@@ -1,4 +1,5 @@
-"""What can go wrong, in the product's own words. Only `transport/errors.py` knows which gRPC code each becomes.
+"""What can go wrong, in the product's own words. Only `transport/errors.py` knows which gRPC code
+each becomes.
 
 RecollectError
 ├── InvalidField            a request's fields are wrong; each named
@@ -73,10 +74,15 @@ class ConversationNotFound(RecollectError):
 
 
 class ConversationDamaged(ConversationNotFound):
-    """It was there, and no line of its transcript can be read. To whoever looks for conversations it is gone."""
+    """It was there, and no line of its transcript can be read. To whoever looks for conversations
+    it is gone.
+    """
 
     def __init__(self, conversation_id: str, left: str) -> None:
-        RecollectError.__init__(self, f"{conversation_id} is damaged, and no line of it can be read: what is left is in {left}")
+        RecollectError.__init__(
+            self,
+            f"{conversation_id} is damaged, and no line of it can be read: what is left is in {left}",
+        )
         self.conversation_id = conversation_id
 
 
@@ -136,7 +142,9 @@ class TurnOutOfDate(RecollectError):
     """The caller expected another newest turn than there is."""
 
     def __init__(self, expected_turn: int, turn_count: int) -> None:
-        super().__init__(f"expected_turn is {expected_turn} and the newest turn is {turn_count}: load and decide again")
+        super().__init__(
+            f"expected_turn is {expected_turn} and the newest turn is {turn_count}: load and decide again"
+        )
         self.expected_turn = expected_turn
         self.turn_count = turn_count
 
@@ -145,7 +153,9 @@ class ConversationReadOnly(RecollectError):
     """A channel's pinned conversation is written to over that channel alone."""
 
     def __init__(self, conversation_id: str, channel: str) -> None:
-        super().__init__(f"{conversation_id} is pinned on {channel}, and takes messages from there alone")
+        super().__init__(
+            f"{conversation_id} is pinned on {channel}, and takes messages from there alone"
+        )
         self.conversation_id = conversation_id
         self.channel = channel
 
@@ -154,7 +164,9 @@ class ConversationPinned(RecollectError):
     """A pinned conversation is deleted only if the request forces it."""
 
     def __init__(self, conversation_id: str) -> None:
-        super().__init__(f"{conversation_id} is pinned: say force to delete it, or continue in another conversation first")
+        super().__init__(
+            f"{conversation_id} is pinned: say force to delete it, or continue in another conversation first"
+        )
         self.conversation_id = conversation_id
 
 
@@ -162,7 +174,9 @@ class AnchorsPresent(RecollectError):
     """The conversation has anchors and the delete does not say what becomes of them."""
 
     def __init__(self, anchors: int) -> None:
-        super().__init__(f"the conversation has {anchors} anchors: say whether they are kept or deleted")
+        super().__init__(
+            f"the conversation has {anchors} anchors: say whether they are kept or deleted"
+        )
         self.anchors = anchors
 
 
@@ -194,7 +208,9 @@ class DeadlineExceeded(RecollectError):
     """The call took longer than its caller or the server allows."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"the call was stopped after {seconds:.3g} s: ask for less, or allow more time")
+        super().__init__(
+            f"the call was stopped after {seconds:.3g} s: ask for less, or allow more time"
+        )
 
 
 class TryAgain(RecollectError):
@@ -229,10 +245,14 @@ class TooManySubscribers(TryAgain):
 
 
 class TooManyAnswers(TryAgain):
-    """As many large answers are on their way as memory is allowed for, and none ended for some seconds."""
+    """As many large answers are on their way as memory is allowed for, and none ended for some
+    seconds.
+    """
 
     def __init__(self) -> None:
-        super().__init__("too many large answers are on their way: try again, or ask for less at once")
+        super().__init__(
+            "too many large answers are on their way: try again, or ask for less at once"
+        )
 
 
 class Stopping(TryAgain):

@@ -1,16 +1,19 @@
-"""An external communication, an exchange with one third party on one channel, and everything that can happen to it.
+"""An external communication, an exchange with one third party on one channel, and everything that
+can happen to it.
 
-Its transcript is a list of entries like a conversation's, and `fold` applies one entry to what was known before. To a conversation
-each of these entries is `Unknown`: nothing of a third party can come into one, not even by a file in the wrong folder.
+Its transcript is a list of entries like a conversation's, and `fold` applies one entry to what was
+known before. To a conversation each of these entries is `Unknown`: nothing of a third party can
+come into one, not even by a file in the wrong folder.
 
 Trust says what becomes of what a party writes, and whether it may be answered:
 
-- untrusted, as everybody begins: it is kept, and the owner is asked. While a question waits, what comes joins it: one question a
-  party, however much it writes. The owner's answer releases replies until the party writes again. Before that answer the party may
-  have one acknowledgement of a fixed text.
+- untrusted, as everybody begins: it is kept, and the owner is asked. While a question waits, what
+  comes joins it: one question a party, however much it writes. The owner's answer releases replies
+  until the party writes again. Before that answer the party may have one acknowledgement of a fixed
+  text.
 - known: it is kept and the agent answers, about the party's scopes. Nobody is asked.
-- blocked: it is kept, and nothing more happens. Who watches is not told either, so nobody can keep a panel busy; and a question
-  that waited is closed without an answer.
+- blocked: it is kept, and nothing more happens. Who watches is not told either, so nobody can keep
+  a panel busy; and a question that waited is closed without an answer.
 """
 
 from dataclasses import dataclass, replace
@@ -77,7 +80,9 @@ class CommunicationBegan(Unknown):
 
 @dataclass(frozen=True, slots=True)
 class EmailHeaders:
-    """The headers of a third party's e-mail, the ids without angle brackets: what an answer needs."""
+    """The headers of a third party's e-mail, the ids without angle brackets: what an answer
+    needs.
+    """
 
     message_id: str
     in_reply_to: str = ""
@@ -87,7 +92,9 @@ class EmailHeaders:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where on a channel a message was written, and what the channel calls its sender. Empty texts are unset."""
+    """Where on a channel a message was written, and what the channel calls its sender. Empty texts
+    are unset.
+    """
 
     sender_name: str = ""
     email: EmailHeaders | None = None
@@ -116,7 +123,9 @@ class ExternalMessage(Unknown):
     scope: str = ""
     """What a reply was about, where that was said."""
     arrived: int = 0
-    """The server's time when it came, where that decides the recency (see `domain.time.arrival`); else 0."""
+    """The server's time when it came, where that decides the recency (see `domain.time.arrival`);
+    else 0.
+    """
     origin: Provenance = DIRECT
     acknowledgement: bool = False
     """Whether it is the acknowledgement that an untrusted party may have."""
@@ -150,7 +159,9 @@ class EscalationResolved(Unknown):
     time: int
 
 
-ExternalContent = CommunicationBegan | ExternalMessage | TrustSet | EscalationOpened | EscalationResolved
+ExternalContent = (
+    CommunicationBegan | ExternalMessage | TrustSet | EscalationOpened | EscalationResolved
+)
 
 
 @frozen
@@ -169,21 +180,28 @@ class Escalation:
 
 
 def fold(before: Communication | None, content: object) -> Communication | None:
-    """What is known after one entry. Entries before `CommunicationBegan` are passed over (their file lost its first line)."""
+    """What is known after one entry. Entries before `CommunicationBegan` are passed over (their
+    file lost its first line).
+    """
     match content:
         case CommunicationBegan():
-            return before or Communication(content.id, content.channel, content.party, content.time, content.time)
+            return before or Communication(
+                content.id, content.channel, content.party, content.time, content.time
+            )
         case _ if before is None:
             return None
         case ExternalMessage():
             first = before.message_count == 0
             return replace(
                 before,
-                update_time=updated(None if first else before.update_time, content.timestamp, content.arrived),
+                update_time=updated(
+                    None if first else before.update_time, content.timestamp, content.arrived
+                ),
                 message_count=before.message_count + 1,
                 released=before.released and content.direction is Direction.OUTBOUND,
                 party_name=content.origin.sender_name or before.party_name,
-                subject=(content.origin.email.subject if content.origin.email else "") or before.subject,
+                subject=(content.origin.email.subject if content.origin.email else "")
+                or before.subject,
                 acknowledged=before.acknowledged or content.acknowledgement,
             )
         case TrustSet():
@@ -194,7 +212,10 @@ def fold(before: Communication | None, content: object) -> Communication | None:
             left = tuple(name for name in before.open if name != content.id)
             answered = bool(content.answer) and not left
             return replace(
-                before, open=left, released=before.released or answered, acknowledged=before.acknowledged and not answered
+                before,
+                open=left,
+                released=before.released or answered,
+                acknowledged=before.acknowledged and not answered,
             )
         case _:
             return before
@@ -214,14 +235,21 @@ def refusal(communication: Communication, scope: str) -> str:
 
 
 def may_acknowledge(communication: Communication) -> bool:
-    """Whether the party may have the acknowledgement: it is untrusted, wrote, and had none since the owner last answered."""
-    return communication.trust is Trust.UNTRUSTED and communication.message_count > 0 and not communication.acknowledged
+    """Whether the party may have the acknowledgement: it is untrusted, wrote, and had none since
+    the owner last answered.
+    """
+    return (
+        communication.trust is Trust.UNTRUSTED
+        and communication.message_count > 0
+        and not communication.acknowledged
+    )
 
 
 def question_about(communication: Communication, message: ExternalMessage) -> str:
     """Return what the owner is asked: who wrote, where, and how the message begins.
 
-    The display name stands in quotes before the address, so that no name passes for an address or for words of ours.
+    The display name stands in quotes before the address, so that no name passes for an address or
+    for words of ours.
     """
     words = opening_of(display_name(message.text[: 4 * MAX_OPENING]))
     if not words:
@@ -230,11 +258,13 @@ def question_about(communication: Communication, message: ExternalMessage) -> st
     origin = message.origin
     name = origin.sender_name.replace('"', "'")
     who = f'"{name}" ({communication.party})' if name else communication.party
-    where = f"{communication.channel}, in {origin.group}," if origin.group else communication.channel
+    where = (
+        f"{communication.channel}, in {origin.group}," if origin.group else communication.channel
+    )
     return f"{who} wrote on {where}: {words}\nWhat should be answered?"
 
 
-# What a panel is told ---------------------------------------------------------------------------------------------------
+# What a panel is told -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +276,9 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """A message came or went; the communication as it is now. A message that cannot be read any more is None."""
+    """A message came or went; the communication as it is now. A message that cannot be read any
+    more is None.
+    """
 
     communication: Communication
     message: ExternalMessage | None

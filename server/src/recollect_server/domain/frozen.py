@@ -10,7 +10,7 @@ T = TypeVar("T")
 def frozen(cls: type[T]) -> type[T]:
     """A dataclass with slots that the type checker keeps frozen, and not the running program.
 
-    `dataclass(frozen=True)` sets every field through `object.__setattr__`: a message of fourteen fields takes seven times as long
-    to make, and an append makes ten such values.
+    `dataclass(frozen=True)` sets every field through `object.__setattr__`: a message of fourteen
+    fields takes seven times as long to make, and an append makes ten such values.
     """
     return dataclass(slots=True, unsafe_hash=True)(cls)

@@ -27,7 +27,11 @@ class People:
 
     def listed(self, channel: str = "", person: str = "") -> tuple[Identity, ...]:
         """Those on a channel, of a person, or all; by channel, then address."""
-        chosen = (it for it in self._known.values() if channel in ("", it.channel) and person in ("", it.person))
+        chosen = (
+            it
+            for it in self._known.values()
+            if channel in ("", it.channel) and person in ("", it.person)
+        )
         return tuple(sorted(chosen, key=lambda it: (it.channel, it.address)))
 
     def add(self, identity: Identity) -> Identity:
@@ -56,7 +60,9 @@ class People:
         return known
 
     def of(self, names: Iterable[str]) -> tuple[Identity, ...]:
-        """All identities of those that are named: by a person, or by one of the person's addresses in any usual form."""
+        """All identities of those that are named: by a person, or by one of the person's addresses
+        in any usual form.
+        """
         wanted = set(names)
         persons = {it.person for it in self._known.values() if it.person and it.person in wanted}
         alone: list[Identity] = []

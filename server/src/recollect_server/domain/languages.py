@@ -14,9 +14,29 @@ from recollect_server.domain.stopwords import STOP_WORDS
 
 ENGLISH = "en"
 _SAMPLE = 6_000  # characters that are looked at: more tell nothing new
-_LATIN = ("de", "fr", "es", "it", "pt", "nl", "sv", "da", "no", "fi", "pl", "cs", "ro", "hu", "tr", "id", "ca", "vi")
+_LATIN = (
+    "de",
+    "fr",
+    "es",
+    "it",
+    "pt",
+    "nl",
+    "sv",
+    "da",
+    "no",
+    "fi",
+    "pl",
+    "cs",
+    "ro",
+    "hu",
+    "tr",
+    "id",
+    "ca",
+    "vi",
+)
 _SCRIPTS = {
-    # Kana stand before Han and the letters of one language before those of its whole script: the first that has a share holds.
+    # Kana stand before Han and the letters of one language before those of its whole script: the
+    # first that has a share holds.
     "ja": (re.compile("[\u3040-\u30ff]"), 0.1),
     "zh": (re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"), 0.3),
     "ko": (re.compile("[\u1100-\u11ff\uac00-\ud7ff]"), 0.3),
@@ -34,14 +54,22 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 @lru_cache(maxsize=64)
 def stop_words(language: str) -> frozenset[str]:
-    """Return the words of a language that say nothing about what a text is about, lower case; none for an unknown language."""
+    """Return the words of a language that say nothing about what a text is about, lower case; none
+    for an unknown language.
+    """
     if language == ENGLISH:
         return STOP_WORDS
-    return frozenset(stopwordsiso.stopwords(language)) if stopwordsiso.has_lang(language) else frozenset()
+    return (
+        frozenset(stopwordsiso.stopwords(language))
+        if stopwordsiso.has_lang(language)
+        else frozenset()
+    )
 
 
 def language_of(texts: Iterable[str]) -> str:
-    """Return the code (ISO 639-1) of the language that most of the texts' beginning is written in; English where nothing tells."""
+    """Return the code (ISO 639-1) of the language that most of the texts' beginning is written in;
+    English where nothing tells.
+    """
     sample = ""
     for text in texts:
         sample += f"{text[:400]}\n"
@@ -53,7 +81,15 @@ def language_of(texts: Iterable[str]) -> str:
             if len(script.findall(sample)) > share * letters:
                 return language
     words = Counter(_WORD.findall(sample.lower()))
-    hits = {language: sum(n for word, n in words.items() if word in stop_words(language)) for language in (ENGLISH, *_LATIN)}
+    hits = {
+        language: sum(n for word, n in words.items() if word in stop_words(language))
+        for language in (ENGLISH, *_LATIN)
+    }
     best = max(hits, key=lambda language: hits[language])
-    # The other lists are longer than the English one, so a near tie is English, and so is one word without any accent.
-    return best if hits[best] > 1.2 * hits[ENGLISH] and (hits[best] > 1 or not sample.isascii()) else ENGLISH
+    # The other lists are longer than the English one, so a near tie is English, and so is one word
+    # without any accent.
+    return (
+        best
+        if hits[best] > 1.2 * hits[ENGLISH] and (hits[best] > 1 or not sample.isascii())
+        else ENGLISH
+    )

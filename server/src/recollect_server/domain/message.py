@@ -45,7 +45,8 @@ class Attachment:
 class Message:
     """A message as stored, or, with sequence 0, as a caller gave it.
 
-    Of the latter `timestamp` may be 0: unset; and `turn_number` is 0 but for a late one, which has that of its turn.
+    Of the latter `timestamp` may be 0: unset; and `turn_number` is 0 but for a late one, which has
+    that of its turn.
     """
 
     role: Role
@@ -63,11 +64,15 @@ class Message:
     attachments: tuple[Attachment, ...] = ()
     metadata: dict[str, Any] | None = field(default=None, hash=False)
     arrived: int = 0
-    """The server's time when it came, where that decides the recency (see `domain.time.arrival`); else 0."""
+    """The server's time when it came, where that decides the recency (see `domain.time.arrival`);
+    else 0.
+    """
     sender_name: str = ""
     """The sender's display name, for people."""
 
 
 def reading_order(message: Message) -> tuple[int, int]:
-    """Return the sort key of a message in its conversation: a late one is read in its turn, not where it was stored."""
+    """Return the sort key of a message in its conversation: a late one is read in its turn, not
+    where it was stored.
+    """
     return message.turn_number, message.sequence

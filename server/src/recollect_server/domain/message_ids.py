@@ -1,7 +1,8 @@
-"""How a message is one whole number: its conversation's number, and behind that the line in 22 bits.
+"""How a message is one whole number: its conversation's number, and behind that the line in 22
+bits.
 
-So the messages of a conversation are one range of ids, in order. Conversations have a number wherever they are kept: one in the
-index, another in `vectors.db`.
+So the messages of a conversation are one range of ids, in order. Conversations have a number
+wherever they are kept: one in the index, another in `vectors.db`.
 """
 
 SEQUENCE_BITS = 22

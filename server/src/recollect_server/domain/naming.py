@@ -9,7 +9,8 @@ NEW_TITLE_TURNS = 10
 
 
 def title_due(conversation: Conversation, titled_turn: int, *, idle: bool) -> bool:
-    """Whether it should get a title now. `titled_turn` was its newest turn when it got the last one (0: it has none).
+    """Whether it should get a title now. `titled_turn` was its newest turn when it got the last one
+    (0: it has none).
 
     One that a person gave stays.
     """

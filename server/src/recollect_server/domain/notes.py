@@ -1,7 +1,9 @@
-"""The notes that are taken of a conversation, and what they must look like whoever writes them: a model or a rule.
+"""The notes that are taken of a conversation, and what they must look like whoever writes them: a
+model or a rule.
 
-A writer's answer is a draft. What has a right form by a small change (a title's capitals, a topic's hyphens, an abbreviation that
-is somewhat long) is given it; what says nothing is left out. Only without an abbreviation there are no notes.
+A writer's answer is a draft. What has a right form by a small change (a title's capitals, a topic's
+hyphens, an abbreviation that is somewhat long) is given it; what says nothing is left out. Only
+without an abbreviation there are no notes.
 """
 
 import re
@@ -20,7 +22,8 @@ MAX_TITLE = 80  # characters
 MAX_TOPICS = 5
 MAX_TOPIC = 40  # characters
 MAX_ANCHORS = 16
-MAX_ANCHOR_VALUE = 200  # characters; the contract allows 1,000, and nothing that a person says of himself is that long
+# characters; the contract allows 1,000, and nothing that a person says of himself is that long
+MAX_ANCHOR_VALUE = 200
 MAX_SPLIT_TITLES = 5
 MAX_REASON = 300  # characters
 
@@ -59,7 +62,9 @@ class WrongNotes(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FoundAnchor:
-    """A lasting fact about the user, with how sure it is (0 to 1) and the line of the message it came from."""
+    """A lasting fact about the user, with how sure it is (0 to 1) and the line of the message it
+    came from.
+    """
 
     key: str
     value: str
@@ -69,7 +74,9 @@ class FoundAnchor:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The conversation seems to be about several things: why, and what the parts could be called."""
+    """The conversation seems to be about several things: why, and what the parts could be
+    called.
+    """
 
     reason: str
     titles: tuple[str, ...]
@@ -77,7 +84,9 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What is kept of a conversation: every part has its right form. An empty title: none could be made."""
+    """What is kept of a conversation: every part has its right form. An empty title: none could be
+    made.
+    """
 
     abbreviation: str
     title: str = ""
@@ -87,7 +96,9 @@ class Notes:
 
 
 def notes_of(draft: Notes, sequences: Iterable[int]) -> Notes:
-    """The notes that a draft stands for. `sequences` are the lines that an anchor may come from. Raises WrongNotes."""
+    """The notes that a draft stands for. `sequences` are the lines that an anchor may come from.
+    Raises WrongNotes.
+    """
     abbreviation = clipped(" ".join(draft.abbreviation.split()), MAX_ABBREVIATION)
     if not abbreviation:
         raise WrongNotes("there is no abbreviation")
@@ -98,27 +109,32 @@ def notes_of(draft: Notes, sequences: Iterable[int]) -> Notes:
         abbreviation,
         title_of(draft.title),
         tuple(topics)[:MAX_TOPICS],
-        tuple({anchor.key: anchor for anchor in anchors}.values())[:MAX_ANCHORS],  # of one key the last one holds
+        # of one key the last one holds
+        tuple({anchor.key: anchor for anchor in anchors}.values())[:MAX_ANCHORS],
         _split(draft.split),
     )
 
 
 def title_of(text: str) -> str:
-    """Return the text as a title of 2 to 8 words and 80 characters at most; empty if it cannot be one.
+    """Return the text as a title of 2 to 8 words and 80 characters at most; empty if it cannot be
+    one.
 
     English is put in title case; in other languages only the first letter becomes a capital.
     """
     words = [word.strip("\"'“”‘’*#`.;:!?()[]¿¡؟。！？") for word in text.rstrip(" ,.").split()]
     words = [word for word in words if word]
     unspaced = [sum(map(len, UNSPACED_RUN.findall(word))) for word in words]
-    # A word of a script without spaces has about two characters; a title may have a half more of them.
+    # A word of a script without spaces has about two characters; a title may have a half more of
+    # them.
     least = sum(max(1, -(-length // 2)) for length in unspaced)
     most = sum(max(1, length // 3) for length in unspaced)
     if least < MIN_TITLE_WORDS or most > MAX_TITLE_WORDS:
         return ""
     if language_of([" ".join(words)]) == ENGLISH:
         last = len(words) - 1
-        title = " ".join(_cased(word, inside=0 < number < last) for number, word in enumerate(words))
+        title = " ".join(
+            _cased(word, inside=0 < number < last) for number, word in enumerate(words)
+        )
     else:
         title = " ".join(words)
         title = title[:1].upper() + title[1:]
@@ -126,7 +142,9 @@ def title_of(text: str) -> str:
 
 
 def topic_of(text: str) -> str:
-    """The text in kebab-case (`Server monitoring` -> `server-monitoring`); empty if no letter or digit is in it."""
+    """The text in kebab-case (`Server monitoring` -> `server-monitoring`); empty if no letter or
+    digit is in it.
+    """
     parts = re.findall(r"[^\W_]+", text.casefold())
     topic = ""
     for part in parts:
@@ -138,7 +156,9 @@ def topic_of(text: str) -> str:
 
 
 def clipped(text: str, tokens: int) -> str:
-    """The text, or its beginning of so many estimated tokens: to the end of a sentence, or of a word."""
+    """The text, or its beginning of so many estimated tokens: to the end of a sentence, or of a
+    word.
+    """
     if estimate_tokens(text) <= tokens:
         return text
     start = text.encode()[: tokens * BYTES_PER_TOKEN - len("…".encode())].decode(errors="ignore")
@@ -165,13 +185,24 @@ def _cased(word: str, *, inside: bool) -> str:
 def _anchor(found: FoundAnchor, sequences: frozenset[int]) -> FoundAnchor | None:
     key = re.sub(r"[^a-z0-9_.-]+", "_", found.key.strip().lower())
     value = " ".join(found.value.split())
-    right = _KEY.fullmatch(key) and value and len(value) <= MAX_ANCHOR_VALUE and found.sequence in sequences
-    return FoundAnchor(key, value, min(1.0, max(0.0, found.confidence)), found.sequence) if right else None
+    right = (
+        _KEY.fullmatch(key)
+        and value
+        and len(value) <= MAX_ANCHOR_VALUE
+        and found.sequence in sequences
+    )
+    return (
+        FoundAnchor(key, value, min(1.0, max(0.0, found.confidence)), found.sequence)
+        if right
+        else None
+    )
 
 
 def _split(found: Split | None) -> Split | None:
     if found is None:
         return None
-    titles = tuple(dict.fromkeys(title for text in found.titles if (title := title_of(text))))[:MAX_SPLIT_TITLES]
+    titles = tuple(dict.fromkeys(title for text in found.titles if (title := title_of(text))))[
+        :MAX_SPLIT_TITLES
+    ]
     reason = " ".join(found.reason.split())[:MAX_REASON]
     return Split(reason, titles) if len(titles) > 1 else None

@@ -1,15 +1,28 @@
-"""Packing: chooses within a budget what of the candidates is in a context, and says why the others are not.
+"""Packing: chooses within a budget what of the candidates is in a context, and says why the others
+are not.
 
-The hot and the warm tier together are one run of the conversation in its order, and everything hot is newer than everything warm.
-Turns are whole. The newest turn is in the context whatever its length: what is too long of it is shortened (`domain.shortening`).
-A tool call and its results are packed together.
+The hot and the warm tier together are one run of the conversation in its order, and everything hot
+is newer than everything warm. Turns are whole. The newest turn is in the context whatever its
+length: what is too long of it is shortened (`domain.shortening`). A tool call and its results are
+packed together.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from recollect_server.domain.context import About, Candidate, Dropped, Packed, Tier, Unit, cost, in_order, sources_of, units
+from recollect_server.domain.context import (
+    About,
+    Candidate,
+    Dropped,
+    Packed,
+    Tier,
+    Unit,
+    cost,
+    in_order,
+    sources_of,
+    units,
+)
 from recollect_server.domain.message import Role
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.shortening import shorten_turn
@@ -18,13 +31,19 @@ HOT_TURNS = 5
 """Turns that may be hot, unless a setting says otherwise."""
 _PARTS = Form()
 _CUT = 0.75
-"""The share of what the warm tier lends that a turn has which is too long even for all of it, and what older turns do not need."""
+"""The share of what the warm tier lends that a turn has which is too long even for all of it, and
+what older turns do not need.
+"""
 _WORTH_SHORTENING = 100
 """Tokens that must be left for a turn to be shortened to them; with fewer it is left out."""
 _NEWEST, _NEWEST_AT_MOST = 0.5, 0.75
-"""What the newest turns may have of the warm tier before others: half of it, or three quarters where the last one needs more."""
+"""What the newest turns may have of the warm tier before others: half of it, or three quarters
+where the last one needs more.
+"""
 _FIRST, _ANCHORED, _FITTING = 0.75, 0.85, 0.95
-"""Up to where the warm tier may be filled once the first turn is packed, the turns of anchors, and those that fit the message."""
+"""Up to where the warm tier may be filled once the first turn is packed, the turns of anchors, and
+those that fit the message.
+"""
 _LIKELY = 0.3
 """The share of the words of the message that a turn has which fits it."""
 
@@ -44,13 +63,17 @@ class Preference:
 
 
 def pack_hot(
-    candidates: Sequence[Candidate], budget: int, lent: int = 0, turns_at_most: int = HOT_TURNS, form: Form = _PARTS
+    candidates: Sequence[Candidate],
+    budget: int,
+    lent: int = 0,
+    turns_at_most: int = HOT_TURNS,
+    form: Form = _PARTS,
 ) -> Packed:
     """Pack the newest turns, whole, while they fit.
 
-    The newest turn, and the one before it where nobody answered yet, may take up to `lent` tokens more to be whole, which the warm
-    tier lends. The newest one is shortened if it takes more than that; another turn that does not fit is the warm tier's, with all
-    that are older.
+    The newest turn, and the one before it where nobody answered yet, may take up to `lent` tokens
+    more to be whole, which the warm tier lends. The newest one is shortened if it takes more than
+    that; another turn that does not fit is the warm tier's, with all that are older.
     """
     packed: list[Candidate] = []
     dropped: list[Dropped] = []
@@ -67,7 +90,9 @@ def pack_hot(
             used += size
         elif not packed:
             others = sum(it.tokens for other in newest[1:] for it in turns[other])
-            kept, gone = shorten_turn(turn, max(budget, min(room - others, budget + round(_CUT * lent))), form.own)
+            kept, gone = shorten_turn(
+                turn, max(budget, min(room - others, budget + round(_CUT * lent))), form.own
+            )
             if not kept:
                 kept, gone = shorten_turn(turn, room, form.own)
             packed += kept
@@ -80,12 +105,18 @@ def pack_hot(
 
 
 def pack_warm(
-    candidates: Sequence[Candidate], budget: int, reserved: int = 0, preference: Preference | None = None, form: Form = _PARTS
+    candidates: Sequence[Candidate],
+    budget: int,
+    reserved: int = 0,
+    preference: Preference | None = None,
+    form: Form = _PARTS,
 ) -> Packed:
-    """Pack earlier turns in this order of preference, each kind up to a part of the budget, until it is spent.
+    """Pack earlier turns in this order of preference, each kind up to a part of the budget, until
+    it is spent.
 
     1. The newest ones without a gap, up to half of it.
-    2. The first turn, which mostly says what the conversation is for. It is shortened where it is too long.
+    2. The first turn, which mostly says what the conversation is for. It is shortened where it is
+       too long.
     3. Turns that anchors came from.
     4. Turns that have words of the message, the most first.
     5. Turns evenly spaced, so that each part of the conversation is there.
@@ -96,10 +127,18 @@ def pack_warm(
     shelf = _Shelf(turns, max(0, budget - reserved), form)
     wanted = preference or Preference()
     newest = _contiguous(turns)
-    likely = [number for number, share in wanted.similarity.items() if share >= _LIKELY and number in turns]
+    likely = [
+        number
+        for number, share in wanted.similarity.items()
+        if share >= _LIKELY and number in turns
+    ]
 
     for number in newest:
-        if not shelf.put(number, _NEWEST_AT_MOST if shelf.share < _NEWEST else 0, "one of the last turns before the newest"):
+        if not shelf.put(
+            number,
+            _NEWEST_AT_MOST if shelf.share < _NEWEST else 0,
+            "one of the last turns before the newest",
+        ):
             break
     if newest and not shelf.packed:
         shelf.put(newest[0], _NEWEST, "the last turn before the newest", shorten=True)
@@ -116,7 +155,14 @@ def pack_warm(
             break
     for number in sorted(turns, reverse=True):
         shelf.put(number, 1, "an earlier turn")
-    return Packed(Tier.WARM, budget, in_order(shelf.packed), shelf.left_out(), len(candidates), reserved=reserved)
+    return Packed(
+        Tier.WARM,
+        budget,
+        in_order(shelf.packed),
+        shelf.left_out(),
+        len(candidates),
+        reserved=reserved,
+    )
 
 
 class _Shelf:
@@ -137,7 +183,9 @@ class _Shelf:
         return self._used / self._room if self._room else 1.0
 
     def put(self, number: int, share: float, reason: str, *, shorten: bool = False) -> bool:
-        """Pack a turn if it fits within a share of the whole room. Return whether it is packed now."""
+        """Pack a turn if it fits within a share of the whole room. Return whether it is packed
+        now.
+        """
         if number in self._numbers or number not in self._turns:
             return number in self._numbers
         turn = self._turns[number]
@@ -161,15 +209,25 @@ class _Shelf:
 
     def left_out(self) -> list[Dropped]:
         """Return what is not packed, oldest first."""
-        others = [it for number, turn in self._turns.items() if number not in self._numbers for unit in turn for it in unit]
+        others = [
+            it
+            for number, turn in self._turns.items()
+            if number not in self._numbers
+            for unit in turn
+            for it in unit
+        ]
         left = self._room - self._used
-        return [_dropped(Tier.WARM, it, _too_long(it, left)) for it in in_order([*others, *self._cut])]
+        return [
+            _dropped(Tier.WARM, it, _too_long(it, left)) for it in in_order([*others, *self._cut])
+        ]
 
 
 Turn = list[Candidate]
 """Messages of one turn, in reading order."""
 _FOLLOWING = 0.5
-"""Share of the threshold that turns behind the best one must reach: where something fits, the answer may stand further down."""
+"""Share of the threshold that turns behind the best one must reach: where something fits, the
+answer may stand further down.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +247,19 @@ class Recalling:
 
 
 def pack_cold(
-    turns: Sequence[Turn], budget: int, rules: Recalling, about: Mapping[str, About], own: str = "", form: Form = _PARTS
+    turns: Sequence[Turn],
+    budget: int,
+    rules: Recalling,
+    about: Mapping[str, About],
+    own: str = "",
+    form: Form = _PARTS,
 ) -> Packed:
-    """Pack the turns that fit best, each whole, from few sources; what is said of each source is charged too.
+    """Pack the turns that fit best, each whole, from few sources; what is said of each source is
+    charged too.
 
-    Of each other conversation at most a share of the budget is packed, until all had a turn. A turn that does not fit is left out;
-    a shorter one behind it may still fit. They are listed by relevance. `own` is the conversation that goes on.
+    Of each other conversation at most a share of the budget is packed, until all had a turn. A turn
+    that does not fit is left out; a shorter one behind it may still fit. They are listed by
+    relevance. `own` is the conversation that goes on.
     """
     packed: list[Turn] = []
     waiting: list[Turn] = []
@@ -207,12 +272,19 @@ def pack_cold(
             name, tokens = turn[0].conversation_id, cost(turn)
             sources = sources_of([it for whole in (*packed, turn) for it in whole], about, own)
             frames = sum(map(form.source, sources))
-            if not again and name != own and spent[name] and spent[name] + tokens > rules.share * budget:
+            if (
+                not again
+                and name != own
+                and spent[name]
+                and spent[name] + tokens > rules.share * budget
+            ):
                 waiting.append(turn)
             elif len(sources) > rules.limit:
                 dropped += _left_out(turn, f"{rules.limit} sources are recalled already")
             elif used + tokens + frames > budget:
-                dropped += _left_out(turn, f"{tokens} tokens and {max(0, budget - used - frames)} were left")
+                dropped += _left_out(
+                    turn, f"{tokens} tokens and {max(0, budget - used - frames)} were left"
+                )
             else:
                 packed.append(turn)
                 spent[name] += tokens
@@ -223,24 +295,36 @@ def pack_cold(
 
 
 _RELEVANCE = 0.1
-"""Weight of relevance beside the score in the choice of recalled turns: it decides between nearly equal ones. The score knows
-how new a message is; chosen by relevance, whose recency counts much, 8 points fewer of BEAM's and QMSum's questions and 5 fewer
-of RealMem's have any gold (apart, by words; `bench/dialogue.py`)."""
+"""Weight of relevance beside the score in the choice of recalled turns: it decides between nearly
+equal ones. The score knows how new a message is; chosen by relevance, whose recency counts much, 8
+points fewer of BEAM's and QMSum's questions and 5 fewer of RealMem's have any gold (apart, by
+words; `bench/dialogue.py`).
+"""
 
 
 def _preferred(turn: Turn) -> tuple[float, float, str, int]:
-    """Return the sort key by which turns are chosen: the best one first, of nearly equal ones the more relevant."""
+    """Return the sort key by which turns are chosen: the best one first, of nearly equal ones the
+    more relevant.
+    """
     relevance, score, conversation_id, sequence = _rank(turn)
     return score + _RELEVANCE * (relevance - score), relevance, conversation_id, sequence
 
 
 def _rank(turn: Turn) -> tuple[float, float, str, int]:
     """Return the sort key by which recalled turns are listed: the most relevant first."""
-    return -max(it.relevance for it in turn), -turn[0].score, turn[0].conversation_id, turn[0].message.sequence
+    return (
+        -max(it.relevance for it in turn),
+        -turn[0].score,
+        turn[0].conversation_id,
+        turn[0].message.sequence,
+    )
 
 
 def _left_out(turn: Turn, reason: str) -> list[Dropped]:
-    return [Dropped(it.conversation_id, it.message.sequence, Tier.COLD, it.tokens, reason, it.score) for it in turn]
+    return [
+        Dropped(it.conversation_id, it.message.sequence, Tier.COLD, it.tokens, reason, it.score)
+        for it in turn
+    ]
 
 
 def _by_turn(candidates: Sequence[Candidate]) -> dict[int, list[Candidate]]:
@@ -257,7 +341,9 @@ def _contiguous(turns: Mapping[int, object]) -> list[int]:
 
 
 def _spread(numbers: Sequence[int]) -> Iterator[int]:
-    """Give numbers in an order of which any beginning is spread over all of them: the middle, then the middles of the halves."""
+    """Give numbers in an order of which any beginning is spread over all of them: the middle, then
+    the middles of the halves.
+    """
     waiting = [(0, len(numbers))]
     for first, end in waiting:
         if first < end:
@@ -267,7 +353,9 @@ def _spread(numbers: Sequence[int]) -> Iterator[int]:
 
 
 def _dropped(tier: Tier, candidate: Candidate, reason: str) -> Dropped:
-    return Dropped(candidate.conversation_id, candidate.message.sequence, tier, candidate.tokens, reason)
+    return Dropped(
+        candidate.conversation_id, candidate.message.sequence, tier, candidate.tokens, reason
+    )
 
 
 def _too_long(candidate: Candidate, left: int) -> str:

@@ -1,8 +1,8 @@
 """Which conversation an inbound message belongs to, as far as the message itself tells.
 
-On most channels a place names it: a contact, a group, a Discord thread, a session of the command line. The place stands in the
-conversation's `Party`, so a transcript's first line is all that is needed to know it again. On e-mail the ids that its messages
-name do: see `mail_ids_of`.
+On most channels a place names it: a contact, a group, a Discord thread, a session of the command
+line. The place stands in the conversation's `Party`, so a transcript's first line is all that is
+needed to know it again. On e-mail the ids that its messages name do: see `mail_ids_of`.
 """
 
 import hashlib
@@ -12,7 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from recollect_server.domain.addresses import EMAIL, WEB, normal_address, normal_group, normal_message_ids
+from recollect_server.domain.addresses import (
+    EMAIL,
+    WEB,
+    normal_address,
+    normal_group,
+    normal_message_ids,
+)
 from recollect_server.domain.conversation import CommandRun, Content, Party
 from recollect_server.domain.external import EmailHeaders, Provenance
 from recollect_server.domain.frozen import frozen
@@ -66,7 +72,9 @@ Origin = WhatsappOrigin | EmailOrigin | DiscordOrigin | CliOrigin | WebOrigin
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """A message that came in. `sender` is normalised; `time` None is now; `origin` None: its conversation is the sender's."""
+    """A message that came in. `sender` is normalised; `time` None is now; `origin` None: its
+    conversation is the sender's.
+    """
 
     channel: str
     provider_message_id: str
@@ -81,7 +89,9 @@ class Inbound:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where on a channel a conversation is held. Of all conversations of one place one is pinned."""
+    """Where on a channel a conversation is held. Of all conversations of one place one is
+    pinned.
+    """
 
     channel: str
     contact: str = ""
@@ -91,7 +101,9 @@ class Place:
     @property
     def known(self) -> bool:
         """Whether there is such a place: on the web, and where nobody is named, there is none."""
-        return self.channel not in (WEB, EMAIL) and bool(self.contact or self.group_id or self.thread_id)
+        return self.channel not in (WEB, EMAIL) and bool(
+            self.contact or self.group_id or self.thread_id
+        )
 
     @property
     def name(self) -> str:
@@ -107,7 +119,11 @@ def place_of(channel: str, party: Party) -> Place:
 def party_of(inbound: Inbound) -> Party:
     """Return the party of a conversation started by this message."""
     party = _party_of(inbound)
-    return replace(party, contact_name=inbound.sender_name) if party.contact and inbound.sender_name else party
+    return (
+        replace(party, contact_name=inbound.sender_name)
+        if party.contact and inbound.sender_name
+        else party
+    )
 
 
 def _party_of(inbound: Inbound) -> Party:
@@ -133,7 +149,9 @@ def _party_of(inbound: Inbound) -> Party:
 
 
 def provenance_of(inbound: Inbound) -> Provenance:
-    """Return what is kept of where a third party's message was written, and of who its sender says to be."""
+    """Return what is kept of where a third party's message was written, and of who its sender says
+    to be.
+    """
     name = inbound.sender_name
     match inbound.origin:
         case WhatsappOrigin(group_id=group) if group:
@@ -153,14 +171,21 @@ def provenance_of(inbound: Inbound) -> Provenance:
 
 
 def group_of(party: Party) -> str:
-    """Return the group that a conversation is held in, as `Provenance.group` names it; empty if others do not write there."""
+    """Return the group that a conversation is held in, as `Provenance.group` names it; empty if
+    others do not write there.
+    """
     if party.group_id:
         return party.group_id
-    return party.thread_id if party.thread_id.startswith(("discord:channel:", "discord:thread:")) else ""
+    return (
+        party.thread_id
+        if party.thread_id.startswith(("discord:channel:", "discord:thread:"))
+        else ""
+    )
 
 
 def pinned_party(channel: str, party: Party) -> Party | str:
-    """Return a caller's party as `party_of` would make it, so that what comes in from there finds its conversation.
+    """Return a caller's party as `party_of` would make it, so that what comes in from there finds
+    its conversation.
 
     A text says what is wrong with it.
     """
@@ -195,7 +220,9 @@ def pinned_party(channel: str, party: Party) -> Party | str:
 
 
 def thread_of(mail: EmailOrigin) -> str:
-    """The name of a message's thread: the oldest message that it names, its own where it begins one."""
+    """The name of a message's thread: the oldest message that it names, its own where it begins
+    one.
+    """
     return normal_message_ids(*mail.references, mail.in_reply_to, mail.message_id)[0]
 
 
@@ -225,7 +252,9 @@ def headers_of(mail: EmailOrigin) -> Headers:
 
 
 def mail_ids(headers: dict[str, Any]) -> tuple[str, ...]:
-    """All ids that headers name, as `headers_of` keeps them. What a caller wrote in another form is passed over."""
+    """All ids that headers name, as `headers_of` keeps them. What a caller wrote in another form is
+    passed over.
+    """
     texts = [headers.get("message_id"), headers.get("in_reply_to")]
     references = headers.get("references")
     texts += references[:100] if isinstance(references, list) else [references]
@@ -233,21 +262,28 @@ def mail_ids(headers: dict[str, Any]) -> tuple[str, ...]:
 
 
 def mail_ids_of(contents: Iterable[Content]) -> set[int]:
-    """The ids that messages and commands on e-mail make known, as numbers: every one leads to their conversation from then on.
+    """The ids that messages and commands on e-mail make known, as numbers: every one leads to their
+    conversation from then on.
 
-    An answer that the agent appends may say its own id in its metadata, `{"email": {"message_id": …}}`: so a reply that names only
-    that is known.
+    An answer that the agent appends may say its own id in its metadata, `{"email": {"message_id":
+    …}}`: so a reply that names only that is known.
     """
     found: set[int] = set()
     for content in contents:
         if isinstance(content, CommandRun):
             found.update(map(mail_number, content.mail))
-        elif isinstance(content, Message) and content.metadata and isinstance(headers := content.metadata.get(_HEADERS), dict):
+        elif (
+            isinstance(content, Message)
+            and content.metadata
+            and isinstance(headers := content.metadata.get(_HEADERS), dict)
+        ):
             found.update(map(mail_number, mail_ids(headers)))
     return found
 
 
 @lru_cache(1024)
 def mail_number(name: str) -> int:
-    """A Message-ID as the index keeps it: 63 bits of its SHA-256. A million of them meet with a chance of 1 in 20 million."""
+    """A Message-ID as the index keeps it: 63 bits of its SHA-256. A million of them meet with a
+    chance of 1 in 20 million.
+    """
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 1

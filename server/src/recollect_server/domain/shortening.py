@@ -1,4 +1,5 @@
-"""Shortens messages that are too long for a budget: the head and the tail stay, and a mark between them says how much is left out.
+"""Shortens messages that are too long for a budget: the head and the tail stay, and a mark between
+them says how much is left out.
 
 A tool call and its results are shortened together, and the arguments of a call stay valid JSON.
 """
@@ -26,7 +27,9 @@ _WORD = 24
 
 
 def head_and_tail(text: str, length: int) -> str:
-    """Return a text of at most about `length` characters: its head and tail, with `… N tokens left out …` between them."""
+    """Return a text of at most about `length` characters: its head and tail, with `… N tokens left
+    out …` between them.
+    """
     if len(text) <= length:
         return text
     ahead = int(length * _HEAD)
@@ -42,13 +45,15 @@ def head_and_tail(text: str, length: int) -> str:
 
 
 def shorten_unit(unit: Unit, allowance: int, tokens: Cost) -> Unit | None:
-    """Return a unit with its long texts shortened to one length, so that it takes at most `allowance` tokens.
+    """Return a unit with its long texts shortened to one length, so that it takes at most
+    `allowance` tokens.
 
     None where it takes more even with the shortest texts.
     """
     if cost(unit) <= allowance:
         return unit
-    frames = cost(unit) - sum(tokens(it.message) for it in unit)  # what is charged beside the messages themselves
+    # what is charged beside the messages themselves
+    frames = cost(unit) - sum(tokens(it.message) for it in unit)
 
     def capped(length: int) -> list[Message]:
         return [_capped(it.message, length) for it in unit]
@@ -69,18 +74,27 @@ def shorten_unit(unit: Unit, allowance: int, tokens: Cost) -> Unit | None:
             high = middle
     extra = [it.tokens - tokens(it.message) for it in unit]
     return [
-        it if message is it.message else replace(it, message=message, charge=max(1, tokens(message) + more), is_excerpt=True)
+        it
+        if message is it.message
+        else replace(it, message=message, charge=max(1, tokens(message) + more), is_excerpt=True)
         for it, message, more in zip(unit, best, extra, strict=True)
     ]
 
 
-def shorten_turn(units: Sequence[Unit], allowance: int, tokens: Cost) -> tuple[list[Candidate], list[Candidate]]:
-    """Return what stays of a turn that takes more than `allowance` tokens, and the messages that do not.
+def shorten_turn(
+    units: Sequence[Unit], allowance: int, tokens: Cost
+) -> tuple[list[Candidate], list[Candidate]]:
+    """Return what stays of a turn that takes more than `allowance` tokens, and the messages that do
+    not.
 
-    The words that open it stay first. Of the rest the newest comes first: each tool call or answer may have half of what is left,
-    or all that the older ones do not need.
+    The words that open it stay first. Of the rest the newest comes first: each tool call or answer
+    may have half of what is left, or all that the older ones do not need.
     """
-    opening, rest = (list(units[:1]), list(units[1:])) if units and units[0][0].message.role is Role.USER else ([], list(units))
+    opening, rest = (
+        (list(units[:1]), list(units[1:]))
+        if units and units[0][0].message.role is Role.USER
+        else ([], list(units))
+    )
     kept: list[Candidate] = []
     gone: list[Candidate] = []
     left = allowance
@@ -95,7 +109,11 @@ def shorten_turn(units: Sequence[Unit], allowance: int, tokens: Cost) -> tuple[l
     for at, unit in enumerate(reversed(rest)):
         older -= cost(unit)
         share = min(left, max(left // 2, left - older))
-        shortened = shorten_unit(unit, share, tokens) if cost(unit) <= share or share >= _LEAST_TOKENS else None
+        shortened = (
+            shorten_unit(unit, share, tokens)
+            if cost(unit) <= share or share >= _LEAST_TOKENS
+            else None
+        )
         if shortened is None:
             gone = [it for whole in rest[: len(rest) - at] for it in whole]
             break
@@ -105,10 +123,14 @@ def shorten_turn(units: Sequence[Unit], allowance: int, tokens: Cost) -> tuple[l
 
 
 def _capped(message: Message, length: int) -> Message:
-    """Return the message with no text longer than about `length` characters; itself if there is none."""
+    """Return the message with no text longer than about `length` characters; itself if there is
+    none.
+    """
     content = head_and_tail(message.content, length)
     calls = tuple(
-        call if len(call.arguments) <= length else replace(call, arguments=_arguments(call.arguments, length))
+        call
+        if len(call.arguments) <= length
+        else replace(call, arguments=_arguments(call.arguments, length))
         for call in message.tool_calls
     )
     if content is message.content and calls == message.tool_calls:
@@ -124,8 +146,14 @@ def _arguments(arguments: str, length: int) -> str:
         given = None
     if isinstance(given, dict) and 0 < len(given) <= length // 20:
         share = max(20, length // len(given))
-        values = {key: value if isinstance(value, str) else orjson.dumps(value).decode() for key, value in given.items()}
+        values = {
+            key: value if isinstance(value, str) else orjson.dumps(value).decode()
+            for key, value in given.items()
+        }
         if all(len(key) <= share for key in given):
-            kept = {key: given[key] if len(text) <= share else head_and_tail(text, share) for key, text in values.items()}
+            kept = {
+                key: given[key] if len(text) <= share else head_and_tail(text, share)
+                for key, text in values.items()
+            }
             return orjson.dumps(kept).decode()
     return orjson.dumps({"arguments": head_and_tail(arguments, length)}).decode()

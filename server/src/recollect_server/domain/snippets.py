@@ -1,7 +1,8 @@
 """Snippets: the part of a message that fits a query best, with the words that match marked.
 
-The work is linear in the text and bounded: a long text is read a chunk at a time, chunks that cannot have any of the words are
-skipped, and the reading ends where a stretch has all the words or a budget is spent.
+The work is linear in the text and bounded: a long text is read a chunk at a time, chunks that
+cannot have any of the words are skipped, and the reading ends where a stretch has all the words or
+a budget is spent.
 """
 
 import re
@@ -22,7 +23,9 @@ CHUNK = 8192
 
 _ASCII_WORD = re.compile(r"[0-9a-z]+")
 """A word of a lower-cased ASCII text, as SQLite's `unicode61` cuts it."""
-_CHANGED = 2  # characters at a stem's end that its words need not have: `happi` for happy, `feasibl` for feasibility
+# characters at a stem's end that its words need not have: `happi` for happy, `feasibl` for
+# feasibility
+_CHANGED = 2
 _OWN = 4 * CHUNK  # characters that are read of each text, whatever was read of others: some 10 ms
 _SHARED = 1 << 18  # and of all texts of one answer together, beyond that: some 0.1 s
 
@@ -36,7 +39,9 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """The stretch of a text that is shown, and the matches in it, in order; none overlaps another."""
+    """The stretch of a text that is shown, and the matches in it, in order; none overlaps
+    another.
+    """
 
     span: Span
     matches: list[Match]
@@ -69,19 +74,24 @@ class Passages:
     """The stems of words that were looked at."""
 
     def __post_init__(self) -> None:
-        self._beginnings = tuple(sorted({stem[: max(1, len(stem) - _CHANGED)] for stem in self.stems}))
+        self._beginnings = tuple(
+            sorted({stem[: max(1, len(stem) - _CHANGED)] for stem in self.stems})
+        )
 
     def best(self, text: str) -> Passage | None:
         """Return the passage with the most different words; None if no word was found.
 
-        Of a very long text the part that the budget allows is read. Raises CallerGone, DeadlineExceeded.
+        Of a very long text the part that the budget allows is read. Raises CallerGone,
+        DeadlineExceeded.
         """
         wanted = len(self.stems) + len(self.prefixes)
-        best: tuple[int, list[Match], int] | None = None  # how many words, the chunk's matches, which is the first one shown
+        # how many words, the chunk's matches, which is the first one shown
+        best: tuple[int, list[Match], int] | None = None
         own = _OWN
         for first, last in _chunks(len(text)) if wanted else ():
             self.deadline.check()
-            # A window that begins in the chunk, and what is shown around it, lies within these margins.
+            # A window that begins in the chunk, and what is shown around it, lies within these
+            # margins.
             start, end = max(0, first - LENGTH), min(len(text), last + 2 * LENGTH)
             part = text[start:end]
             if not self._may_match(part):
@@ -91,7 +101,9 @@ class Passages:
                     break
                 self._left -= len(part)
             own -= len(part)
-            matches = [(begin + start, stop + start, stem) for begin, stop, stem in self._matches(part)]
+            matches = [
+                (begin + start, stop + start, stem) for begin, stop, stem in self._matches(part)
+            ]
             count, at = _densest(matches, first, last)
             if count > (best[0] if best else 0):
                 best = count, matches, at
@@ -115,7 +127,11 @@ class Passages:
         if text.isascii():
             return [match for match in self._likely(text) if match[2] in self.stems]
         place = _characters(text)
-        matches = [(place(first), place(last), stem) for first, last, stem in self.tokenise(text) if stem in self.stems]
+        matches = [
+            (place(first), place(last), stem)
+            for first, last, stem in self.tokenise(text)
+            if stem in self.stems
+        ]
         for run in UNSPACED_RUN.finditer(text):
             characters = run.group()
             for index in range(len(characters)):
@@ -133,7 +149,9 @@ class Passages:
         return apart
 
     def _likely(self, text: str) -> Iterator[Match]:
-        """Yield the words of an ASCII text that begin as one that is searched for. Of the others no stem is worked out."""
+        """Yield the words of an ASCII text that begin as one that is searched for. Of the others no
+        stem is worked out.
+        """
         lower = text.lower()
         places: set[Span] = set()
         for beginning in self._beginnings:
@@ -143,7 +161,8 @@ class Passages:
                     places.add(word.span())
                 at = lower.find(beginning, at + 1)
         words = [(first, last, lower[first:last]) for first, last in sorted(places)]
-        if unknown := {likely for _, _, likely in words} - self._stems.keys():  # all at once: each asks the index
+        # all at once: each asks the index
+        if unknown := {likely for _, _, likely in words} - self._stems.keys():
             tokens = self.tokenise(" ".join(unknown))
             self._stems.update(zip(unknown, (stem for _, _, stem in tokens), strict=True))
         for first, last, likely in words:
@@ -157,7 +176,9 @@ def passage_at(text: str, position: int) -> str:
     start = position
     near = text[max(0, position - LENGTH) : position + LENGTH]
     if ends := [match.end() for match in SENTENCE_END.finditer(near)]:
-        start = min(ends, key=lambda end: abs(end - min(position, LENGTH))) + max(0, position - LENGTH)
+        start = min(ends, key=lambda end: abs(end - min(position, LENGTH))) + max(
+            0, position - LENGTH
+        )
     elif (space := text.find(" ", position, position + LENGTH)) >= 0:
         start = space + 1
     shown = opening_of(plain(text[start:].lstrip()[: 8 * LENGTH]))
@@ -170,7 +191,8 @@ def _chunks(length: int) -> Iterator[Span]:
 
 
 def _densest(matches: list[Match], first: int, last: int) -> tuple[int, int]:
-    """Return how many different words the best window of `LENGTH` characters has, and which match it begins with.
+    """Return how many different words the best window of `LENGTH` characters has, and which match
+    it begins with.
 
     It begins from `first` on and before `last`; of equal windows the first one. 0 if there is none.
     """
@@ -195,7 +217,9 @@ def _densest(matches: list[Match], first: int, last: int) -> tuple[int, int]:
 
 
 def _stretch(text: str, matches: list[Match], at: int) -> Span:
-    """Return the window of at most `LENGTH` characters that begins with a match, widened to where words end."""
+    """Return the window of at most `LENGTH` characters that begins with a match, widened to where
+    words end.
+    """
     begin, last, _ = matches[at]
     for _, end, _ in matches[at + 1 :]:
         if end - begin > LENGTH:
@@ -212,7 +236,9 @@ def _stretch(text: str, matches: list[Match], at: int) -> Span:
 
 
 def _characters(text: str) -> Callable[[int], int]:
-    """Return a function from an offset in the text's UTF-8 to the offset in the text. Call it with growing offsets."""
+    """Return a function from an offset in the text's UTF-8 to the offset in the text. Call it with
+    growing offsets.
+    """
     if text.isascii():
         return lambda offset: offset
     data = text.encode()

@@ -1,7 +1,9 @@
-"""English words that say nothing about what a question is about, as SQLite's `unicode61` cuts them: lower case, in pieces.
+"""English words that say nothing about what a question is about, as SQLite's `unicode61` cuts them:
+lower case, in pieces.
 
-The usual list (as in Snowball and NLTK) with modal verbs and question words. Left out on purpose: words that are also names,
-months or codes (`may`, `us`, `will`, `don`, `id`). Dropping question words gains one point of message any@10 on LoCoMo.
+The usual list (as in Snowball and NLTK) with modal verbs and question words. Left out on purpose:
+words that are also names, months or codes (`may`, `us`, `will`, `don`, `id`). Dropping question
+words gains one point of message any@10 on LoCoMo.
 """
 
 STOP_WORDS = frozenset(
@@ -286,6 +288,6 @@ EVERYDAY_WORDS = frozenset(
         "yesterday",
     ]
 )
-"""Words of greetings, thanks, times of the day and small requests, and verbs and adjectives that go with anything: a message that
-has them may be small talk, and that another has them too says little.
+"""Words of greetings, thanks, times of the day and small requests, and verbs and adjectives that go
+with anything: a message that has them may be small talk, and that another has them too says little.
 """

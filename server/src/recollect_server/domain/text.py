@@ -1,24 +1,31 @@
-"""How text is put on one line, and cut into sentences, and into words where the tokeniser of the index cannot.
+"""How text is put on one line, and cut into sentences, and into words where the tokeniser of the
+index cannot.
 
 Scripts that are written without spaces are what it cannot.
 
-SQLite's `unicode61` takes a whole run of Chinese or Japanese as one word. Here every run of such a script becomes its overlapping
-pairs of characters and its last character: `北京大学` -> `北京 京大 大学 学`. A word of two characters or more is then found by its
-pairs and a single character by prefix, in the same index and with the same BM25 as everything else. A trigram index beside it, the
-other usual way, cannot find words of two characters, which most Chinese words are.
+SQLite's `unicode61` takes a whole run of Chinese or Japanese as one word. Here every run of such a
+script becomes its overlapping pairs of characters and its last character: `北京大学` ->
+`北京 京大 大学 学`. A word of two characters or more is then found by its pairs and a
+single character by prefix, in the same index and with the same BM25 as everything else. A trigram
+index beside it, the other usual way, cannot find words of two characters, which most
+Chinese words are.
 """
 
 import re
 import unicodedata
 
-# Han, Hiragana, Katakana, Hangul, Bopomofo, their extensions and half-width forms; Thai, Lao, Khmer, Myanmar.
+# Han, Hiragana, Katakana, Hangul, Bopomofo, their extensions and half-width forms; Thai, Lao,
+# Khmer, Myanmar.
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u3130-\u318f\u31a0-\u31bf"
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U000323af"
 )
 UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
-SENTENCE_END = re.compile(r"(?<![.!?…؟۔।])[.!?…؟۔।]++[\"'”’»)\]]*+(?=\s|$)|[。！？｡]+[”’」』）]*|\n+")
-"""The marks that may end a sentence, with the quotation marks and brackets that close there. A full stop inside a word ends none.
+SENTENCE_END = re.compile(
+    r"(?<![.!?…؟۔।])[.!?…؟۔।]++[\"'”’»)\]]*+(?=\s|$)|[。！？｡]+[”’」』）]*|\n+"
+)
+"""The marks that may end a sentence, with the quotation marks and brackets that close there. A full
+stop inside a word ends none.
 
 `sentence_ends` leaves out those after an abbreviation, an initial or an ordinal.
 """
@@ -61,7 +68,9 @@ def breaks_line(text: str) -> bool:
 
 
 def one_line(text: str) -> str:
-    """Return the text on one line, without control characters and invisible ones that turn it around."""
+    """Return the text on one line, without control characters and invisible ones that turn it
+    around.
+    """
     if not text.isascii():
         text = "".join(it for it in text if it in _JOINERS or unicodedata.category(it) != "Cf")
     return " ".join(_LINE_BREAKING.sub(" ", text).split())
@@ -74,14 +83,22 @@ def quoted(text: str) -> str:
 
 
 def composed(text: str) -> str:
-    """The text with every character in its composed form (NFC): some systems write `が`, `서` or `ế` as two or three."""
+    """The text with every character in its composed form (NFC): some systems write
+    `が`, `서` or `ế` as two or three.
+    """
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def folded(text: str) -> str:
-    """Return the text in small letters, Latin ones without their accents. Every character keeps its place."""
+    """Return the text in small letters, Latin ones without their accents. Every character keeps its
+    place.
+    """
     lowered = text.translate(_FOLDING)
-    return lowered if lowered.isascii() else "".join(it if len(small := it.lower()) != 1 else small for it in lowered)
+    return (
+        lowered
+        if lowered.isascii()
+        else "".join(it if len(small := it.lower()) != 1 else small for it in lowered)
+    )
 
 
 def segment(text: str) -> str:
@@ -104,16 +121,20 @@ def pairs(run: str) -> list[str]:
 def sentence_ends(text: str) -> list[int]:
     """Return the positions at which the sentences of a text end.
 
-    An abbreviation, an initial or an ordinal (`z. B.`, `J. Smith`, `am 1. Oktober`) ends none, nor does an ellipsis before a
-    small letter.
+    An abbreviation, an initial or an ordinal (`z. B.`, `J. Smith`, `am 1. Oktober`) ends none, nor
+    does an ellipsis before a small letter.
     """
     return [match.end() for match in SENTENCE_END.finditer(text) if not _continues(text, match)]
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text with the marks that end them, without the space around them; empty ones are left out."""
+    """The sentences of a text with the marks that end them, without the space around them; empty
+    ones are left out.
+    """
     ends = sentence_ends(text)
-    parts = (text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True))
+    parts = (
+        text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True)
+    )
     return [part for part in parts if part]
 
 
@@ -137,5 +158,9 @@ def _continues(text: str, end: re.Match[str]) -> bool:
     if len(word) == 1 and word.isalpha():  # an initial, or a part of `z. B.`
         return small or (word != "I" and after[0].isupper())
     if word.isdigit() and len(word) < 4:
-        return after[0].islower() or bool(_MONTH.match(after)) or (before[1] or "").lower() in _BEFORE_ORDINAL
+        return (
+            after[0].islower()
+            or bool(_MONTH.match(after))
+            or (before[1] or "").lower() in _BEFORE_ORDINAL
+        )
     return False

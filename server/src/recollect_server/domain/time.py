@@ -28,17 +28,18 @@ def milliseconds(duration: timedelta) -> int:
 def arrival(timestamp: int, latest: int, now: int) -> int:
     """Return the server's time `now` where recency must be judged by it, else 0.
 
-    That is so where a message's own time lies ahead of it, or the latest of the messages before does: it was dated ahead, or the
-    clock had jumped and came back.
+    That is so where a message's own time lies ahead of it, or the latest of the messages before
+    does: it was dated ahead, or the clock had jumped and came back.
     """
     return now if timestamp > now or latest > now else 0
 
 
 def updated(before: int | None, timestamp: int, arrived: int) -> int:
-    """Return the update time after a message; `before` is None for the first, `arrived` is what `arrival` said.
+    """Return the update time after a message; `before` is None for the first, `arrived` is what
+    `arrival` said.
 
-    A message counts with its own time, at the latest with the time when it arrived, and only a clock that came back moves the
-    update time back.
+    A message counts with its own time, at the latest with the time when it arrived, and only a
+    clock that came back moves the update time back.
     """
     moment = min(timestamp, arrived) if arrived else timestamp
     return moment if before is None or (arrived and before > arrived) else max(before, moment)
@@ -58,12 +59,15 @@ def _to_the_second(seconds: int) -> str:
 
 
 def from_text(text: str) -> int:
-    """The inverse of `to_text`; also reads other offsets and precisions of ISO 8601. Raises ValueError."""
+    """The inverse of `to_text`; also reads other offsets and precisions of ISO 8601. Raises
+    ValueError.
+    """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
     delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
     milliseconds = delta.days * DAY + delta.seconds * 1000 + delta.microseconds // 1000
-    if not _EARLIEST <= milliseconds <= _LATEST:  # the last hours of the year 9999, in a zone that is behind
+    # the last hours of the year 9999, in a zone that is behind
+    if not _EARLIEST <= milliseconds <= _LATEST:
         raise ValueError(f"{text!r} is outside the years 1 to 9999 in UTC")
     return milliseconds

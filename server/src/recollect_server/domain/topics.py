@@ -1,4 +1,6 @@
-"""The vocabulary of topics that the conversations of a space share: a near label is reused before a new one is made."""
+"""The vocabulary of topics that the conversations of a space share: a near label is reused before a
+new one is made.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,7 +8,9 @@ from collections.abc import Mapping, Sequence
 MAX_LABELS = 200
 """Labels of a space that are known to the writer of notes, the most used first."""
 _MAX_NEW = 2
-"""Labels of a conversation that no other has; each that it shares makes that one less, down to one."""
+"""Labels of a conversation that no other has; each that it shares makes that one less, down to
+one.
+"""
 _MAX_REUSED = 3
 _SAID = 3  # times that each word of a label was said in a conversation that it fits
 
@@ -46,21 +50,28 @@ _PIECES = frozenset({"n", "t", "s", "d", "m", "ll", "re", "ve", "gon", "na", "wa
 
 
 def stems(topic: str) -> frozenset[str]:
-    """Return the words of a topic in the form by which two topics are compared: without the ends of English plurals."""
+    """Return the words of a topic in the form by which two topics are compared: without the ends of
+    English plurals.
+    """
     return frozenset(_stem(word) for word in topic.split("-") if word)
 
 
 def is_filler(topic: str) -> bool:
-    """Return whether a topic names nothing: a number is in it, or it has only words that are said about anything."""
+    """Return whether a topic names nothing: a number is in it, or it has only words that are said
+    about anything.
+    """
     words = topic.split("-")
-    return any(word.isdigit() or word in _PIECES for word in words) or all(word in _FILLER or len(word) < 2 for word in words)
+    return any(word.isdigit() or word in _PIECES for word in words) or all(
+        word in _FILLER or len(word) < 2 for word in words
+    )
 
 
 def shared(topics: Sequence[str], labels: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    """Return topics without fillers, each as the label that other conversations have for it, where there is one.
+    """Return topics without fillers, each as the label that other conversations have for it, where
+    there is one.
 
-    `labels` are those of the space with how often each is used, the most used first. A label that several conversations have also
-    stands for a narrower topic that has all of its words.
+    `labels` are those of the space with how often each is used, the most used first. A label that
+    several conversations have also stands for a narrower topic that has all of its words.
     """
     same: dict[frozenset[str], str] = {}
     wide: list[tuple[frozenset[str], str]] = []
@@ -73,16 +84,20 @@ def shared(topics: Sequence[str], labels: Sequence[tuple[str, int]]) -> tuple[st
     for topic in topics:
         if not is_filler(topic):
             key = stems(topic)
-            found.append((topic, same.get(key) or next((label for words, label in wide if words < key), "")))
+            found.append(
+                (topic, same.get(key) or next((label for words, label in wide if words < key), ""))
+            )
     new = [topic for topic, label in found if not label]
     kept = set(new[: max(1, _MAX_NEW - len({label for _, label in found if label}))])
     return tuple(dict.fromkeys(label or topic for topic, label in found if label or topic in kept))
 
 
 def telling(topics: Sequence[str], said: Mapping[str, int]) -> list[str]:
-    """Return the topics whose every word was said several times, or else the first that is no filler.
+    """Return the topics whose every word was said several times, or else the first that is no
+    filler.
 
-    A rule has only the words themselves: what was said once or twice seldom names what others talk about too.
+    A rule has only the words themselves: what was said once or twice seldom names what others talk
+    about too.
     """
     topics = [topic for topic in map(str.lower, topics) if not is_filler(topic.replace(" ", "-"))]
     least = min(_SAID, 1 + sum(said.values()) // _SHORT)
@@ -91,7 +106,8 @@ def telling(topics: Sequence[str], said: Mapping[str, int]) -> list[str]:
 
 
 def fitting(labels: Sequence[tuple[str, int]], said: Mapping[str, int]) -> list[str]:
-    """Return the labels of a space whose every word was said several times in a conversation, the most said first.
+    """Return the labels of a space whose every word was said several times in a conversation, the
+    most said first.
 
     `said`: how often each word was said, lower case.
     """
@@ -99,7 +115,9 @@ def fitting(labels: Sequence[tuple[str, int]], said: Mapping[str, int]) -> list[
     for word, count in said.items():
         counts[_stem(word)] = counts.get(_stem(word), 0) + count
     fits = [
-        (min(counts.get(word, 0) for word in stems(label)), label) for label, count in labels if count > 1 and not is_filler(label)
+        (min(counts.get(word, 0) for word in stems(label)), label)
+        for label, count in labels
+        if count > 1 and not is_filler(label)
     ]
     ranked = sorted((it for it in fits if it[0] >= _SAID), key=lambda it: -it[0])
     return [label for _, label in ranked[:_MAX_REUSED]]
@@ -110,4 +128,8 @@ def _stem(word: str) -> str:
         return word[:-3] + "y"
     if len(word) > 4 and re.search(r"(?:ch|sh|ss|x|z)es$", word):
         return word[:-2]
-    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
+    return (
+        word[:-1]
+        if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
+        else word
+    )

@@ -1,4 +1,6 @@
-"""What a subscriber of conversations is told: one change of one conversation, or one part of a snapshot."""
+"""What a subscriber of conversations is told: one change of one conversation, or one part of a
+snapshot.
+"""
 
 from dataclasses import dataclass
 
@@ -31,7 +33,9 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """The messages of one append, or none if something else changed; the conversation as it is now."""
+    """The messages of one append, or none if something else changed; the conversation as it is
+    now.
+    """
 
     conversation: Conversation
     messages: tuple[Message, ...] = ()
@@ -70,7 +74,9 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Text of an answer that is still being written, behind `offset` characters; or that it was given up."""
+    """Text of an answer that is still being written, behind `offset` characters; or that it was
+    given up.
+    """
 
     draft_id: str
     offset: int
@@ -84,7 +90,18 @@ class Heartbeat:
     """Nothing happened; the cursor moved on."""
 
 
-Kind = ConversationList | ConversationLoaded | Created | Updated | Renamed | NotesWritten | Deleted | Split | Delta | Heartbeat
+Kind = (
+    ConversationList
+    | ConversationLoaded
+    | Created
+    | Updated
+    | Renamed
+    | NotesWritten
+    | Deleted
+    | Split
+    | Delta
+    | Heartbeat
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +109,9 @@ class Update:
     """One element of a stream."""
 
     cursor: str
-    """The position behind it; empty where it has none: a delta, and a snapshot that is not complete."""
+    """The position behind it; empty where it has none: a delta, and a snapshot that is not
+    complete.
+    """
     conversation_id: str
     time: int
     kind: Kind

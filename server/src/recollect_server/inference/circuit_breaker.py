@@ -7,7 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
 from tenacity.nap import sleep_using_event
 
 from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
@@ -18,7 +24,9 @@ _LONGEST = 60.0  # seconds: a service that says to come back later than this is 
 
 
 class TryLater(Exception):
-    """The service refused in a way that may pass; `after` is how many seconds it said to wait, if it did."""
+    """The service refused in a way that may pass; `after` is how many seconds it said to wait, if
+    it did.
+    """
 
     def __init__(self, reason: str, after: float | None = None) -> None:
         super().__init__(reason)
@@ -26,7 +34,9 @@ class TryLater(Exception):
 
 
 class TookTooLong(TryLater):
-    """The service did not answer in time. It may be this conversation that it hangs on, so others are not held up by retries."""
+    """The service did not answer in time. It may be this conversation that it hangs on, so others
+    are not held up by retries.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +55,9 @@ class Backoff:
 
 
 class CircuitBreaker:
-    """Calls with tries and a circuit breaker. `now` answers seconds that only grow. Safe to call from any thread."""
+    """Calls with tries and a circuit breaker. `now` answers seconds that only grow. Safe to call
+    from any thread.
+    """
 
     def __init__(self, backoff: Backoff, now: Callable[[], float]) -> None:
         self._backoff = backoff
@@ -58,13 +70,15 @@ class CircuitBreaker:
     def call(self, work: Callable[[], T]) -> T:
         """Return what the work returns. It raises TryLater for what may pass.
 
-        Raises ModelUnavailable once it is given up; CannotWrite if it took too long, as long as the circuit is closed.
+        Raises ModelUnavailable once it is given up; CannotWrite if it took too long, as long as the
+        circuit is closed.
         """
         with self._lock:
             if self._failed >= self._backoff.failures:
                 if self._now() < self._open_until:
                     raise ModelUnavailable("it failed too often: it is left alone for a while")
-                self._open_until = self._now() + self._backoff.rest  # the others wait for what becomes of this one
+                # the others wait for what becomes of this one
+                self._open_until = self._now() + self._backoff.rest
         retrying = Retrying(
             retry=retry_if_exception_type(TryLater),
             stop=self._given_up,
@@ -97,7 +111,9 @@ class CircuitBreaker:
         return stop_after_attempt(self._backoff.tries)(state) or (_asked(state) or 0) > _LONGEST
 
     def _wait(self, state: RetryCallState) -> float:
-        backoff = wait_random_exponential(multiplier=self._backoff.first, max=self._backoff.longest)(state)
+        backoff = wait_random_exponential(
+            multiplier=self._backoff.first, max=self._backoff.longest
+        )(state)
         return max(backoff, _asked(state) or 0)
 
 

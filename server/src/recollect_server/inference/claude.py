@@ -1,4 +1,6 @@
-"""Asks Anthropic's models through the official SDK. The SDK reads ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL; no key is kept here."""
+"""Asks Anthropic's models through the official SDK. The SDK reads ANTHROPIC_API_KEY and
+ANTHROPIC_BASE_URL; no key is kept here.
+"""
 
 import os
 import threading
@@ -13,7 +15,9 @@ from recollect_server.inference.spending import Spending
 
 KEY = "ANTHROPIC_API_KEY"
 ALIASES = {"haiku": "claude-haiku-5-5", "sonnet": "claude-sonnet-5-5", "opus": "claude-opus-5-5"}
-"""Short names of models: the newest of each family that the SDK names. Anything else is taken as a model's id."""
+"""Short names of models: the newest of each family that the SDK names. Anything else is taken as a
+model's id.
+"""
 PART_TOKENS = 30_000
 
 _MAX_ANSWER = 8_000  # tokens that the model may write: newer ones think first, and that counts too
@@ -25,10 +29,18 @@ class AnthropicEndpoint:
     writer = "anthropic"
     place = ""
 
-    def __init__(self, model: str, spending: Spending, *, timeout: float = 120.0, part_tokens: int = PART_TOKENS) -> None:
+    def __init__(
+        self,
+        model: str,
+        spending: Spending,
+        *,
+        timeout: float = 120.0,
+        part_tokens: int = PART_TOKENS,
+    ) -> None:
         """`timeout` is in seconds, of one try. Raises ModelUnavailable without a key."""
         if not os.environ.get(KEY):
-            raise ModelUnavailable(f"there is no key: set {KEY}")  # the SDK would look for other credentials on the machine
+            # the SDK would look for other credentials on the machine
+            raise ModelUnavailable(f"there is no key: set {KEY}")
         self.model = ALIASES.get(model, model)
         self.part_tokens = part_tokens
         self._spending = spending
@@ -43,8 +55,12 @@ class AnthropicEndpoint:
 
         with self._opening:
             if self._client is None:
-                http = sdk.DefaultHttpxClient(timeout=timeouts(self._timeout), event_hooks=hooks(self._timeout))
-                self._client = sdk.Anthropic(timeout=timeouts(self._timeout), max_retries=0, http_client=http)
+                http = sdk.DefaultHttpxClient(
+                    timeout=timeouts(self._timeout), event_hooks=hooks(self._timeout)
+                )
+                self._client = sdk.Anthropic(
+                    timeout=timeouts(self._timeout), max_retries=0, http_client=http
+                )
         answer = calling(
             sdk,
             self.model,
@@ -67,7 +83,9 @@ class AnthropicEndpoint:
 
     def _object_in(self, answer: Any) -> dict[str, Any]:
         usage = getattr(answer, "usage", None)
-        self._spending.add(getattr(usage, "input_tokens", None), getattr(usage, "output_tokens", None))
+        self._spending.add(
+            getattr(usage, "input_tokens", None), getattr(usage, "output_tokens", None)
+        )
         stopped = getattr(answer, "stop_reason", None)
         if stopped == "refusal":
             raise CannotWrite("the model refused")
@@ -77,7 +95,9 @@ class AnthropicEndpoint:
         if stopped == "max_tokens":
             raise CannotWrite("the model's answer was cut off")
         # What it thought comes in blocks of its own.
-        texts = [getattr(block, "text", None) for block in blocks if getattr(block, "type", "") == "text"]
+        texts = [
+            getattr(block, "text", None) for block in blocks if getattr(block, "type", "") == "text"
+        ]
         try:
             written = orjson.loads("".join(text for text in texts if isinstance(text, str)))
         except orjson.JSONDecodeError:

@@ -1,14 +1,18 @@
-"""Condenses a conversation without a model: sentences of its every part, each on a line with its turn and its speaker.
+"""Condenses a conversation without a model: sentences of its every part, each on a line with its
+turn and its speaker.
 
     [1 user] Why was the web server so slow last night?
     [2 agent] The disk /dev/sda1 is at 97 %.
 
-A summary replaces the one before it, so what one summary leaves out no later one can tell. The lines of the last summary and the
-sentences said since are therefore chosen from together, and first those that leave no gap of more than a tenth of all turns
-between two lines: a set without such gaps always has a subset of at most twenty that has none either once there are more turns.
-What room is left goes to the parts that have less than their share, of which the newest tenth has twice the oldest's.
+A summary replaces the one before it, so what one summary leaves out no later one can tell. The
+lines of the last summary and the sentences said since are therefore chosen from together, and first
+those that leave no gap of more than a tenth of all turns between two lines: a set without such gaps
+always has a subset of at most twenty that has none either once there are more turns. What room is
+left goes to the parts that have less than their share, of which the newest tenth has twice the
+oldest's.
 
-Text that is on no such line was written by somebody else, a model or a caller. It stands first, for the turns before the lines.
+Text that is on no such line was written by somebody else, a model or a caller. It stands first, for
+the turns before the lines.
 """
 
 import heapq
@@ -23,7 +27,14 @@ from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.notes import clipped
 from recollect_server.domain.text import one_line, sentences
-from recollect_server.inference.sentences import Sentence, is_question, names_in, sentences_of, spoken, topical
+from recollect_server.inference.sentences import (
+    Sentence,
+    is_question,
+    names_in,
+    sentences_of,
+    spoken,
+    topical,
+)
 from recollect_server.inference.tools import LIST
 
 _TENTHS = 10
@@ -61,7 +72,9 @@ class _Line:
 
 
 def condensed(said: Sequence[Message], known: str, room: int, breathe: Callable[[], None]) -> str:
-    """Return a summary of at most `room` tokens: of `known`, the last summary, and of the messages after it."""
+    """Return a summary of at most `room` tokens: of `known`, the last summary, and of the messages
+    after it.
+    """
     first = _LINE.search(known)
     freely = _LINE.sub("", known).strip()
     numbers = count()
@@ -70,7 +83,9 @@ def condensed(said: Sequence[Message], known: str, room: int, breathe: Callable[
         worth = _KEPT * (_CUT if text.endswith("…") else 1)
         words = tuple(dict.fromkeys(topical(text)))
         lines.append(_line(int(turn), speaker, text, words, names_in(text), worth, next(numbers)))
-    begins = min([line.turn for line in lines] or [min((message.turn_number for message in said), default=1)])
+    begins = min(
+        [line.turn for line in lines] or [min((message.turn_number for message in said), default=1)]
+    )
     speaking = spoken(said)
     for sentence in sentences_of(said):
         breathe()
@@ -78,14 +93,30 @@ def condensed(said: Sequence[Message], known: str, room: int, breathe: Callable[
             message = speaking[sentence.message]
             speaker = sentence.speaker or ("user" if sentence.role is Role.USER else "agent")
             worth = _worth(sentence)
-            lines.append(_line(message.turn_number, speaker, sentence.text, sentence.words, sentence.names, worth, next(numbers)))
+            lines.append(
+                _line(
+                    message.turn_number,
+                    speaker,
+                    sentence.text,
+                    sentence.words,
+                    sentence.names,
+                    worth,
+                    next(numbers),
+                )
+            )
     turns = max([line.turn for line in lines] + [message.turn_number for message in said] + [1])
-    # Whoever wrote freely knew what matters: the text stays whole at first, and later keeps the share of the turns it stands for.
+    # Whoever wrote freely knew what matters: the text stays whole at first, and later keeps the
+    # share of the turns it stands for.
     share = _share(min(1.0, (begins - 1) / turns)) if first else 0.5
     freely = _thinned(freely, int(room * min(0.5, max(share, 1 / _TENTHS))))
     room -= estimate_tokens(freely) + 1 if freely else 0
     chosen = _chosen(lines, begins - 1 if freely else 0, turns, room, breathe)
-    return "\n".join(filter(None, (freely, *(line.shown for line in sorted(chosen, key=lambda it: (it.turn, it.order))))))
+    return "\n".join(
+        filter(
+            None,
+            (freely, *(line.shown for line in sorted(chosen, key=lambda it: (it.turn, it.order)))),
+        )
+    )
 
 
 def _worth(sentence: Sentence) -> float:
@@ -94,12 +125,25 @@ def _worth(sentence: Sentence) -> float:
     worth *= _LEANING if sentence.leans else 1
     if is_question(text):
         worth *= _QUESTION
-    elif not sentence.whole or text[0].islower() or text[0] == "[" or (text.isascii() and text.count(" ") < _MIN_SPACES):
+    elif (
+        not sentence.whole
+        or text[0].islower()
+        or text[0] == "["
+        or (text.isascii() and text.count(" ") < _MIN_SPACES)
+    ):
         worth *= _FRAGMENT
     return worth
 
 
-def _line(turn: int, speaker: str, text: str, words: tuple[str, ...], names: tuple[str, ...], worth: float, order: int) -> _Line:
+def _line(
+    turn: int,
+    speaker: str,
+    text: str,
+    words: tuple[str, ...],
+    names: tuple[str, ...],
+    worth: float,
+    order: int,
+) -> _Line:
     name = one_line(speaker).replace("]", "").replace("[", "")[:_MAX_SPEAKER].strip()
     label = f"[{turn} {name}]" if name else f"[{turn}]"
     text = one_line(text)
@@ -112,11 +156,15 @@ def _tokens(label: str, text: str) -> int:
 
 
 def _share(part: float) -> float:
-    """Return the share of a summary that belongs to the first `part` of the turns; the newest turn has twice the oldest's."""
+    """Return the share of a summary that belongs to the first `part` of the turns; the newest turn
+    has twice the oldest's.
+    """
     return (part + part * part / 2) / 1.5
 
 
-def _chosen(lines: list[_Line], before: int, turns: int, room: int, breathe: Callable[[], None]) -> list[_Line]:
+def _chosen(
+    lines: list[_Line], before: int, turns: int, room: int, breathe: Callable[[], None]
+) -> list[_Line]:
     """Return lines that fit, of every part of the turns after `before`."""
     weights = _weights(lines)
     size = 3 * room // _COVERING  # longer sentences where few lines cover everything
@@ -125,7 +173,8 @@ def _chosen(lines: list[_Line], before: int, turns: int, room: int, breathe: Cal
         size = max(room // _COVERING, size * 4 // 5)
         covering = _covering(lines, weights, before, turns, size, breathe)
     while covering and sum(line.tokens for line in covering) > room:
-        covering.pop(len(covering) // 2)  # only where names of tools and free text leave hardly any room
+        # only where names of tools and free text leave hardly any room
+        covering.pop(len(covering) // 2)
     chosen = list(covering)
     room -= sum(line.tokens for line in chosen)
     orders = {line.order for line in chosen}
@@ -142,7 +191,9 @@ def _chosen(lines: list[_Line], before: int, turns: int, room: int, breathe: Cal
         heapq.heapify(heap)
     while heaps:
         breathe()
-        tenth = min(heaps, key=lambda it: used[it] / (_share((it + 1) / _TENTHS) - _share(it / _TENTHS)))
+        tenth = min(
+            heaps, key=lambda it: used[it] / (_share((it + 1) / _TENTHS) - _share(it / _TENTHS))
+        )
         heap = heaps[tenth]
         while heap:
             _, order, line = heapq.heappop(heap)
@@ -163,9 +214,15 @@ def _chosen(lines: list[_Line], before: int, turns: int, room: int, breathe: Cal
 
 
 def _covering(
-    lines: list[_Line], weights: dict[str, float], before: int, turns: int, size: int, breathe: Callable[[], None]
+    lines: list[_Line],
+    weights: dict[str, float],
+    before: int,
+    turns: int,
+    size: int,
+    breathe: Callable[[], None],
 ) -> list[_Line]:
-    """Return few lines that leave no gap of more than a tenth of the turns, as far as there are any; the first one is among them.
+    """Return few lines that leave no gap of more than a tenth of the turns, as far as there are
+    any; the first one is among them.
 
     Lines of more than `size` tokens are shortened, and are worth less then.
     """
@@ -182,7 +239,11 @@ def _covering(
         while end < len(stops) and stops[end] <= reached + window:
             end += 1
         late = [stop for stop in stops[at:end] if stop > reached + window // 2] or [stops[end - 1]]
-        candidates = [line for stop in (late if chosen or before else stops[at:end][:1]) for line in by_turn[stop]]
+        candidates = [
+            line
+            for stop in (late if chosen or before else stops[at:end][:1])
+            for line in by_turn[stop]
+        ]
         fitting = [line if line.tokens <= size else _shortened(line, size) for line in candidates]
         line = max(fitting, key=lambda it: (_score(it, weights), -it.order))
         chosen.append(line)
@@ -195,7 +256,16 @@ def _covering(
 def _shortened(line: _Line, size: int) -> _Line:
     text = clipped(line.text, max(4, size - _tokens(line.label, "")))
     words = tuple(word for word in line.words if word in text.lower())
-    return _Line(line.turn, line.label, text, words, line.names, line.worth * _CUT, _tokens(line.label, text), line.order)
+    return _Line(
+        line.turn,
+        line.label,
+        text,
+        words,
+        line.names,
+        line.worth * _CUT,
+        _tokens(line.label, text),
+        line.order,
+    )
 
 
 def _thinned(text: str, room: int) -> str:
@@ -205,7 +275,9 @@ def _thinned(text: str, room: int) -> str:
     parts = sentences(text)
     keep = len(parts)
     while keep > 1:
-        keep = min(keep - 1, max(1, int(keep * room / estimate_tokens(" ".join(_spread(parts, keep))))))
+        keep = min(
+            keep - 1, max(1, int(keep * room / estimate_tokens(" ".join(_spread(parts, keep)))))
+        )
         if estimate_tokens(kept := " ".join(_spread(parts, keep))) <= room:
             return kept
     return clipped(text, room)

@@ -1,8 +1,9 @@
 """Turns texts into vectors with an ONNX model, on the processor, in the threads of those who call.
 
-A text is cut into pieces that the model can take, which overlap: nothing of it is left out. The vectors of the same text have the
-same bytes, whatever it is embedded with: a batch holds pieces of one padded length, and never one alone (the matrix product of a
-batch of one takes another path and rounds otherwise).
+A text is cut into pieces that the model can take, which overlap: nothing of it is left out. The
+vectors of the same text have the same bytes, whatever it is embedded with: a batch holds pieces of
+one padded length, and never one alone (the matrix product of a batch of one takes another path and
+rounds otherwise).
 """
 
 import hashlib
@@ -19,15 +20,28 @@ from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.inference.weights import MODEL, TOKENIZER, NoWeights, Weights, WrongWeights
 
 PIECE = 254
-"""Word pieces that the model takes at once, beside its two marks. Trained at 128 and documented for 256."""
+"""Word pieces that the model takes at once, beside its two marks. Trained at 128 and documented for
+256.
+"""
 OVERLAP = 32
 """Word pieces that a piece has in common with the next one."""
 _STEP = 8  # lengths are padded to a multiple of this
-_BATCH = 2048  # word pieces in one batch: bounds the memory of the attention, and how long a stop waits
+# word pieces in one batch: bounds the memory of the attention, and how long a stop waits
+_BATCH = 2048
 _QUESTION = 4  # pieces of a question that are embedded: some 800 words
-_REMEMBERED = 32  # questions whose vectors are kept: an agent that builds a context often searches for the same text next
+# questions whose vectors are kept: an agent that builds a context often searches for the same text
+# next
+_REMEMBERED = 32
 
-_REFUSALS = ("Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NoSuchFile", "NotImplemented", "RuntimeException")
+_REFUSALS = (
+    "Fail",
+    "InvalidArgument",
+    "InvalidGraph",
+    "InvalidProtobuf",
+    "NoSuchFile",
+    "NotImplemented",
+    "RuntimeException",
+)
 
 Piece = tuple[int, ...]
 """Numbers of word pieces, with the marks of beginning and end."""
@@ -46,7 +60,8 @@ class Embedder:
         """Load the model, which takes some 0.6 s and 150 MB. Raises NoWeights, WrongWeights,
         ImportError.
         """
-        # Before it is imported: else it makes up an id of this machine and tells its maker which models are run (its Privacy.md).
+        # Before it is imported: else it makes up an id of this machine and tells its maker which
+        # models are run (its Privacy.md).
         os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         import onnxruntime
         from onnxruntime.capi import onnxruntime_pybind11_state as failures
@@ -56,19 +71,24 @@ class Embedder:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.enable_cpu_mem_arena = False  # it would keep the memory of the largest batch for ever
+        # it would keep the memory of the largest batch for ever
+        options.enable_cpu_mem_arena = False
         options.log_severity_level = 3
         self._refusals = tuple(getattr(failures, name) for name in _REFUSALS)
         self._session: Any
         self._tokenizer: Any
         try:
             model, tokenizer = ((weights.folder / name).read_bytes() for name in (MODEL, TOKENIZER))
-            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            self._session = onnxruntime.InferenceSession(
+                model, options, providers=["CPUExecutionProvider"]
+            )
             self._tokenizer = Tokenizer.from_buffer(tokenizer)
         except OSError as error:
             raise NoWeights(f"the embedding model cannot be read: {error.strerror}") from error
         except (ValueError, *self._refusals) as error:
-            raise WrongWeights(f"the embedding model in {weights.folder} cannot be used: {error}") from error
+            raise WrongWeights(
+                f"the embedding model in {weights.folder} cannot be used: {error}"
+            ) from error
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         shape = self._session.get_outputs()[0].shape
@@ -79,15 +99,21 @@ class Embedder:
             )
         self._begin, self._end = self._tokenizer.encode("").ids
         self._guard = threading.Lock()  # guards `_questions`
-        self._questions: OrderedDict[bytes, NDArray[np.float32]] = OrderedDict()  # by hash: no text is kept
+        # by hash: no text is kept
+        self._questions: OrderedDict[bytes, NDArray[np.float32]] = OrderedDict()
 
     def cut(self, text: str) -> list[Piece]:
-        """Split a text into pieces of about equal length, each overlapping the next; at least one."""
-        # As a batch: for one text alone the library keeps Python's global lock, for a MiB almost a second.
+        """Split a text into pieces of about equal length, each overlapping the next; at least
+        one.
+        """
+        # As a batch: for one text alone the library keeps Python's global lock, for a MiB almost a
+        # second.
         ids = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
         count = max(1, -(-(len(ids) - OVERLAP) // (PIECE - OVERLAP)))
         length = -(-(len(ids) + (count - 1) * OVERLAP) // count)
-        starts = [min(number * (length - OVERLAP), max(0, len(ids) - length)) for number in range(count)]
+        starts = [
+            min(number * (length - OVERLAP), max(0, len(ids) - length)) for number in range(count)
+        ]
         return [(self._begin, *ids[start : start + length], self._end) for start in starts]
 
     def embed_pieces(self, pieces: Sequence[Piece]) -> Vectors:
@@ -109,7 +135,11 @@ class Embedder:
         cut = [self.cut(text) for text in texts]
         vectors = self.embed_pieces([piece for pieces in cut for piece in pieces])
         ends = np.cumsum([len(pieces) for pieces in cut])
-        return unit(np.stack([part.sum(axis=0) for part in np.split(vectors, ends[:-1])])) if texts else vectors
+        return (
+            unit(np.stack([part.sum(axis=0) for part in np.split(vectors, ends[:-1])]))
+            if texts
+            else vectors
+        )
 
     def question(self, text: str) -> NDArray[np.float32]:
         """Return the vector of a question, of shape [384]. Of more than `_QUESTION` pieces, only
@@ -140,7 +170,9 @@ class Embedder:
 
     def _run(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:
         try:
-            vectors: Vectors = self._session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
+            vectors: Vectors = self._session.run(None, {"input_ids": ids, "attention_mask": mask})[
+                0
+            ]
         except self._refusals as error:
             raise CannotEmbed(f"the embedding model failed: {error}") from error
         return vectors

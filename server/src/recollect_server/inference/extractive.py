@@ -1,7 +1,8 @@
 """Writes notes without any model: the sentences that tell most, and the words they leave out.
 
-Sentences are chosen one after the other, each time the one that adds the most weight of words not told yet for its length. A word
-weighs by how often it is said (damped), a name or a figure more; cues and the place of a sentence scale its sum (see `sentences`).
+Sentences are chosen one after the other, each time the one that adds the most weight of words not
+told yet for its length. A word weighs by how often it is said (damped), a name or a figure more;
+cues and the place of a sentence scale its sum (see `sentences`).
 """
 
 from collections import Counter
@@ -14,12 +15,26 @@ from math import log
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.languages import language_of
 from recollect_server.domain.message import Message, Role
-from recollect_server.domain.notes import MAX_ABBREVIATION, MAX_SUMMARY, MAX_TOPICS, Notes, clipped, notes_of
+from recollect_server.domain.notes import (
+    MAX_ABBREVIATION,
+    MAX_SUMMARY,
+    MAX_TOPICS,
+    Notes,
+    clipped,
+    notes_of,
+)
 from recollect_server.domain.topics import fitting, telling
 from recollect_server.inference.condensing import condensed
 from recollect_server.inference.headlines import headline, opening_title
 from recollect_server.inference.phrases import CHATTER_QUESTION, NEGATION, Phrases, phrases_of
-from recollect_server.inference.sentences import Sentence, ended, is_question, sentences_of, spoken, topical
+from recollect_server.inference.sentences import (
+    Sentence,
+    ended,
+    is_question,
+    sentences_of,
+    spoken,
+    topical,
+)
 from recollect_server.inference.statements import anchors_in
 from recollect_server.inference.tools import called_in, listed, parted
 
@@ -28,7 +43,8 @@ _ASKED = 2.0  # how much more a word weighs that the user said
 _DECIDES = 0.4  # what a decision adds to the worth of its sentence
 _LEANING = 0.5  # what a sentence is worth that refers to one which is not told
 _TOLD = 0.15  # what a word still weighs once a sentence has told it
-_BLOCK, _BLOCK_KEEPS = 600, 60  # sentences of a long conversation that are looked at together, and how many of them go on
+# sentences of a long conversation that are looked at together, and how many of them go on
+_BLOCK, _BLOCK_KEEPS = 600, 60
 _MAX_SENTENCES = 1200
 _NAME = 1.6  # how much more a name or a figure weighs
 
@@ -38,7 +54,9 @@ def _go_on() -> None:
 
 
 class Extractive:
-    """A LanguageModel that is a rule. `breathe` is called often while it works: it may let others go first."""
+    """A LanguageModel that is a rule. `breathe` is called often while it works: it may let others
+    go first.
+    """
 
     name = writer = "extractive"
     model = ""
@@ -46,7 +64,12 @@ class Extractive:
     def __init__(self, breathe: Callable[[], None] = _go_on) -> None:
         self._breathe = breathe
 
-    def write_notes(self, said: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()) -> Notes:  # noqa: ARG002
+    def write_notes(
+        self,
+        said: Sequence[Message],
+        earlier: str,  # noqa: ARG002
+        labels: Sequence[tuple[str, int]] = (),
+    ) -> Notes:
         """Return the notes of a conversation. Never raises."""
         sentences = self._sentences(said)
         weights = weigh(sentences)
@@ -56,10 +79,18 @@ class Extractive:
         title, source = headline(said, sentences)
         abbreviation = self._abbreviated(said, sentences, weights, source)
         if not abbreviation:  # small talk, or none of the words that were said are words
-            abbreviation = clipped(" ".join(" ".join(message.content for message in said).split()), MAX_ABBREVIATION // 2)
+            abbreviation = clipped(
+                " ".join(" ".join(message.content for message in said).split()),
+                MAX_ABBREVIATION // 2,
+            )
         often = Counter(word for sentence in sentences for word in topical(sentence.text, language))
         topics = (*fitting(labels, often), *telling(topics, often))
-        draft = Notes(abbreviation or "Nothing was said in words.", title or opening_title(said), topics, anchors_in(said))
+        draft = Notes(
+            abbreviation or "Nothing was said in words.",
+            title or opening_title(said),
+            topics,
+            anchors_in(said),
+        )
         return notes_of(draft, [message.sequence for message in said])
 
     def condense(self, said: Sequence[Message], earlier: str) -> str:
@@ -87,9 +118,15 @@ class Extractive:
         return sentences
 
     def _abbreviated(
-        self, said: Sequence[Message], sentences: list[Sentence], weights: dict[str, float], subject: Sentence | None
+        self,
+        said: Sequence[Message],
+        sentences: list[Sentence],
+        weights: dict[str, float],
+        subject: Sentence | None,
     ) -> str:
-        """Return sentences with their speakers: `subject`, what is open at the end, and those that tell most beside them."""
+        """Return sentences with their speakers: `subject`, what is open at the end, and those that
+        tell most beside them.
+        """
         phrases = phrases_of(language_of(message.content for message in spoken(said)))
         whole = [it for it in sentences if it.whole]
         usable = [
@@ -99,14 +136,28 @@ class Extractive:
         last = sentences[-1].message if sentences else 0
         # Nobody answered what is asked at the very end.
         asked_last = [it for it in usable[-2:] if it.message == last and is_question(it.text)]
-        open_question = next((it for it in reversed(asked_last) if not CHATTER_QUESTION.search(it.text)), None)
-        orders = {it.order for it in (subject, open_question) if it and estimate_tokens(it.text) < MAX_ABBREVIATION // 3}
+        open_question = next(
+            (it for it in reversed(asked_last) if not CHATTER_QUESTION.search(it.text)), None
+        )
+        orders = {
+            it.order
+            for it in (subject, open_question)
+            if it and estimate_tokens(it.text) < MAX_ABBREVIATION // 3
+        }
         asked = {word for it in usable if it.role is Role.USER for word in it.words}
-        weights = {word: weight * (_ASKED if word in asked else 1) for word, weight in weights.items()}
+        weights = {
+            word: weight * (_ASKED if word in asked else 1) for word, weight in weights.items()
+        }
         chosen: list[Sentence] = []
         text = ""
-        # More than there is room for: of those that follow, a shorter one may fit where a longer one did not.
-        for sentence in self._choose(usable, weights, MAX_ABBREVIATION * 5 // 4, fixed=[it for it in usable if it.order in orders]):
+        # More than there is room for: of those that follow, a shorter one may fit where a longer
+        # one did not.
+        for sentence in self._choose(
+            usable,
+            weights,
+            MAX_ABBREVIATION * 5 // 4,
+            fixed=[it for it in usable if it.order in orders],
+        ):
             more = in_order([*chosen, sentence])
             if estimate_tokens(longer := told(more, phrases, open_question)) <= MAX_ABBREVIATION:
                 chosen, text = more, longer
@@ -121,7 +172,9 @@ class Extractive:
         *,
         fixed: Sequence[Sentence] = (),
     ) -> list[Sentence]:
-        """Return `fixed` and the sentences that tell most beside them within so many tokens, the best first."""
+        """Return `fixed` and the sentences that tell most beside them within so many tokens, the
+        best first.
+        """
         weights = dict(weights)
         chosen: list[Sentence] = []
         orders: set[int] = set()
@@ -140,9 +193,12 @@ class Extractive:
         for sentence in reversed(fixed):
             tokens -= estimate_tokens(sentence.text) + 1
             take(sentence)
-        # What a sentence adds only shrinks while others are chosen, so one whose gain is still the highest is the best of all.
-        # But one that refers to the sentence before it gains when that is chosen: it is then put in anew.
-        sized = {sentence.order: (sentence, estimate_tokens(sentence.text) + 1) for sentence in sentences}
+        # What a sentence adds only shrinks while others are chosen, so one whose gain is still the
+        # highest is the best of all. But one that refers to the sentence before it gains when that
+        # is chosen: it is then put in anew.
+        sized = {
+            sentence.order: (sentence, estimate_tokens(sentence.text) + 1) for sentence in sentences
+        }
         heap = [(-gain(sentence, size), order) for order, (sentence, size) in sized.items()]
         heapify(heap)
         while heap and len(chosen) < most:
@@ -191,7 +247,9 @@ def decides(sentence: Sentence, phrases: Phrases) -> bool:
     if (sentence.role is not Role.USER and not sentence.speaker) or is_question(sentence.text):
         return False
     match = phrases.decision.search(sentence.text)
-    return match is not None and not NEGATION.search(sentence.text[max(0, match.start() - 20) : match.end() + 10])
+    return match is not None and not NEGATION.search(
+        sentence.text[max(0, match.start() - 20) : match.end() + 10]
+    )
 
 
 def weigh(sentences: list[Sentence]) -> dict[str, float]:
@@ -199,11 +257,14 @@ def weigh(sentences: list[Sentence]) -> dict[str, float]:
     counts = Counter(word for sentence in sentences for word in sentence.words)
     names = {name.lower() for sentence in sentences for name in sentence.names}
     return {
-        word: (1 + log(count)) * (_NAME if word in names else 1) * min(1.3, 0.6 + len(word) / 12) for word, count in counts.items()
+        word: (1 + log(count)) * (_NAME if word in names else 1) * min(1.3, 0.6 + len(word) / 12)
+        for word, count in counts.items()
     }
 
 
-def topics_of(sentences: list[Sentence], weights: dict[str, float], speakers: set[str], language: str) -> tuple[str, ...]:
+def topics_of(
+    sentences: list[Sentence], weights: dict[str, float], speakers: set[str], language: str
+) -> tuple[str, ...]:
     """Topics: the words and the pairs of words that are said most.
 
     Who speaks is no topic.
@@ -211,13 +272,27 @@ def topics_of(sentences: list[Sentence], weights: dict[str, float], speakers: se
     pairs: Counter[str] = Counter()
     words: Counter[str] = Counter()
     for sentence in sentences:
-        said = [word for word in topical(sentence.text, language) if word not in speakers and not word.isdigit()]
+        said = [
+            word
+            for word in topical(sentence.text, language)
+            if word not in speakers and not word.isdigit()
+        ]
         words.update(set(said))
         low = sentence.text.lower()
         # Neighbours in the text too, not only once the small words between them are left out.
-        pairs.update({f"{one} {other}" for one, other in pairwise(said) if one != other and f"{one} {other}" in low})
+        pairs.update(
+            {
+                f"{one} {other}"
+                for one, other in pairwise(said)
+                if one != other and f"{one} {other}" in low
+            }
+        )
     scores = {word: count * weights.get(word, 0) for word, count in words.items()}
-    scores |= {pair: 2.2 * n * max(weights.get(w, 0) for w in pair.split()) for pair, n in pairs.items() if n > 1}
+    scores |= {
+        pair: 2.2 * n * max(weights.get(w, 0) for w in pair.split())
+        for pair, n in pairs.items()
+        if n > 1
+    }
     ranked: list[str] = []
     for phrase in sorted(scores, key=lambda phrase: -scores[phrase]):
         if not any(word in other.split() for other in ranked for word in phrase.split()):

@@ -1,4 +1,6 @@
-"""Titles in the words of a conversation: the request that says most of what it is about, shortened at a phrase's end."""
+"""Titles in the words of a conversation: the request that says most of what it is about, shortened
+at a phrase's end.
+"""
 
 import re
 from collections import Counter
@@ -22,7 +24,8 @@ _FIRST = 2.0  # what the first message adds to 1; the second a half of it, and s
 # Between people who talk to one another, questions keep the talk going and the subject comes later.
 _REQUEST_IN_CHAT, _FIRST_IN_CHAT = 0.6, 0.4
 _LEANING = 0.5  # what a title is worth that points to something outside of it
-_ANSWER = 0.35  # what a sentence of the agent is worth: it names the subject where the user's requests do not
+# what a sentence of the agent is worth: it names the subject where the user's requests do not
+_ANSWER = 0.35
 _VAGUE = frozenset(
     "happened since talked lots last week congratulations hear heard stuff "  # noqa: SIM905 - a list would be a word a line
     "again anyway bit case check confirm continue details detail exactly fine finish first "
@@ -36,10 +39,13 @@ _VAGUE = frozenset(
 )
 """Words that say what one does in any conversation."""
 _FEELING = re.compile(
-    r"(?:i(?:'m|’m| am| feel| was| trust| appreciate| guess| hope)|my (?:boss|day|apologies)|you(?:'re|’re| are))\b", re.IGNORECASE
+    r"(?:i(?:'m|’m| am| feel| was| trust| appreciate| guess| hope)|my (?:boss|day|apologies)|you(?:'re|’re| are))\b",
+    re.IGNORECASE,
 )
 _ASIDE = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}|[\"“”«»„]")
-_FILLER = re.compile(r"(?:(?<=^)|(?<=[\s,]))(?:um+|uh+|erm?|hmm+|mm+|y'know|you know)\b\s*,?\s*", re.IGNORECASE)
+_FILLER = re.compile(
+    r"(?:(?<=^)|(?<=[\s,]))(?:um+|uh+|erm?|hmm+|mm+|y'know|you know)\b\s*,?\s*", re.IGNORECASE
+)
 _DETERMINERS = frozenset(
     "a an the my your our his her its their this that these those some any me you us them i we it he she they be "  # noqa: SIM905 - a list would be a word a line
     "been not der die das den dem des ein eine einen einem mein meine dein deine le la les un une mon ma mes ton "
@@ -47,8 +53,13 @@ _DETERMINERS = frozenset(
     "il uno una".split()
 )
 """No phrase ends before one of these: a verb and what it is done to belong together."""
-_POINTER = re.compile(r"\b(?:it|this|that|them|these|those|he|she|him|they|here|there|its|their|one)\b", re.IGNORECASE)
-_HOW = re.compile(r"how (?:can|do|could|should|would|might|to)(?: (?:i|we|you|one))?(?: best)?(?= \w)", re.IGNORECASE)
+_POINTER = re.compile(
+    r"\b(?:it|this|that|them|these|those|he|she|him|they|here|there|its|their|one)\b", re.IGNORECASE
+)
+_HOW = re.compile(
+    r"how (?:can|do|could|should|would|might|to)(?: (?:i|we|you|one))?(?: best)?(?= \w)",
+    re.IGNORECASE,
+)
 _LATER_REQUEST = re.compile(
     r"(?:[,;:–—]|\s-)\s*(?:(?:and|so|but|or|then)\s+)?(?=(?:(?:can|could|would|will) (?:you|we|i)|how (?:can|do"
     r"|should|would|to)|what(?:'s|’s| is| are| should"
@@ -64,9 +75,10 @@ _JAPANESE_PARTICLE = re.compile(r"(?<=[^ぁ-ん])(?:は|が|を|に|で|と|の|
 def headline(said: Sequence[Message], sentences: Sequence[Sentence]) -> tuple[str, Sentence | None]:
     """Return a title, empty if none can be made, and the sentence it comes from.
 
-    Each sentence of the user (of everybody, where senders are named) gives a candidate. The best one has the words that most
-    messages share, is a request, comes early and needs no other sentence to be understood. As the conversation goes on, a request
-    that more of it is about takes the place of the first.
+    Each sentence of the user (of everybody, where senders are named) gives a candidate. The best
+    one has the words that most messages share, is a request, comes early and needs no other
+    sentence to be understood. As the conversation goes on, a request that more of it is about takes
+    the place of the first.
     """
     language = language_of(message.content for message in spoken(said))
     phrases = phrases_of(language)
@@ -77,9 +89,17 @@ def headline(said: Sequence[Message], sentences: Sequence[Sentence]) -> tuple[st
         by_message.setdefault(sentence.message, set()).update(sentence.words)
     for words in by_message.values():
         shares.update(words)
-    aside = {place for place, message in enumerate(spoken(said)) if message.content.lstrip().startswith(("[", "("))}
-    theirs = [it for it in sentences if it.message not in aside and not it.text.startswith(("[", "("))]
-    places = {message: place for place, message in enumerate(dict.fromkeys(it.message for it in theirs))}
+    aside = {
+        place
+        for place, message in enumerate(spoken(said))
+        if message.content.lstrip().startswith(("[", "("))
+    }
+    theirs = [
+        it for it in sentences if it.message not in aside and not it.text.startswith(("[", "("))
+    ]
+    places = {
+        message: place for place, message in enumerate(dict.fromkeys(it.message for it in theirs))
+    }
     speakers = {word for message in said for word in topical(message.sender)}
     best, best_score, source = "", 0.0, None
     for sentence in _candidates(theirs):
@@ -87,10 +107,18 @@ def headline(said: Sequence[Message], sentences: Sequence[Sentence]) -> tuple[st
         if CHATTER_QUESTION.search(sentence.text):
             continue
         title = title_of(text)
-        told = [word for word in dict.fromkeys(topical(text, language)) if word not in speakers and word not in _VAGUE]
+        told = [
+            word
+            for word in dict.fromkeys(topical(text, language))
+            if word not in speakers and word not in _VAGUE
+        ]
         if not title or not told:
             continue
-        score = sum(log(1 + shares[word]) for word in told) / (len(told) + 2) * (1 if len(told) > 1 else 0.5)
+        score = (
+            sum(log(1 + shares[word]) for word in told)
+            / (len(told) + 2)
+            * (1 if len(told) > 1 else 0.5)
+        )
         if is_request:
             score *= _REQUEST_IN_CHAT if named else _REQUEST
         score *= 1 + (_FIRST_IN_CHAT if named else _FIRST) / (1 + places[sentence.message])
@@ -130,7 +158,12 @@ def requested(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
     for _ in range(4):
         match = phrases.request.match(text)
         rest = text[match.end() :] if match else ""
-        if match is None or not match.group() or len(rest) < 4 or not (UNSPACED_RUN.search(rest) or " " in rest):
+        if (
+            match is None
+            or not match.group()
+            or len(rest) < 4
+            or not (UNSPACED_RUN.search(rest) or " " in rest)
+        ):
             break
         is_request = is_request or len(match.group()) > 8
         text = rest
@@ -142,7 +175,9 @@ def requested(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
 
 
 def _candidates(sentences: list[Sentence]) -> list[Sentence]:
-    """Return the sentences to try: of very many those of the beginning and of the end, and some of between."""
+    """Return the sentences to try: of very many those of the beginning and of the end, and some of
+    between.
+    """
     if len(sentences) <= _MAX_CANDIDATES:
         return sentences
     half = _MAX_CANDIDATES // 3
@@ -158,26 +193,46 @@ def _cut(text: str, language: str) -> str:
     words = text.split()
     if len(words) <= MAX_TITLE_WORDS and len(text) <= _MAX_CHARACTERS:
         return text
-    fits = [n for n in range(2, min(len(words), MAX_TITLE_WORDS) + 1) if len(" ".join(words[:n])) <= _MAX_CHARACTERS]
+    fits = [
+        n
+        for n in range(2, min(len(words), MAX_TITLE_WORDS) + 1)
+        if len(" ".join(words[:n])) <= _MAX_CHARACTERS
+    ]
     stops = stop_words(language)
 
     def says_little(word: str) -> bool:
         low = word.lower().strip("\"'“”‘’.,;:!?()").replace("’", "'")
-        return low in STOP_WORDS or low in stops or (low in CHATTER and "'" in low) or low in ("will", "less", "kind", "sort")
+        return (
+            low in STOP_WORDS
+            or low in stops
+            or (low in CHATTER and "'" in low)
+            or low in ("will", "less", "kind", "sort")
+        )
 
     # A title does not end before a negation, nor with a figure without what it counts.
     ends = [
         n
         for n in fits
         if not says_little(words[n - 1])
-        and (n == len(words) or not (NEGATION.fullmatch(words[n].strip(".,;:!?")) or words[n - 1].isdigit()))
+        and (
+            n == len(words)
+            or not (NEGATION.fullmatch(words[n].strip(".,;:!?")) or words[n - 1].isdigit())
+        )
     ]
     clauses = [
         n
         for n in ends
-        if (n > 3 and words[n - 1].endswith((",", ";", ":", ".", "!", "?", "،"))) or (n < len(words) and words[n] in "-–—")
+        if (n > 3 and words[n - 1].endswith((",", ";", ":", ".", "!", "?", "،")))
+        or (n < len(words) and words[n] in "-–—")
     ]
-    phrases = [n for n in ends if n > 2 and n < len(words) and says_little(words[n]) and words[n].lower() not in _DETERMINERS]
+    phrases = [
+        n
+        for n in ends
+        if n > 2
+        and n < len(words)
+        and says_little(words[n])
+        and words[n].lower() not in _DETERMINERS
+    ]
     best = max(clauses or phrases or ends or fits, default=0)
     if best < 4 and not clauses:  # "Common cases": too little
         best = max(ends or fits, default=0)

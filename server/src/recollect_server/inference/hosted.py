@@ -1,7 +1,8 @@
 """Language models behind an HTTP API: what Anthropic's and OpenAI-compatible ones have in common.
 
-An `Endpoint` makes one paid call. `HostedModel` splits conversations into parts, retries, and turns answers into notes. Both
-official SDKs are built on the same HTTP library and raise errors of the same names, so one function translates them.
+An `Endpoint` makes one paid call. `HostedModel` splits conversations into parts, retries, and turns
+answers into notes. Both official SDKs are built on the same HTTP library and raise errors of the
+same names, so one function translates them.
 """
 
 import time
@@ -16,7 +17,12 @@ from recollect_server.domain.budget import message_tokens
 from recollect_server.domain.message import Message
 from recollect_server.domain.notes import Notes, WrongNotes, notes_of
 from recollect_server.domain.topics import is_filler
-from recollect_server.inference.circuit_breaker import Backoff, CircuitBreaker, TookTooLong, TryLater
+from recollect_server.inference.circuit_breaker import (
+    Backoff,
+    CircuitBreaker,
+    TookTooLong,
+    TryLater,
+)
 from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
 from recollect_server.inference.prompts import (
     NOTES_SCHEMA,
@@ -31,7 +37,8 @@ from recollect_server.inference.tools import called_in, parted, with_tools
 
 T = TypeVar("T")
 
-_MESSAGE_TOKENS = 2_000  # estimated tokens of one message that count towards a part: longer ones are cut (see `prompts`)
+# estimated tokens of one message that count towards a part: longer ones are cut (see `prompts`)
+_MESSAGE_TOKENS = 2_000
 _CONNECT_SECONDS = 10.0
 _MAY_PASS = {408, 409, 429}  # and every status from 500 on
 
@@ -56,7 +63,9 @@ class Endpoint(Protocol):
         """Estimated tokens of a conversation that one call takes."""
 
     def ask(self, system: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
-        """Return the object that the model wrote, by one try. Raise TryLater, CannotWrite or ModelUnavailable."""
+        """Return the object that the model wrote, by one try. Raise TryLater, CannotWrite or
+        ModelUnavailable.
+        """
 
     def close(self) -> None:
         """Close the connections."""
@@ -65,20 +74,33 @@ class Endpoint(Protocol):
 class HostedModel:
     """A LanguageModel that asks an endpoint, with retries and a circuit breaker."""
 
-    def __init__(self, endpoint: Endpoint, backoff: Backoff | None = None, now: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        backoff: Backoff | None = None,
+        now: Callable[[], float] = monotonic,
+    ) -> None:
         self._endpoint = endpoint
         self._breaker = CircuitBreaker(backoff or Backoff(), now)
         self.writer, self.model = endpoint.writer, endpoint.model
-        self.name = f"{endpoint.writer} {endpoint.model}" + (f" at {endpoint.place}" if endpoint.place else "")
+        self.name = f"{endpoint.writer} {endpoint.model}" + (
+            f" at {endpoint.place}" if endpoint.place else ""
+        )
 
-    def write_notes(self, said: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()) -> Notes:
-        """Write the notes of a conversation. A long one is read in parts, each with the notes of what came before it."""
+    def write_notes(
+        self, said: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()
+    ) -> Notes:
+        """Write the notes of a conversation. A long one is read in parts, each with the notes of
+        what came before it.
+        """
         sequences = [message.sequence for message in said]
         anchors: list[Any] = []
         draft: Notes | None = None
         system = system_of([label for label, _ in labels if not is_filler(label)])
         for part in self._parts(said):
-            draft = self._ask(system, NOTES_SCHEMA, part, draft.abbreviation if draft else earlier, notes_from)
+            draft = self._ask(
+                system, NOTES_SCHEMA, part, draft.abbreviation if draft else earlier, notes_from
+            )
             anchors += draft.anchors
         assert draft is not None, "a conversation with a message has a part"
         try:
@@ -99,7 +121,12 @@ class HostedModel:
         self._endpoint.close()
 
     def _ask(
-        self, system: str, schema: dict[str, Any], said: Sequence[Message], earlier: str, read: Callable[[dict[str, Any]], T]
+        self,
+        system: str,
+        schema: dict[str, Any],
+        said: Sequence[Message],
+        earlier: str,
+        read: Callable[[dict[str, Any]], T],
     ) -> T:
         text = fenced(said, earlier)
         answer = self._breaker.call(lambda: self._endpoint.ask(system, schema, text))
@@ -121,7 +148,9 @@ class HostedModel:
 
 
 def calling(sdk: Any, model: str, call: Callable[[], T]) -> T:
-    """Make a call of an SDK. Raise TryLater, TookTooLong, CannotWrite or ModelUnavailable for its errors."""
+    """Make a call of an SDK. Raise TryLater, TookTooLong, CannotWrite or ModelUnavailable for its
+    errors.
+    """
     try:
         return call()
     except sdk.APIStatusError as error:
@@ -131,7 +160,10 @@ def calling(sdk: Any, model: str, call: Callable[[], T]) -> T:
             raise TryLater(reason, _seconds(error.response.headers.get("retry-after"))) from None
         if status in (400, 413, 422):  # of this conversation alone: too long, not acceptable
             raise CannotWrite(reason) from None
-        if status == 404 and (kind == "not_found_error" or (isinstance(error.body, dict) and "model" in str(error.body))):
+        if status == 404 and (
+            kind == "not_found_error"
+            or (isinstance(error.body, dict) and "model" in str(error.body))
+        ):
             reason = f"the API has no model {model}: name another with --abbreviation-model, or give the server this one"
         raise ModelUnavailable(reason) from None
     except sdk.APITimeoutError as error:
@@ -151,7 +183,9 @@ def timeouts(seconds: float) -> httpx2.Timeout:
 
 
 def hooks(seconds: float) -> dict[str, list[Callable[..., Any]]]:
-    """Return event hooks of an HTTP client that bound a whole answer: a read timeout alone never ends one that trickles in."""
+    """Return event hooks of an HTTP client that bound a whole answer: a read timeout alone never
+    ends one that trickles in.
+    """
 
     def begin(request: httpx2.Request) -> None:
         request.extensions = {**request.extensions, _DEADLINE: time.monotonic() + seconds}

@@ -8,7 +8,9 @@ from recollect_server.domain.notes import Notes
 
 
 class CannotWrite(Exception):
-    """Nothing usable came of this conversation; the next one may go well. The text says why, without anything that was said."""
+    """Nothing usable came of this conversation; the next one may go well. The text says why,
+    without anything that was said.
+    """
 
 
 class ModelUnavailable(Exception):
@@ -16,7 +18,9 @@ class ModelUnavailable(Exception):
 
 
 class LanguageModel(Protocol):
-    """Writes about conversations. Safe to call from any thread; slow, so never called while a caller waits."""
+    """Writes about conversations. Safe to call from any thread; slow, so never called while a
+    caller waits.
+    """
 
     @property
     def name(self) -> str:
@@ -30,12 +34,14 @@ class LanguageModel(Protocol):
     def model(self) -> str:
         """The id of the model behind it. Empty for a rule."""
 
-    def write_notes(self, said: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()) -> Notes:
+    def write_notes(
+        self, said: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()
+    ) -> Notes:
         """Return the notes of a whole conversation of at least one message; `earlier` is its last
         abbreviation, or empty.
 
-        `labels` are topics of other conversations with how many have each, the most used first: one of them is better than a new
-        one that means the same.
+        `labels` are topics of other conversations with how many have each, the most used first: one
+        of them is better than a new one that means the same.
 
         Raises CannotWrite, ModelUnavailable.
         """

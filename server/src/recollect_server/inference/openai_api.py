@@ -1,8 +1,10 @@
-"""Asks any model behind an OpenAI-compatible API (Ollama, llama.cpp, vLLM, LM Studio, OpenAI) through the official SDK.
+"""Asks any model behind an OpenAI-compatible API (Ollama, llama.cpp, vLLM, LM Studio, OpenAI)
+through the official SDK.
 
-Many local servers know only a part of the API. The shape of the answer is asked for by `response_format` with a JSON schema, else
-with `json_object`, else by the prompt alone, and the answer is read leniently: a small model may think aloud, put its JSON into a
-code block, or leave a field out. The key, where one is needed, is read from OPENAI_API_KEY; none is kept here.
+Many local servers know only a part of the API. The shape of the answer is asked for by
+`response_format` with a JSON schema, else with `json_object`, else by the prompt alone, and the
+answer is read leniently: a small model may think aloud, put its JSON into a code block, or leave a
+field out. The key, where one is needed, is read from OPENAI_API_KEY; none is kept here.
 """
 
 import ipaddress
@@ -22,15 +24,18 @@ from recollect_server.inference.spending import Spending
 
 KEY = "OPENAI_API_KEY"
 PART_TOKENS = 2_500
-"""Estimated tokens of a conversation that are sent at once: with prompt and answer they fit a context of 4,096 tokens, as Ollama
-has by default."""
+"""Estimated tokens of a conversation that are sent at once: with prompt and answer they fit a
+context of 4,096 tokens, as Ollama has by default.
+"""
 
 _MAX_ANSWER = 4_000  # tokens that the model may write: some think first, and that counts too
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _FORMATS = ("json_schema", "json_object", "text")
 """Ways to ask for the shape of the answer, the strictest first."""
 _LIMITS = ("max_tokens", "max_completion_tokens")
-"""Names of the bound of an answer: local servers know the first, OpenAI's newer models take only the second."""
+"""Names of the bound of an answer: local servers know the first, OpenAI's newer models take only
+the second.
+"""
 
 
 class OpenAIEndpoint:
@@ -38,10 +43,20 @@ class OpenAIEndpoint:
 
     writer = "openai"
 
-    def __init__(self, url: str, model: str, spending: Spending, *, timeout: float = 120.0, part_tokens: int = PART_TOKENS) -> None:
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        spending: Spending,
+        *,
+        timeout: float = 120.0,
+        part_tokens: int = PART_TOKENS,
+    ) -> None:
         """`timeout` is in seconds, of one try. Raises ModelUnavailable without the SDK."""
         if find_spec("openai") is None:
-            raise ModelUnavailable("the OpenAI SDK is not installed: pip install 'recollect-server[openai]'")
+            raise ModelUnavailable(
+                "the OpenAI SDK is not installed: pip install 'recollect-server[openai]'"
+            )
         self.model = model
         self.place = url
         self.part_tokens = part_tokens
@@ -53,7 +68,9 @@ class OpenAIEndpoint:
         """Indices into `_FORMATS` and `_LIMITS` of what the server was last seen to take."""
 
     def ask(self, system: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
-        """Return the object that the model wrote. A server that refuses a form of the request is asked in the next one."""
+        """Return the object that the model wrote. A server that refuses a form of the request is
+        asked in the next one.
+        """
         system = f"{system}\n\nAnswer with one JSON object of this schema and nothing else:\n{orjson.dumps(schema).decode()}"
         form, limit = self._form
         while True:
@@ -87,21 +104,29 @@ class OpenAIEndpoint:
         if not os.environ.get(KEY):
             asked["extra_headers"] = {"Authorization": sdk.Omit()}
         if form == "json_schema":
-            asked["response_format"] = {"type": form, "json_schema": {"name": "answer", "schema": schema}}
+            asked["response_format"] = {
+                "type": form,
+                "json_schema": {"name": "answer", "schema": schema},
+            }
         elif form == "json_object":
             asked["response_format"] = {"type": form}
         messages = [{"role": "system", "content": system}, {"role": "user", "content": text}]
 
         def create() -> Any:
             try:
-                return self._client.chat.completions.create(model=self.model, messages=messages, **asked)
+                return self._client.chat.completions.create(
+                    model=self.model, messages=messages, **asked
+                )
             except (sdk.BadRequestError, sdk.UnprocessableEntityError) as error:
-                raise _Refused(f"the API answered {error.status_code}", str(error.message)) from None
+                raise _Refused(
+                    f"the API answered {error.status_code}", str(error.message)
+                ) from None
 
         return calling(sdk, self.model, create)
 
     def _open(self, sdk: Any) -> Any:
-        # A redirect might lead to another machine, and so might a proxy that the environment names for a server on this one.
+        # A redirect might lead to another machine, and so might a proxy that the environment names
+        # for a server on this one.
         http = sdk.DefaultHttpxClient(
             timeout=timeouts(self._timeout),
             event_hooks=hooks(self._timeout),
@@ -118,11 +143,16 @@ class OpenAIEndpoint:
 
     def _object_in(self, answer: Any, schema: dict[str, Any]) -> dict[str, Any]:
         usage = getattr(answer, "usage", None)
-        self._spending.add(getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None))
+        self._spending.add(
+            getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
+        )
         choices = getattr(answer, "choices", None)
         if not isinstance(choices, list) or not choices:
             raise TryLater("the API's answer cannot be read: it has no choices")
-        message, stopped = getattr(choices[0], "message", None), getattr(choices[0], "finish_reason", None)
+        message, stopped = (
+            getattr(choices[0], "message", None),
+            getattr(choices[0], "finish_reason", None),
+        )
         if getattr(message, "refusal", None) or stopped == "content_filter":
             raise CannotWrite("the model refused")
         if stopped == "length":
@@ -137,7 +167,9 @@ class OpenAIEndpoint:
 
 
 class _Refused(Exception):
-    """The server did not take the request: its form, or this conversation. `text` is what it said."""
+    """The server did not take the request: its form, or this conversation. `text` is what it
+    said.
+    """
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(reason)
@@ -145,7 +177,9 @@ class _Refused(Exception):
 
 
 def object_in(text: str) -> Any:
-    """Return the JSON object in a model's answer, which may have thoughts, words and a code block around it; None without one."""
+    """Return the JSON object in a model's answer, which may have thoughts, words and a code block
+    around it; None without one.
+    """
     text = _THOUGHT.sub("", text)
     start, end = text.find("{"), text.rfind("}")
     try:
@@ -155,12 +189,16 @@ def object_in(text: str) -> Any:
 
 
 def fitting(value: Any, schema: dict[str, Any]) -> Any:
-    """Return the part of a value that fits a schema, with an empty list for a missing one; None if nothing of it fits."""
+    """Return the part of a value that fits a schema, with an empty list for a missing one; None if
+    nothing of it fits.
+    """
     match schema["type"]:
         case "object":
             if not isinstance(value, dict):
                 return None
-            fields = {name: fitting(value.get(name), each) for name, each in schema["properties"].items()}
+            fields = {
+                name: fitting(value.get(name), each) for name, each in schema["properties"].items()
+            }
             known = {name: it for name, it in fields.items() if it is not None}
             return known if known.keys() >= set(schema["required"]) else None
         case "array":

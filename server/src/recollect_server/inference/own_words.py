@@ -1,7 +1,8 @@
-"""The part of a message that its sender typed about himself: without quotations, code and pasted text.
+"""The part of a message that its sender typed about himself: without quotations, code and pasted
+text.
 
-Whatever may be somebody else's words is left out. A fact that is missed is found when it is said again; a fact that is wrong
-stands in every context.
+Whatever may be somebody else's words is left out. A fact that is missed is found when it is said
+again; a fact that is wrong stands in every context.
 """
 
 # ruff: noqa: E501 - a pattern reads better whole
@@ -19,7 +20,8 @@ _DOT = "\u2024"  # stands for a full stop that ends no sentence, while a text is
 
 _CODE = re.compile(r"(```|~~~).*?(?:\1|\Z)|`[^`\n]+`", re.DOTALL)
 _QUOTED_LINE = re.compile(r"^[ \t]*(?:>|&gt;).*$", re.MULTILINE)
-# A mark that is never closed quotes the rest. Apostrophes quote only where a space or a line stands outside of both.
+# A mark that is never closed quotes the rest. Apostrophes quote only where a space or a line stands
+# outside of both.
 _QUOTED = re.compile(
     r"\"[^\"]*(?:\"|\Z)|“[^”“]*(?:[”“]|\Z)|„[^“”]*(?:[“”]|\Z)|«[^»]*(?:»|\Z)|»[^«]*(?:«|\Z)|「[^」]*(?:」|\Z)|『[^』]*(?:』|\Z)"
     r"|(?:(?<=\s)|(?<=\A)|(?<=[(:]))['‘](?=\w)[^\n]*?\w[.!?,…]?['’](?=[\s.,;:!?)]|\Z)|‹[^›]*(?:›|\Z)"
@@ -68,7 +70,11 @@ _WORK_ON_TEXT = re.compile(
 
 def own_sentences(content: str) -> list[str]:
     """Return the sentences of a user's message that are his own words and no quotation."""
-    if len(content) > _MAX_MESSAGE or _COMPOSING.search(content) or len(_SPEAKER.findall(content)) > 1:
+    if (
+        len(content) > _MAX_MESSAGE
+        or _COMPOSING.search(content)
+        or len(_SPEAKER.findall(content)) > 1
+    ):
         return []
     text = _CODE.sub(" … ", content).replace("**", "")
     if mark := _OTHERS_FROM_HERE.search(text):
@@ -78,6 +84,8 @@ def own_sentences(content: str) -> list[str]:
     text = _QUOTED.sub(" … ", _QUOTED_LINE.sub("", text))
     if len(_LISTED.findall(text)) >= _MANY_LISTED:
         text = _LISTED.sub("", text)
-    kept = "\n".join(paragraph for paragraph in text.split("\n") if len(paragraph) <= _MAX_PARAGRAPH)
+    kept = "\n".join(
+        paragraph for paragraph in text.split("\n") if len(paragraph) <= _MAX_PARAGRAPH
+    )
     marked = _ABBREVIATION.sub(lambda dotted: dotted.group()[:-1] + _DOT, kept)
     return [sentence.replace(_DOT, ".") for sentence in sentences(marked)]

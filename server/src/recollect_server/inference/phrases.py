@@ -1,6 +1,8 @@
-"""Phrases of several languages by which the offline writer tells requests, decisions, greetings and sentences that lean on others.
+"""Phrases of several languages by which the offline writer tells requests, decisions, greetings and
+sentences that lean on others.
 
-A language that is not here has none of them: its sentences are judged by their words and their place alone.
+A language that is not here has none of them: its sentences are judged by their words and their
+place alone.
 """
 
 import re
@@ -34,7 +36,10 @@ def _phrases(request: str, leaning: str, decision: str, tail: str) -> Phrases:
 
 def _unspaced(request: str, leaning: str, decision: str, tail: str) -> Phrases:
     return Phrases(
-        re.compile(f"(?:{request})[，、]?"), re.compile(leaning), re.compile(decision), re.compile(f"(?:{tail})[。！？!?]*$")
+        re.compile(f"(?:{request})[，、]?"),
+        re.compile(leaning),
+        re.compile(decision),
+        re.compile(f"(?:{tail})[。！？!?]*$"),
     )
 
 
@@ -212,7 +217,8 @@ _ASSENT = (
     r"|你好|您好|嗨|谢谢(?:你|您)?|好的?|当然(?:可以)?|没问题|太好了|明白了?|こんにちは|こんばんは|おはよう(?:ございます)?|ありがとう(?:ございます)?|はい"
     r"|もちろん(?:です)?|わかりました|了解(?:です|しました)?"
 )
-# Only what a mark sets off from the rest is a pleasantry: "Well water" and "Thanks to Marta" say something. No negation is one.
+# Only what a mark sets off from the rest is a pleasantry: "Well water" and "Thanks to Marta" say
+# something. No negation is one.
 PLEASANTRIES = re.compile(
     rf"(?:(?:(?i:{_GREETING})(?i: (?:so much|a lot|again|very much|there|everyone|all|team))?(?: (?!No\b|Not\b"
     rf"|Never\b|Nein\b)[A-Z][\w'’]+){{0,2}}"

@@ -1,8 +1,8 @@
 r"""Prompts, and the schema of the answers.
 
-A transcript is data. It is sent as JSON lines inside a fence that no line of it can close (`<` is `\u003c` there, a new line `\n`),
-and the only answer that the API lets the model give is JSON of one shape: whatever a message asks for, notes come back or nothing
-does.
+A transcript is data. It is sent as JSON lines inside a fence that no line of it can close (`<` is
+`\u003c` there, a new line `\n`), and the only answer that the API lets the model give is JSON of
+one shape: whatever a message asks for, notes come back or nothing does.
 """
 
 from collections.abc import Sequence
@@ -40,23 +40,38 @@ def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) ->
     properties.
     """
     properties = required | (optional or {})
-    return {"type": "object", "properties": properties, "required": [*required], "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*required],
+        "additionalProperties": False,
+    }
 
 
 _TEXT, _TEXTS = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
-_ANCHOR = _object({"key": _TEXT, "value": _TEXT, "confidence": {"type": "number"}, "line": {"type": "integer"}})
+_ANCHOR = _object(
+    {"key": _TEXT, "value": _TEXT, "confidence": {"type": "number"}, "line": {"type": "integer"}}
+)
 NOTES_SCHEMA = _object(
-    {"abbreviation": _TEXT, "title": _TEXT, "topics": _TEXTS, "anchors": {"type": "array", "items": _ANCHOR}},
+    {
+        "abbreviation": _TEXT,
+        "title": _TEXT,
+        "topics": _TEXTS,
+        "anchors": {"type": "array", "items": _ANCHOR},
+    },
     {"split": _object({"reason": _TEXT, "titles": _TEXTS})},
 )
 SUMMARY_SCHEMA = _object({"summary": _TEXT})
 
 
 def system_of(labels: Sequence[str]) -> str:
-    """Return the instructions for notes, with the topics that other conversations already have, the most used first."""
+    """Return the instructions for notes, with the topics that other conversations already have, the
+    most used first.
+    """
     if not labels:
         return SYSTEM
-    # Topics come from conversations, so they are data too. A topic has letters, digits and hyphens alone.
+    # Topics come from conversations, so they are data too. A topic has letters, digits and hyphens
+    # alone.
     return f"{SYSTEM}\n\nKnown topics, labels and nothing else: {', '.join(labels)}"
 
 
@@ -65,7 +80,11 @@ def fenced(said: Sequence[Message], earlier: str) -> str:
     fence.
     """
     lines = [orjson.dumps(_shown(message)).decode().replace("<", "\\u003c") for message in said]
-    before = orjson.dumps({"earlier_notes": earlier}).decode().replace("<", "\\u003c") + "\n" if earlier else ""
+    before = (
+        orjson.dumps({"earlier_notes": earlier}).decode().replace("<", "\\u003c") + "\n"
+        if earlier
+        else ""
+    )
     return f"<transcript>\n{before}{chr(10).join(lines)}\n</transcript>"
 
 
@@ -95,7 +114,9 @@ def _shown(message: Message) -> dict[str, Any]:
         shown["sender"] = message.sender
     # What a tool answers is long and seldom the point; the agent's answer tells what came of it.
     most = _MOST if message.role is not Role.TOOL else _MOST // 6
-    shown["content"] = message.content if len(message.content) <= most else message.content[:most] + "…"
+    shown["content"] = (
+        message.content if len(message.content) <= most else message.content[:most] + "…"
+    )
     if message.tool_calls:
         shown["calls"] = [call.name for call in message.tool_calls]
     return shown

@@ -1,4 +1,6 @@
-"""Sentences of a conversation with what tells that one matters: names, figures, cues, where it stands."""
+"""Sentences of a conversation with what tells that one matters: names, figures, cues, where it
+stands.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,13 +15,16 @@ from recollect_server.inference.chatter import CHATTER
 from recollect_server.inference.phrases import NEGATION, PLEASANTRIES, phrases_of
 
 _MAX_SENTENCE = 320  # characters: a longer one is cut
-_MAX_CONTENT = 20_000  # characters of a message that are read: the rest of a longer one is seldom prose
+# characters of a message that are read: the rest of a longer one is seldom prose
+_MAX_CONTENT = 20_000
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 # Whole lines that are no prose: headings, tables, lines between paragraphs.
 _NO_PROSE = re.compile(
-    r"^[ \t]*(?:#{1,6}[ \t][^\n]*|\*\*[^*\n]{1,120}\*\*:?[ \t]*|\|[^\n]*\|[ \t]*|[-*_=]{3,}[ \t]*)$", re.MULTILINE
+    r"^[ \t]*(?:#{1,6}[ \t][^\n]*|\*\*[^*\n]{1,120}\*\*:?[ \t]*|\|[^\n]*\|[ \t]*|[-*_=]{3,}[ \t]*)$",
+    re.MULTILINE,
 )
-# Each part stops where the next one could begin: else a message of nothing but such marks would take seconds.
+# Each part stops where the next one could begin: else a message of nothing but such marks would
+# take seconds.
 _MARKS = re.compile(
     rf"\*{{2,}}|(?<!\w)[*_`]+(?=\S)|(?<=\S)[*_`]+(?!\w)|`+|^[ \t]*(?:>[> \t]*)?(?:[-•+*]|\d{{1,3}}[.)](?!\d"
     rf"|[ \t]+{GERMAN_MONTH}))[ \t]+"
@@ -27,7 +32,9 @@ _MARKS = re.compile(
     re.MULTILINE,
 )
 _CODE_MARKS = re.compile(r"[{}<>=;$\\|]|\w\(|\)\.|::|->")
-_COMMAND = re.compile(r"(?:[$%#] |(?:import|from|def|class|return|const|let|var|sudo|SELECT|INSERT|#include|pip|npm|git) )[^!?]*$")
+_COMMAND = re.compile(
+    r"(?:[$%#] |(?:import|from|def|class|return|const|let|var|sudo|SELECT|INSERT|#include|pip|npm|git) )[^!?]*$"
+)
 _ENTRY = re.compile(r"[^.:!?]{2,60}: (?:\S+ ?){1,4}")  # `Price: 20 euros.`
 _ENDS = (".", "!", "?", "…", "。", "！", "？", "؟", "۔", "।", "｡")
 _CLOSING = "\"'”’»)]」』）"
@@ -97,10 +104,21 @@ def sentences_of(said: Sequence[Message]) -> Iterator[Sentence]:
             words = tuple(dict.fromkeys(topical(text, language)))
             if len(words) > 1:  # "Melanie!" tells nothing
                 whole = _is_whole(text, message.role)
-                worth = _worth(text, message.role, place, len(speaking), number) * (1 if whole else 0.3)
+                worth = _worth(text, message.role, place, len(speaking), number) * (
+                    1 if whole else 0.3
+                )
                 leans = bool(phrases.leaning.match(text))
                 yield Sentence(
-                    text, words, names_in(text, language), worth, order, place, message.role, message.sender, leans, whole
+                    text,
+                    words,
+                    names_in(text, language),
+                    worth,
+                    order,
+                    place,
+                    message.role,
+                    message.sender,
+                    leans,
+                    whole,
                 )
                 order += 1
 
@@ -108,7 +126,8 @@ def sentences_of(said: Sequence[Message]) -> Iterator[Sentence]:
 def split(content: str) -> list[str]:
     """Split a text into sentences, without code, headings, markup and opening pleasantries.
 
-    No word of negation is left out of a sentence: one that is cut at its end keeps them all, or is left out whole.
+    No word of negation is left out of a sentence: one that is cut at its end keeps them all, or is
+    left out whole.
     """
     text = _NO_PROSE.sub("", _CODE.sub("\n", content[:_MAX_CONTENT]))
     text = _MARKS.sub(lambda mark: mark.group(1) or ("" if mark.group()[0] in "*_`" else " "), text)
@@ -121,7 +140,9 @@ def split(content: str) -> list[str]:
 
 
 def opened(sentence: str) -> str:
-    """Return a sentence without the pleasantries that open it, beginning with a capital if it did."""
+    """Return a sentence without the pleasantries that open it, beginning with a capital if it
+    did.
+    """
     match = PLEASANTRIES.match(sentence)
     if match is None:
         return sentence
@@ -137,7 +158,9 @@ def topical(text: str, language: str = ENGLISH) -> list[str]:
     words: list[str] = []
     for word in spelt_words(text):
         if run := UNSPACED_RUN.search(word):
-            words += [pair for pair in pairs(run.group())[:-1] if pair not in stops] or [run.group()]
+            words += [pair for pair in pairs(run.group())[:-1] if pair not in stops] or [
+                run.group()
+            ]
         elif len(word) > 1:
             low = word.lower().removesuffix("'s").removesuffix("’s")
             if low not in STOP_WORDS and low not in CHATTER and low not in stops:
@@ -152,13 +175,23 @@ def names_in(text: str, language: str = ENGLISH) -> tuple[str, ...]:
         word
         for place, word in enumerate(spelt_words(text))
         if (not word.isalpha() and any(letter.isdigit() for letter in word))
-        or (place and word[0].isupper() and (low := word.lower()) not in STOP_WORDS and low not in stops and len(word) > 1)
+        or (
+            place
+            and word[0].isupper()
+            and (low := word.lower()) not in STOP_WORDS
+            and low not in stops
+            and len(word) > 1
+        )
     )
 
 
 def _is_whole(text: str, role: Role) -> bool:
     end = text.rstrip(_CLOSING)
-    if text.startswith(("[", "(")) or end.endswith((":", "：", ",", ";", "-", "–", "—")) or _ENTRY.fullmatch(text):
+    if (
+        text.startswith(("[", "("))
+        or end.endswith((":", "：", ",", ";", "-", "–", "—"))
+        or _ENTRY.fullmatch(text)
+    ):
         return False
     if end.endswith(_ENDS):
         return True
@@ -173,11 +206,16 @@ def _is_code(text: str) -> bool:
 
 
 def _shortened(sentence: str) -> str:
-    """Return a sentence that is too long to its last comma or word that fits; nothing if that would drop a negation."""
+    """Return a sentence that is too long to its last comma or word that fits; nothing if that would
+    drop a negation.
+    """
     if len(sentence) <= _MAX_SENTENCE:
         return sentence
     room = _MAX_SENTENCE - 1
-    marks = [sentence.rfind(mark, room // 2, room) for mark in (", ", "; ", ": ", " – ", " — ", "，", "、", "；")]
+    marks = [
+        sentence.rfind(mark, room // 2, room)
+        for mark in (", ", "; ", ": ", " – ", " — ", "，", "、", "；")
+    ]
     cut = max(marks)
     if cut < 0:
         cut = sentence.rfind(" ", room // 2, room)
@@ -192,7 +230,8 @@ def _worth(text: str, role: Role, place: int, count: int, number: int) -> float:
     if _OUTCOME.search(text):
         worth += 0.25
     if is_question(text):
-        # A question is open where nothing follows, and is the subject where all begins; in between its answer says more.
+        # A question is open where nothing follows, and is the subject where all begins; in between
+        # its answer says more.
         worth += 0.2 if place < 1 or place >= count - 1 else -0.4
     if number == 0:
         worth += 0.1

@@ -35,7 +35,13 @@ class Spending:
     `read` answers what was spent on a day, `write` keeps it: a restart does not begin anew.
     """
 
-    def __init__(self, clock: Clock, budget: Budget, read: Callable[[str], Spent], write: Callable[[str, Spent], None]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        budget: Budget,
+        read: Callable[[str], Spent],
+        write: Callable[[str, Spent], None],
+    ) -> None:
         self._clock = clock
         self._budget = budget
         self._read, self._write = read, write
@@ -43,12 +49,16 @@ class Spending:
         self._day, self._spent = "", Spent()
 
     def allow(self) -> None:
-        """Count a call that is about to be made. Raise ModelUnavailable if the day's budget is spent."""
+        """Count a call that is about to be made. Raise ModelUnavailable if the day's budget is
+        spent.
+        """
         with self._lock:
             spent = self._today()
             if self._share(spent) >= 1:
                 cost = f", {spent.cost:.2f} US dollars" if self._budget.cost else ""
-                raise ModelUnavailable(f"the budget of {self._day} is spent: {spent.calls} calls, {spent.tokens} tokens{cost}")
+                raise ModelUnavailable(
+                    f"the budget of {self._day} is spent: {spent.calls} calls, {spent.tokens} tokens{cost}"
+                )
             self._set(Spent(spent.calls + 1, spent.tokens, spent.cost))
 
     def add(self, read: object, written: object) -> None:
@@ -56,11 +66,15 @@ class Spending:
         tokens = [count if isinstance(count, int) else 0 for count in (read, written)]
         with self._lock:
             spent = self._today()
-            cost = (tokens[0] * self._budget.input_price + tokens[1] * self._budget.output_price) / 1_000_000
+            cost = (
+                tokens[0] * self._budget.input_price + tokens[1] * self._budget.output_price
+            ) / 1_000_000
             self._set(Spent(spent.calls, spent.tokens + sum(tokens), spent.cost + cost))
 
     def share(self) -> float:
-        """Return the share of today's budget that is spent, of the resource that is nearest to its end."""
+        """Return the share of today's budget that is spent, of the resource that is nearest to its
+        end.
+        """
         with self._lock:
             return self._share(self._today())
 

@@ -1,10 +1,12 @@
-"""Lasting facts that a user states plainly about himself, in the first person and of the present: the anchors of the offline rule.
+"""Lasting facts that a user states plainly about himself, in the first person and of the present:
+the anchors of the offline rule.
 
-Precision comes first, so a rule matches a whole clause of a known form, and its value must end where the clause ends. What is
-asked, supposed, planned, past, denied, or told of somebody else is no fact. The keys are those that a model is asked for (see
-`prompts`): one value holds for `name`, `preferred_name`, `location`, `origin`, `occupation`, `employer`, `diet`, `birthday` and
-`partner`; of `allergy`, `avoids`, `language`, `child`, `sibling`, `pet` and `preference` there may be many, each with its own name
-after the dot. Every confidence lies below `anchors.TENTATIVE`.
+Precision comes first, so a rule matches a whole clause of a known form, and its value must end
+where the clause ends. What is asked, supposed, planned, past, denied, or told of somebody else is
+no fact. The keys are those that a model is asked for (see `prompts`): one value holds for `name`,
+`preferred_name`, `location`, `origin`, `occupation`, `employer`, `diet`, `birthday` and `partner`;
+of `allergy`, `avoids`, `language`, `child`, `sibling`, `pet` and `preference` there may be many,
+each with its own name after the dot. Every confidence lies below `anchors.TENTATIVE`.
 """
 
 # ruff: noqa: E501 - a pattern reads better whole
@@ -43,7 +45,7 @@ class _Section:
         self.rules = rules
 
 
-# Parts of patterns -----------------------------------------------------------------------------------------------------------
+# Parts of patterns --------------------------------------------------------------------------------
 
 _UPPER = r"(?-i:[A-ZÀ-ÖØ-ÞĀŁŚŠŽČİ])"
 _PART = rf"(?:(?-i:St|Ste|Sta|Mt|Dr)\. )?{_UPPER}[\w'’.-]*[\w]"
@@ -110,7 +112,20 @@ _DAYS = frozenset(
     ]
 )
 _TIMES = _DAYS | frozenset(
-    ["january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"]
+    [
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ]
 )
 _NO_RELATIVES = _DAYS | frozenset(
     [
@@ -464,11 +479,15 @@ _FOODS = (
 _RELATIVE = r"(?:'s|’s| is|)"
 
 
-# How matches are read --------------------------------------------------------------------------------------------------------
+# How matches are read -----------------------------------------------------------------------------
 
 
-def _one(key: str, *, refused: frozenset[str] = frozenset(), title: bool = False) -> Callable[[re.Match[str]], Values]:
-    """Return a reader of the first group as the value of a key, unless its first word is refused."""
+def _one(
+    key: str, *, refused: frozenset[str] = frozenset(), title: bool = False
+) -> Callable[[re.Match[str]], Values]:
+    """Return a reader of the first group as the value of a key, unless its first word is
+    refused.
+    """
 
     def read(match: re.Match[str]) -> Values:
         value = match[1].strip(" ,.'’-").removesuffix("'s")
@@ -482,13 +501,25 @@ def _capital(word: str) -> str:
     return word if len(word) < 3 else word[:1].upper() + word[1:]
 
 
-def _many(key: str, *, refused: frozenset[str] = frozenset(), spelt: str = "{}") -> Callable[[re.Match[str]], Values]:
+def _many(
+    key: str, *, refused: frozenset[str] = frozenset(), spelt: str = "{}"
+) -> Callable[[re.Match[str]], Values]:
     """Return a reader of the first group as a list, each item with a key of its own."""
 
     def read(match: re.Match[str]) -> Values:
         for item in re.split(r",|;|/| (?:and|or|und|oder|et|ou|y|o|e|en|of) ", match[1]):
-            value = re.sub(r"^(?:and|or|to|all kinds of|most|the|any|also|some|certain) ", "", item.strip(" .'’-"), flags=re.I)
-            if value and len(value.split()) <= 3 and value.split()[0].lower() not in refused and (name := _slug(value)):
+            value = re.sub(
+                r"^(?:and|or|to|all kinds of|most|the|any|also|some|certain) ",
+                "",
+                item.strip(" .'’-"),
+                flags=re.I,
+            )
+            if (
+                value
+                and len(value.split()) <= 3
+                and value.split()[0].lower() not in refused
+                and (name := _slug(value))
+            ):
                 yield f"{key}.{name}", spelt.format(value)
 
     return read
@@ -563,7 +594,9 @@ _INSTRUCTION_VERB = r"(?:answer|reply|respond|write|use|give|keep|speak|talk|add
 
 
 def _slug(text: str) -> str:
-    """Return a text as the last part of a key: ASCII, in kebab-case; empty if nothing of it is left."""
+    """Return a text as the last part of a key: ASCII, in kebab-case; empty if nothing of it is
+    left.
+    """
     plain = unicodedata.normalize("NFKD", text.casefold()).encode("ascii", "ignore").decode()
     return topic_of(plain)
 
@@ -573,21 +606,33 @@ def _slot(text: str) -> str:
 
 
 def _instruction(match: re.Match[str]) -> Values:
-    """Read a standing instruction about how to answer; one that is about anything else is for the task at hand."""
-    value = re.sub(r",? (?:please|thanks|thank you|ok(?:ay)?)$", "", match[1].strip(), flags=re.IGNORECASE)
+    """Read a standing instruction about how to answer; one that is about anything else is for the
+    task at hand.
+    """
+    value = re.sub(
+        r",? (?:please|thanks|thank you|ok(?:ay)?)$", "", match[1].strip(), flags=re.IGNORECASE
+    )
     if (slot := _slot(value)) and len(value) <= 100:
         yield f"preference.{slot}", value
 
 
 def _preference(match: re.Match[str]) -> Values:
-    value = re.sub(r",? (?:please|always|generally|usually|in general|overall)$", "", match[1].strip(), flags=re.IGNORECASE)
+    value = re.sub(
+        r",? (?:please|always|generally|usually|in general|overall)$",
+        "",
+        match[1].strip(),
+        flags=re.IGNORECASE,
+    )
     first = value.split()[0].lower() if value else "the"
     if slot := _slot(value):
         yield f"preference.{slot}", value
     elif (
         first not in _POINTING
         and not first.endswith("ing")
-        and not re.search(r"\b(?:this|that|these|those|it|one|ones|option|version|first|second|latter|former)\b", value)
+        and not re.search(
+            r"\b(?:this|that|these|those|it|one|ones|option|version|first|second|latter|former)\b",
+            value,
+        )
     ):
         thing = re.split(r" (?:over|to|rather than|instead of) ", value)[0]
         if len(thing.split()) <= 3 and (name := _slug(thing)):
@@ -640,7 +685,7 @@ _POINTING = frozenset(
 )
 
 
-# Rules -----------------------------------------------------------------------------------------------------------------------
+# Rules --------------------------------------------------------------------------------------------
 
 
 _CONDITION = r"(?:coeliac|celiac)(?: disease)?"
@@ -863,7 +908,7 @@ _SECTIONS = [
     ),
 ]  # fmt: skip
 
-# Guards ----------------------------------------------------------------------------------------------------------------------
+# Guards -------------------------------------------------------------------------------------------
 
 # Anywhere before a clause these put it in doubt, or in somebody else's mouth.
 _DOUBT_BEFORE = re.compile(
@@ -883,7 +928,9 @@ _DOUBT_AFTER = re.compile(
     r"^[^.;!?]{0,12}\b(?:no longer|no more|any ?more|lol jk|jk|just kidding|kidding|unless|until|temporarily|for now|for the (?:week|month|summer|winter|season|moment|time being)"
     r"|for (?:a|the next) (?:few|couple|week|month|year)|used to be|i wish|in (?:the|this|my) (?:game|story|dream|movie|novel|play|show)|nicht mehr|più|plus)\b"
     r"|^ (?:not|never|was)\b|^,? (?:not any ?more|not now|not really)\b"
-    r"|^[,.]? ?[\"”’]?\b(?:he|she|they|" + _PART + r") (?:said|says|wrote|writes|replied|told|asked|thinks?|claims?)\b"
+    r"|^[,.]? ?[\"”’]?\b(?:he|she|they|"
+    + _PART
+    + r") (?:said|says|wrote|writes|replied|told|asked|thinks?|claims?)\b"
     r"|[,\"”’] ?(?:he|she|they) (?:said|says|wrote|replied|told|asked)\b"
     r"|^,? (?:i|we) (?:said|told|wrote|would say|could say|used to say)\b",
     re.IGNORECASE,
@@ -898,13 +945,18 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _SAID_BEFORE = re.compile(
-    r"\b(?:as|like) i(?:['’]ve| have)? (?:said|mentioned|told you|wrote)(?: before| already| earlier| above)?,? ", re.IGNORECASE
+    r"\b(?:as|like) i(?:['’]ve| have)? (?:said|mentioned|told you|wrote)(?: before| already| earlier| above)?,? ",
+    re.IGNORECASE,
 )
 _EMBEDDED_THAT = re.compile(
-    r"(?:remember|note|mind|know|aware|forget|fact|reminder|record|information)(?: also)? that\s*$", re.IGNORECASE
+    r"(?:remember|note|mind|know|aware|forget|fact|reminder|record|information)(?: also)? that\s*$",
+    re.IGNORECASE,
 )
 _BOUNDARY = re.compile(r"(?:[,;(–—!.]|…| -)\s*$")
-_DENIED = re.compile(r"\b(?:no|not|never|non|não|nunca|jamais|mai|nie|nicht|kein|niet|nooit|ne|n['’])\s*$", re.IGNORECASE)
+_DENIED = re.compile(
+    r"\b(?:no|not|never|non|não|nunca|jamais|mai|nie|nicht|kein|niet|nooit|ne|n['’])\s*$",
+    re.IGNORECASE,
+)
 _GOES_ON = re.compile(r"^\s*(?:[,;–—]| - )|[,;–—]| (?:so|and|but) ")
 _ASKING = re.compile(
     r"(?:^|[,;–—]\s*|\b(?:and|but|so)\s+)(?:what|how|why|which|whom?|whose|where|do|does|did|can|could|is|are|am|was|were|should|would|will|have"
@@ -915,7 +967,9 @@ _MAX_SENTENCE = 600  # characters
 
 
 def anchors_in(said: Sequence[Message]) -> tuple[FoundAnchor, ...]:
-    """Return the facts in the user's words, in order. A conversation with several users has none: whose they are is not known."""
+    """Return the facts in the user's words, in order. A conversation with several users has none:
+    whose they are is not known.
+    """
     spoken = [message for message in said if message.role is Role.USER]
     if len({message.sender for message in spoken if message.sender}) > 1:
         return ()
@@ -925,12 +979,17 @@ def anchors_in(said: Sequence[Message]) -> tuple[FoundAnchor, ...]:
         for sentence in own_sentences(message.content)
         for key, value, confidence in _facts(sentence)
     }
-    return tuple(FoundAnchor(key, value, confidence, sequence) for (sequence, key, value), confidence in facts.items())
+    return tuple(
+        FoundAnchor(key, value, confidence, sequence)
+        for (sequence, key, value), confidence in facts.items()
+    )
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a rule's pattern when a sentence first needs it: all of them together take a third of a server's start."""
+    """Compile a rule's pattern when a sentence first needs it: all of them together take a third of
+    a server's start.
+    """
     return re.compile(pattern, re.IGNORECASE)
 
 
@@ -940,7 +999,12 @@ def _facts(sentence: str) -> Iterator[tuple[str, str, float]]:
     sentence = _SAID_BEFORE.sub("", sentence).replace("’", "'")
     asks = sentence.endswith(("?", "？"))
     words = frozenset(re.findall(r"[^\W\d_]+", sentence.lower()))
-    for rule in (rule for section in _SECTIONS if not section.cues.isdisjoint(words) for rule in section.rules):
+    for rule in (
+        rule
+        for section in _SECTIONS
+        if not section.cues.isdisjoint(words)
+        for rule in section.rules
+    ):
         for match in _compiled(rule.pattern).finditer(sentence):
             if _stated(sentence, match, anywhere=rule.anywhere, asks=asks):
                 yield from ((key, value, rule.confidence) for key, value in rule.read(match))
@@ -949,7 +1013,11 @@ def _facts(sentence: str) -> Iterator[tuple[str, str, float]]:
 def _stated(sentence: str, match: re.Match[str], *, anywhere: bool, asks: bool) -> bool:
     """Return whether a match is a statement of its own, which nothing around it puts in doubt."""
     before, after = sentence[: match.start()], sentence[match.end() :]
-    if before[-1:].isalnum() or before[-1:] in ("'", "-") or (after[:1].isalnum() and match[0][-1:].isalnum()):
+    if (
+        before[-1:].isalnum()
+        or before[-1:] in ("'", "-")
+        or (after[:1].isalnum() and match[0][-1:].isalnum())
+    ):
         return False
     if (
         _DENIED.search(before)
@@ -965,7 +1033,11 @@ def _stated(sentence: str, match: re.Match[str], *, anywhere: bool, asks: bool) 
         return True
     lead = _LEAD.search(before)
     rest = before[: lead.start()] if lead else before
-    if lead and re.search(r"\bthat\W*$", before, re.IGNORECASE) and not _EMBEDDED_THAT.search(before):
+    if (
+        lead
+        and re.search(r"\bthat\W*$", before, re.IGNORECASE)
+        and not _EMBEDDED_THAT.search(before)
+    ):
         return False
     return (
         not rest.strip()

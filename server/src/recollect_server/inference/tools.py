@@ -1,4 +1,6 @@
-"""The tools that were called, as a summary names them: a list that ends it, which the next summary goes on with."""
+"""The tools that were called, as a summary names them: a list that ends it, which the next summary
+goes on with.
+"""
 
 import re
 from collections import Counter
@@ -20,8 +22,13 @@ def called_in(said: Sequence[Message]) -> Counter[str]:
 
 
 def listed(tools: Counter[str]) -> str:
-    """Return the list, most-called tools first, at most a fifth of a summary; empty for no tools."""
-    shown = ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in tools.most_common(_MOST))
+    """Return the list, most-called tools first, at most a fifth of a summary; empty for no
+    tools.
+    """
+    shown = ", ".join(
+        name if count == 1 else f"{name} ({count} times)"
+        for name, count in tools.most_common(_MOST)
+    )
     return clipped(f"{LIST} {shown}.", MAX_SUMMARY // 5) if tools else ""
 
 
@@ -42,6 +49,12 @@ def parted(summary: str) -> tuple[str, Counter[str]]:
 
 def with_tools(summary: str, tools: Counter[str]) -> str:
     """Append to a freely written summary a list of those tools that it does not name."""
-    unnamed = {name: n for name, n in tools.items() if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", summary)}
+    unnamed = {
+        name: n
+        for name, n in tools.items()
+        if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", summary)
+    }
     used = listed(Counter(unnamed))
-    return f"{clipped(summary, MAX_SUMMARY - estimate_tokens(used) - 1)} {used}" if used else summary
+    return (
+        f"{clipped(summary, MAX_SUMMARY - estimate_tokens(used) - 1)} {used}" if used else summary
+    )

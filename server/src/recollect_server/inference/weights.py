@@ -46,7 +46,9 @@ def look(folder: Path) -> Weights:
                 f"{folder / name} is not the file that {SUMS} names: install recollect-server again, or name another model's folder"
                 " with --embedding-model"
             )
-    return Weights(folder, hashlib.sha256(f"{sums[MODEL]} {sums[TOKENIZER]}".encode()).hexdigest()[:32])
+    return Weights(
+        folder, hashlib.sha256(f"{sums[MODEL]} {sums[TOKENIZER]}".encode()).hexdigest()[:32]
+    )
 
 
 def _read(path: Path) -> bytes:

@@ -1,4 +1,6 @@
-"""The idle clock and the writer of notes: takes conversations that wait from the index, one at a time for each thread."""
+"""The idle clock and the writer of notes: takes conversations that wait from the index, one at a
+time for each thread.
+"""
 
 import threading
 import time
@@ -29,7 +31,9 @@ _STOP_SECONDS = 2.0  # a model that still writes is not waited for any longer
 
 
 class Task(Protocol):
-    """A kind of notes that conversations wait for: `services.notes.naming.Naming`, `services.notes.compaction.Compaction`."""
+    """A kind of notes that conversations wait for: `services.notes.naming.Naming`,
+    `services.notes.compaction.Compaction`.
+    """
 
     def due(self, limit: int) -> list[Waiting]:
         """Conversations that wait. Raises IndexUnavailable."""
@@ -58,7 +62,9 @@ class _Work:
 
 
 class Throttle:
-    """Throttle of background work: a thread that calls it often releases Python's lock for longer than it holds it."""
+    """Throttle of background work: a thread that calls it often releases Python's lock for longer
+    than it holds it.
+    """
 
     def __init__(self) -> None:
         self._local = threading.local()
@@ -73,44 +79,64 @@ class Throttle:
 class Abbreviator:
     """Threads that nobody waits for. Started when made.
 
-    `threads` conversations are written about at the same time. One that takes longer than `slow` seconds does not count any more: a
-    call that hangs holds up nobody, and up to `_SPARE_THREADS` of them are waited for beside the others.
+    `threads` conversations are written about at the same time. One that takes longer than `slow`
+    seconds does not count any more: a call that hangs holds up nobody, and up to `_SPARE_THREADS`
+    of them are waited for beside the others.
 
-    What cannot be written is marked in the index and left until the next sweep, which comes with the start and then every
-    `sweep_interval` milliseconds. When the model or the disk refuses altogether, everything waits for the sweep; but one that
-    was refused before does not make the others wait, for it may be to blame itself. A failure is logged once with its conversation,
-    a reason that concerns all once for all, until a sweep finds that all went well since the one before.
+    What cannot be written is marked in the index and left until the next sweep, which comes with
+    the start and then every `sweep_interval` milliseconds. When the model or the disk refuses
+    altogether, everything waits for the sweep; but one that was refused before does not make the
+    others wait, for it may be to blame itself. A failure is logged once with its conversation, a
+    reason that concerns all once for all, until a sweep finds that all went well since the one
+    before.
     """
 
     def __init__(
-        self, tasks: Sequence[Task], model: LanguageModel, clock: Clock, sweep_interval: int, threads: int, slow: float
+        self,
+        tasks: Sequence[Task],
+        model: LanguageModel,
+        clock: Clock,
+        sweep_interval: int,
+        threads: int,
+        slow: float,
     ) -> None:
         self._tasks = tasks
         self._model = model
         self._clock = clock
         self._sweep_interval = sweep_interval
         self._stopping = threading.Event()
-        self._lock = threading.Lock()  # guards everything below; what is looked up in the index is looked up under it
+        # guards everything below; what is looked up in the index is looked up under it
+        self._lock = threading.Lock()
         self._queue: deque[_Work] = deque()
         self._threads = threads
         self._slow = slow
         self._at_work: dict[str, float] = {}
-        """Start time of each conversation being written about, in seconds of the monotonic clock."""
+        """Start time of each conversation being written about, in seconds of the monotonic
+        clock.
+        """
         self._paused = False  # until the next sweep
         self._refusals = 0  # one after the other
         self._swept_at: int | None = None
         self._logged: set[tuple[str, str]] = set()
-        """The failures that were logged: conversation and reason; a reason that concerns all has no conversation."""
+        """The failures that were logged: conversation and reason; a reason that concerns all has no
+        conversation.
+        """
         self._failed = False  # whether anything did since the last sweep
         self._loops = [
-            Loop(f"abbreviator-{number}", partial(self._work, is_spare=number >= threads), stopping=self._stopping)
+            Loop(
+                f"abbreviator-{number}",
+                partial(self._work, is_spare=number >= threads),
+                stopping=self._stopping,
+            )
             for number in range(threads + _SPARE_THREADS)
         ]
         for loop in self._loops:
             loop.start()
 
     def stop(self) -> None:
-        """Stop the threads. One that waits for a model is left behind; it writes nothing any more."""
+        """Stop the threads. One that waits for a model is left behind; it writes nothing any
+        more.
+        """
         self._stopping.set()
         self._model.close()
         until = time.monotonic() + _STOP_SECONDS
@@ -159,7 +185,9 @@ class Abbreviator:
         return [_Work(task, waiting) for task in self._tasks for waiting in task.due(_BATCH)]
 
     def _sweep(self, now: int) -> None:
-        failed = [_Work(task, waiting, again=True) for task in self._tasks for waiting in task.failed()]
+        failed = [
+            _Work(task, waiting, again=True) for task in self._tasks for waiting in task.failed()
+        ]
         self._queue = deque([*self._due(), *failed])
         self._swept_at, self._paused, self._refusals = now, False, 0
         if self._logged and not failed and not self._failed:
@@ -196,7 +224,9 @@ class Abbreviator:
             if is_new:
                 self._logged.add(failure)
         if is_new:
-            log.warning("notes_not_written", conversation=work.waiting.conversation_id, reason=reason)
+            log.warning(
+                "notes_not_written", conversation=work.waiting.conversation_id, reason=reason
+            )
         try:
             work.task.note_failure(work.waiting, reason, alone=alone)
         except IndexUnavailable:

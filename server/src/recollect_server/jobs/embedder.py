@@ -25,5 +25,11 @@ class EmbedderJob:
 
     def _tend(self) -> float:
         worked = self._embedding.tend()
-        self._wait = 0.0 if worked else self._seconds if self._embedding.well else min(max(2 * self._wait, 1.0), _MOST_SECONDS)
+        self._wait = (
+            0.0
+            if worked
+            else self._seconds
+            if self._embedding.well
+            else min(max(2 * self._wait, 1.0), _MOST_SECONDS)
+        )
         return self._wait

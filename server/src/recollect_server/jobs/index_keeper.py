@@ -1,4 +1,6 @@
-"""Brings the index up to the transcripts while the server runs, whenever it fell behind or was lost."""
+"""Brings the index up to the transcripts while the server runs, whenever it fell behind or was
+lost.
+"""
 
 from recollect_server.jobs.loop import Loop
 from recollect_server.services.space.space import Space

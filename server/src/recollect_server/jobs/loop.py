@@ -9,7 +9,8 @@ import structlog
 
 log = structlog.get_logger("recollect.jobs")
 
-_FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0  # to the next round after one that failed as nobody foresaw
+# to the next round after one that failed as nobody foresaw
+_FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0
 
 
 def unforeseen(job: str, work: Callable[[], None]) -> str:
@@ -18,7 +19,8 @@ def unforeseen(job: str, work: Callable[[], None]) -> str:
     """
     try:
         work()
-    except Exception as error:  # the loop of the jobs: it ends this piece of work, and no thread that nobody would miss
+    except Exception as error:
+        # the loop of the jobs: it ends this piece of work, and no thread that nobody would miss
         log.exception("job_failed", job=job)
         return f"an unforeseen failure ({type(error).__name__}; the log has all of it)"
     return ""
@@ -27,10 +29,19 @@ def unforeseen(job: str, work: Callable[[], None]) -> str:
 class Loop:
     """A thread that nobody calls."""
 
-    def __init__(self, job: str, work: Callable[[], float], *, wait: float = 0.0, stopping: threading.Event | None = None) -> None:
-        """`work` is one round, and gives the seconds to the next; `wait` is how long the first one is waited for.
+    def __init__(
+        self,
+        job: str,
+        work: Callable[[], float],
+        *,
+        wait: float = 0.0,
+        stopping: threading.Event | None = None,
+    ) -> None:
+        """`work` is one round, and gives the seconds to the next; `wait` is how long the first one
+        is waited for.
 
-        After a round that fails as nobody foresaw the next one comes after a second, then two, at the most a minute.
+        After a round that fails as nobody foresaw the next one comes after a second, then two, at
+        the most a minute.
         """
         self._job = job
         self._work = work

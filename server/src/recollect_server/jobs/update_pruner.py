@@ -1,4 +1,6 @@
-"""Keeps the logs of updates within their bounds: a little at a time, so that appends never wait for it."""
+"""Keeps the logs of updates within their bounds: a little at a time, so that appends never wait for
+it.
+"""
 
 from datetime import timedelta
 
@@ -20,7 +22,9 @@ _PAUSE = 0.02  # seconds between two, for others
 class UpdatePruner:
     """A thread that looks at the logs now and then. Started when made."""
 
-    def __init__(self, space: Space, retention: timedelta, most: int, seconds: float = _SECONDS) -> None:
+    def __init__(
+        self, space: Space, retention: timedelta, most: int, seconds: float = _SECONDS
+    ) -> None:
         self._space = space
         self._retention = milliseconds(retention)
         self._most = most

@@ -1,7 +1,8 @@
 """Anchors: lasting facts about the user, from callers and from the writer of notes.
 
-What is found stands in the transcript that it was found in, what a caller sets in the file of anchors; `domain.anchors` says which
-value of a key holds. What is found is read from the index, which learns it from the transcripts.
+What is found stands in the transcript that it was found in, what a caller sets in the file of
+anchors; `domain.anchors` says which value of a key holds. What is found is read from the index,
+which learns it from the transcripts.
 """
 
 from collections import defaultdict
@@ -11,7 +12,12 @@ import structlog
 
 from recollect_server.domain.anchors import Anchor, history
 from recollect_server.domain.conversation import AnchorForgotten, AnchorSet
-from recollect_server.domain.errors import AnchorNotFound, IndexUnavailable, InvalidField, RequestIdReused
+from recollect_server.domain.errors import (
+    AnchorNotFound,
+    IndexUnavailable,
+    InvalidField,
+    RequestIdReused,
+)
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
@@ -33,7 +39,9 @@ class Holding:
 
 
 class Anchors:
-    """The anchors of a space. Raises the errors of `domain.errors`; safe to call from any thread."""
+    """The anchors of a space. Raises the errors of `domain.errors`; safe to call from any
+    thread.
+    """
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -43,7 +51,11 @@ class Anchors:
     def listed(self, key: str, *, include_superseded: bool) -> list[Anchor]:
         """By key, the one that holds before those it superseded. An empty key means all."""
         found = self._histories(key)
-        return [anchor for name in sorted(found) for anchor in found[name][: None if include_superseded else 1]]
+        return [
+            anchor
+            for name in sorted(found)
+            for anchor in found[name][: None if include_superseded else 1]
+        ]
 
     def holding(self) -> Holding:
         """Those that hold; remembered while nothing changes."""
@@ -54,34 +66,59 @@ class Anchors:
             done = Holding(self.listed("", include_superseded=False))
         except IndexUnavailable as error:
             with self._file.lock:
-                sets = [entry.content for entry in self._file.entries if isinstance(entry.content, AnchorSet)]
-            by_key = {anchor.key: history(it for it in sets if it.key == anchor.key)[0] for anchor in sets}
-            return Holding([by_key[key] for key in sorted(by_key)], f"those found in conversations are missing: {error}")
+                sets = [
+                    entry.content
+                    for entry in self._file.entries
+                    if isinstance(entry.content, AnchorSet)
+                ]
+            by_key = {
+                anchor.key: history(it for it in sets if it.key == anchor.key)[0] for anchor in sets
+            }
+            return Holding(
+                [by_key[key] for key in sorted(by_key)],
+                f"those found in conversations are missing: {error}",
+            )
         self._holding = (now, done)
         return done
 
-    def set(self, key: str, value: str, confidence: float, source: tuple[str, int] | None, request_id: str) -> Anchor:
-        """Sets an anchor, durable when it returns. The one that the key had is superseded and remembered."""
+    def set(
+        self,
+        key: str,
+        value: str,
+        confidence: float,
+        source: tuple[str, int] | None,
+        request_id: str,
+    ) -> Anchor:
+        """Sets an anchor, durable when it returns. The one that the key had is superseded and
+        remembered.
+        """
         payload = {"key": key, "value": value, "confidence": confidence, "source": source}
         request = key_of("SetAnchor", request_id, payload)
         with self._space.exclusive(request=request_id or key):
             if request and (known := self._known(request)):
                 return self._as_it_was(key, known)
             conversation_id, sequence = source or ("", 0)
-            new = AnchorSet(key, value, confidence, sequence, self._time(key), conversation_id, by_caller=True)
+            new = AnchorSet(
+                key, value, confidence, sequence, self._time(key), conversation_id, by_caller=True
+            )
             if not source:
                 self._append(new, request)
             else:
                 with self._space.reading(conversation_id) as state:  # it is not deleted meanwhile
                     if message_at(self._space, state, sequence) is None:
-                        raise InvalidField.of("source.sequence", f"is {sequence}, and no message of the conversation is there")
+                        raise InvalidField.of(
+                            "source.sequence",
+                            f"is {sequence}, and no message of the conversation is there",
+                        )
                     self._append(new, request)
         return self._histories(key)[key][0]
 
     def delete(self, key: str, request_id: str) -> list[Anchor]:
-        """Forgets an anchor and what it superseded: no file of anchors and no page of the index has the text any more.
+        """Forgets an anchor and what it superseded: no file of anchors and no page of the index has
+        the text any more.
 
-        What was said stays in its conversation. Returns what was forgotten; nothing if this request had forgotten it before.
+        What was said stays in its conversation. Returns what was forgotten; nothing if this request
+        had forgotten it before.
         """
         request = key_of("DeleteAnchor", request_id, {"key": key})
         with self._space.exclusive(request=request_id or key):
@@ -98,14 +135,16 @@ class Anchors:
                 log.warning("log_not_emptied", key=key)
             return gone
 
-    # Inside -------------------------------------------------------------------------------------------------------------
+    # Inside ---------------------------------------------------------------------------------------
 
     def _append(self, content: AnchorSet, request: RequestKey | None) -> None:
         stamp = Stamp(request.id, request.hash) if request else Stamp()
         self._file.append(Entry(content, stamp))
 
     def _time(self, key: str) -> int:
-        """Now, or, where a clock went back, when the last value was given: what comes later is later."""
+        """Now, or, where a clock went back, when the last value was given: what comes later is
+        later.
+        """
         return max([self._space.clock(), *(it.time for it in self._given(key)[key])])
 
     def _forget(self, key: str, time: int, request: RequestKey | None) -> None:
@@ -120,7 +159,9 @@ class Anchors:
         self._file.rewrite(lambda anchor: None if anchor.key == key else anchor, [mark])
 
     def _known(self, request: RequestKey) -> Entry | None:
-        """The line of a request that was carried out before. Raises RequestIdReused, AnchorNotFound if that was forgotten."""
+        """The line of a request that was carried out before. Raises RequestIdReused, AnchorNotFound
+        if that was forgotten.
+        """
         for entry in self._file.entries:
             if isinstance(entry.content, AnchorForgotten) and request.id in entry.content.requests:
                 raise AnchorNotFound(entry.content.key)
@@ -143,7 +184,9 @@ class Anchors:
         return {name: done for name, given in self._given(key).items() if (done := history(given))}
 
     def _given(self, key: str) -> dict[str, list[AnchorSet]]:
-        """Everything that was given to a key (empty: to each) and not forgotten, what was found before what was set."""
+        """Everything that was given to a key (empty: to each) and not forgotten, what was found
+        before what was set.
+        """
         given: defaultdict[str, list[AnchorSet]] = defaultdict(list)
         with self._file.lock:
             entries = self._file.entries

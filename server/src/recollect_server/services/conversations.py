@@ -71,14 +71,16 @@ class Page:
 
 
 class Conversations:
-    """The work of ConversationService. Raises the errors of `domain.errors`; safe to call from any thread."""
+    """The work of ConversationService. Raises the errors of `domain.errors`; safe to call from any
+    thread.
+    """
 
     def __init__(self, space: Space, *, notes_by_rule: bool = False) -> None:
         """`notes_by_rule`: the server writes notes without a model, which replaces no others."""
         self._space = space
         self._notes_by_rule = notes_by_rule
 
-    # Reading ------------------------------------------------------------------------------------------------------------
+    # Reading --------------------------------------------------------------------------------------
 
     def get(self, conversation_id: str) -> Conversation:
         """What is known of a conversation."""
@@ -92,10 +94,13 @@ class Conversations:
         last = found[-1].conversation if more else None
         following = (last.update_time, last.id) if last else None
         failures = self.note_failures([stored.conversation.id for stored in found])
-        return Page([self._space.current(stored.conversation) for stored in found], following, failures)
+        return Page(
+            [self._space.current(stored.conversation) for stored in found], following, failures
+        )
 
     def note_failures(self, conversation_ids: list[str]) -> dict[str, str]:
-        """Return why the last try to write notes failed, for those of the conversations where it did.
+        """Return why the last try to write notes failed, for those of the conversations where it
+        did.
 
         Empty where the index cannot answer: Get does without it.
         """
@@ -103,11 +108,14 @@ class Conversations:
             return self._space.index.notes.failures(conversation_ids)
         return {}
 
-    def regenerate_notes(self, chosen: Filter, writers: tuple[str, ...], *, dry_run: bool, request_id: str) -> tuple[int, int]:
-        """Queue notes to be written anew. Return how many conversations are queued, and how many that match keep their notes.
+    def regenerate_notes(
+        self, chosen: Filter, writers: tuple[str, ...], *, dry_run: bool, request_id: str
+    ) -> tuple[int, int]:
+        """Queue notes to be written anew. Return how many conversations are queued, and how many
+        that match keep their notes.
 
-        `writers`: those of the present notes, an empty one where none is recorded; none: all but callers. Raises
-        ConversationNotFound for one that the filter names.
+        `writers`: those of the present notes, an empty one where none is recorded; none: all but
+        callers. Raises ConversationNotFound for one that the filter names.
         """
         payload = {"chosen": asdict(chosen), "writers": writers, "dry_run": dry_run}
         request = key_of("RegenerateNotes", request_id, payload)
@@ -119,12 +127,16 @@ class Conversations:
                 self.get(chosen.conversation_id)
             there = self._space.index.notes.choose(chosen, writers, by_rule=self._notes_by_rule)
             counts = len(there.numbers), there.kept
-            known = KnownRequest(request.id, request.hash, "", answer=orjson.dumps(counts).decode()) if request else None
+            known = (
+                KnownRequest(request.id, request.hash, "", answer=orjson.dumps(counts).decode())
+                if request
+                else None
+            )
             if known or not dry_run:
                 self._space.index.notes.want_anew([] if dry_run else there.numbers, known)
             return counts
 
-    # Writing ------------------------------------------------------------------------------------------------------------
+    # Writing --------------------------------------------------------------------------------------
 
     def create(
         self,
@@ -141,8 +153,9 @@ class Conversations:
     ) -> Appended:
         """Begin a conversation with its first messages, if it has any, in one write: all or none.
 
-        It has the given id or, if that is empty, a new one; raise ConversationExists if the id is taken. `pinned` gives it the
-        place of its party (see `domain.routing.pinned_party`); who was pinned there is not any more.
+        It has the given id or, if that is empty, a new one; raise ConversationExists if the id is
+        taken. `pinned` gives it the place of its party (see `domain.routing.pinned_party`); who was
+        pinned there is not any more.
         """
         messages = messages or []
         payload: dict[str, Any] = {
@@ -162,18 +175,35 @@ class Conversations:
             payload["pinned"] = True
         request = key_of("Create", request_id, payload)
         place = place_of(channel, party)
-        with self._space.exclusive(request=request_id, place=place.name if pinned and place.known else ""):
+        with self._space.exclusive(
+            request=request_id, place=place.name if pinned and place.known else ""
+        ):
             if request and (known := self._space.find_request(request)):
                 stored, conversation = self._space.replay(known, None)
                 if pinned and place.known:
-                    before = {it for it in self._pinned_at(place) if it < conversation.id}  # others took the place since
+                    # others took the place since
+                    before = {it for it in self._pinned_at(place) if it < conversation.id}
                     self._unpin_others(place, conversation.id, before)
-                return Appended(conversation, stored, self._space.index.log.cursor_text(known.cursor), duplicate=True)
+                return Appended(
+                    conversation,
+                    stored,
+                    self._space.index.log.cursor_text(known.cursor),
+                    duplicate=True,
+                )
             now = self._space.clock()
             time = now if create_time is None else create_time
             given, conversation_id = conversation_id, conversation_id or f"conv-{ULID()}"
             arrived = arrival(time, 0, now)
-            began = Began(conversation_id, channel, time, participants or ("user",), party, model, pinned, arrived)
+            began = Began(
+                conversation_id,
+                channel,
+                time,
+                participants or ("user",),
+                party,
+                model,
+                pinned,
+                arrived,
+            )
             empty = fold(None, began)
             assert empty is not None
             check_writable(empty, [message.channel for message in messages])
@@ -183,18 +213,27 @@ class Conversations:
             done = self._space.begin([began, *first], request, is_named=bool(given))
             self._unpin_others(place, conversation_id, others)
         return Appended(
-            done.state.conversation, messages_of(done.lines), self._space.index.log.cursor_text(done.cursor), duplicate=False
+            done.state.conversation,
+            messages_of(done.lines),
+            self._space.index.log.cursor_text(done.cursor),
+            duplicate=False,
         )
 
     def _pinned_at(self, place: Place) -> set[str]:
-        """Return the conversations that are pinned at a place: one, or two after a crash. Hold the place's lock."""
+        """Return the conversations that are pinned at a place: one, or two after a crash. Hold the
+        place's lock.
+        """
         newest = self._space.pinned_at(place)
-        return {*self._space.index.routing.pinned(place, settled=True), *([newest] if newest else [])}
+        return {
+            *self._space.index.routing.pinned(place, settled=True),
+            *([newest] if newest else []),
+        }
 
     def _unpin_others(self, place: Place, conversation_id: str, others: set[str]) -> None:
         """Unpin those that had the place of a conversation before it, and queue their notes.
 
-        What fails here is done by a repeat of the request; until then the newest pinned one takes what comes in.
+        What fails here is done by a repeat of the request; until then the newest pinned one takes
+        what comes in.
         """
         for other in sorted(others):
             try:
@@ -218,21 +257,34 @@ class Conversations:
         draft_id: str,
         in_reply_to_turn: int | None = None,
     ) -> Appended:
-        """Append messages as the caller gave them (sequence and turn 0, timestamp 0 for now), all or none.
+        """Append messages as the caller gave them (sequence and turn 0, timestamp 0 for now), all
+        or none.
 
-        Assistant messages belong to turn `in_reply_to_turn`, or to the newest; tool results to the turn of their calls.
+        Assistant messages belong to turn `in_reply_to_turn`, or to the newest; tool results to the
+        turn of their calls.
         """
-        payload: dict[str, Any] = {"id": conversation_id, "draft": draft_id, "messages": [message_fields(m) for m in messages]}
+        payload: dict[str, Any] = {
+            "id": conversation_id,
+            "draft": draft_id,
+            "messages": [message_fields(m) for m in messages],
+        }
         if in_reply_to_turn is not None:
             payload["in_reply_to_turn"] = in_reply_to_turn
         request = key_of("AppendTurn", request_id, payload)
         with self._space.writing(conversation_id, request=request_id) as state:
             if request and (known := self._space.find_request(request, conversation_id)):
                 stored, conversation = self._space.replay(known, state)
-                return Appended(conversation, stored, self._space.index.log.cursor_text(known.cursor), duplicate=True)
+                return Appended(
+                    conversation,
+                    stored,
+                    self._space.index.log.cursor_text(known.cursor),
+                    duplicate=True,
+                )
             if expected_turn is not None and expected_turn != state.conversation.turn_count:
                 if self._space.pending_messages(conversation_id):
-                    raise StorageUnavailable("the transcript cannot be written yet, and messages are held that may open a turn")
+                    raise StorageUnavailable(
+                        "the transcript cannot be written yet, and messages are held that may open a turn"
+                    )
                 raise TurnOutOfDate(expected_turn, state.conversation.turn_count)
             if state.conversation.pinned:
                 check_writable(state.conversation, [message.channel for message in messages])
@@ -240,34 +292,59 @@ class Conversations:
             lines: list[Content] = [*placed(state, joined, self._space.clock())]
             done = self._space.append(state, lines, request, draft_id=draft_id)
         return Appended(
-            done.state.conversation, messages_of(done.lines), self._space.index.log.cursor_text(done.cursor), duplicate=False
+            done.state.conversation,
+            messages_of(done.lines),
+            self._space.index.log.cursor_text(done.cursor),
+            duplicate=False,
         )
 
     def assign_title(
-        self, conversation_id: str, title: str, topics: tuple[str, ...], by: NoteRecord, request_id: str
+        self,
+        conversation_id: str,
+        title: str,
+        topics: tuple[str, ...],
+        by: NoteRecord,
+        request_id: str,
     ) -> Conversation:
         """Name a conversation as the server itself does: a name that was given by hand stands."""
-        payload = {"id": conversation_id, "title": title, "automatic": True, "topics": topics} | _payload_of(by)
+        payload = {
+            "id": conversation_id,
+            "title": title,
+            "automatic": True,
+            "topics": topics,
+        } | _payload_of(by)
         request = key_of("Rename", request_id, payload)
         return self._space.record(
-            conversation_id, lambda _: [TitleAssigned(title, topics, self._space.clock(), by.writer, by.model)], request
+            conversation_id,
+            lambda _: [TitleAssigned(title, topics, self._space.clock(), by.writer, by.model)],
+            request,
         )
 
     def rename(self, conversation_id: str, title: str, request_id: str) -> Conversation:
         """Names a conversation for good."""
         request = key_of("Rename", request_id, {"id": conversation_id, "title": title})
         return self._space.record(
-            conversation_id, lambda _: [MetaUpdated(self._space.clock(), title=title, manually_named=True)], request
+            conversation_id,
+            lambda _: [MetaUpdated(self._space.clock(), title=title, manually_named=True)],
+            request,
         )
 
     def set_model(self, conversation_id: str, model: str, request_id: str) -> Conversation:
         """Sets the model that answers."""
         request = key_of("SetModel", request_id, {"id": conversation_id, "model": model})
-        return self._space.record(conversation_id, lambda _: [MetaUpdated(self._space.clock(), model=model)], request)
+        return self._space.record(
+            conversation_id, lambda _: [MetaUpdated(self._space.clock(), model=model)], request
+        )
 
-    def record_compression(self, conversation_id: str, through: int, summary: str, request_id: str) -> Conversation:
+    def record_compression(
+        self, conversation_id: str, through: int, summary: str, request_id: str
+    ) -> Conversation:
         """Records that a summary stands for the turns up to `through` from now on."""
-        request = key_of("RecordCompression", request_id, {"id": conversation_id, "through": through, "summary": summary})
+        request = key_of(
+            "RecordCompression",
+            request_id,
+            {"id": conversation_id, "through": through, "summary": summary},
+        )
 
         def event(state: ConversationState) -> list[Content]:
             known = state.conversation
@@ -282,33 +359,52 @@ class Conversations:
         return self._space.record(conversation_id, event, request)
 
     def record_abbreviation(
-        self, conversation_id: str, text: str, topics: tuple[str, ...], by: NoteRecord, request_id: str
+        self,
+        conversation_id: str,
+        text: str,
+        topics: tuple[str, ...],
+        by: NoteRecord,
+        request_id: str,
     ) -> Conversation:
         """Record notes that the caller wrote, or brings: then `by` says who did."""
         payload = {"id": conversation_id, "text": text, "topics": topics} | _payload_of(by)
         request = key_of("RecordAbbreviation", request_id, payload)
         return self._space.record(
-            conversation_id, lambda _: [Abbreviated(text, self._space.clock(), topics or None, by.writer, by.model)], request
+            conversation_id,
+            lambda _: [Abbreviated(text, self._space.clock(), topics or None, by.writer, by.model)],
+            request,
         )
 
     def queue_notes(self, conversation_id: str) -> None:
         """Queue the notes of a conversation that is left.
 
-        One that is gone, or an index that refuses, is passed over: notes that are not queued are written once the conversation has
-        been idle for a while.
+        One that is gone, or an index that refuses, is passed over: notes that are not queued are
+        written once the conversation has been idle for a while.
         """
         with suppress(ConversationNotFound, StorageUnavailable, IndexUnavailable):
             state = self._space.read(conversation_id)
             if state.number is not None and notes_due(state.conversation):
                 self._space.index.notes.want(state.number, None)
 
-    def leave(self, conversation_id: str, following_id: str, max_turns: int, request_id: str) -> None:
-        """Queues the abbreviation of a conversation that was switched away from (unset, or the same: of none)."""
-        request = key_of("Switch", request_id, {"id": conversation_id, "to": following_id, "max_turns": max_turns})
+    def leave(
+        self, conversation_id: str, following_id: str, max_turns: int, request_id: str
+    ) -> None:
+        """Queues the abbreviation of a conversation that was switched away from (unset, or the
+        same: of none).
+        """
+        request = key_of(
+            "Switch",
+            request_id,
+            {"id": conversation_id, "to": following_id, "max_turns": max_turns},
+        )
         with self._space.exclusive(request=request_id):
             if request and self._space.find_request(request):
                 return
-            known = KnownRequest(request.id, request.hash, conversation_id or following_id) if request else None
+            known = (
+                KnownRequest(request.id, request.hash, conversation_id or following_id)
+                if request
+                else None
+            )
             if conversation_id and conversation_id != following_id:
                 number = self._space.read(conversation_id).number
                 if number is not None:
@@ -316,8 +412,11 @@ class Conversations:
             elif known:
                 self._space.index.requests.add(known)
 
-    def delete(self, conversation_id: str, anchors: int, request_id: str, *, force: bool = False) -> Receipt:
-        """Removes a conversation for good, its text from every file. `anchors` says what becomes of its anchors.
+    def delete(
+        self, conversation_id: str, anchors: int, request_id: str, *, force: bool = False
+    ) -> Receipt:
+        """Removes a conversation for good, its text from every file. `anchors` says what becomes of
+        its anchors.
 
         Raises ConversationPinned for a pinned one without `force`.
         """
@@ -325,18 +424,22 @@ class Conversations:
         request = key_of("Delete", request_id, payload | ({"force": True} if force else {}))
         return self._space.delete(conversation_id, anchors, request, force=force)
 
-    # Inside -------------------------------------------------------------------------------------------------------------
+    # Inside ---------------------------------------------------------------------------------------
 
-    def _joined(self, state: ConversationState, messages: list[Message], in_reply_to_turn: int | None) -> list[Message]:
+    def _joined(
+        self, state: ConversationState, messages: list[Message], in_reply_to_turn: int | None
+    ) -> list[Message]:
         """Return the messages with the turns of those that join an earlier one than the newest.
 
-        Raises InvalidField for a tool result whose call was not made, or was answered; for a call whose id its turn has; and for a
-        turn that is not there.
+        Raises InvalidField for a tool result whose call was not made, or was answered; for a call
+        whose id its turn has; and for a turn that is not there.
         """
         newest = state.conversation.turn_count
         if in_reply_to_turn is not None and not 1 <= in_reply_to_turn <= newest:
             there = f"has turns 1 to {newest}" if newest else "has no turn yet"
-            raise InvalidField.of("in_reply_to_turn", f"is {in_reply_to_turn}, and the conversation {there}")
+            raise InvalidField.of(
+                "in_reply_to_turn", f"is {in_reply_to_turn}, and the conversation {there}"
+            )
         calls = _Calls(state, partial(self._calls_of, state))
         joined: list[Message] = []
         for index, message in enumerate(messages):
@@ -347,7 +450,8 @@ class Conversations:
             for place, call in enumerate(message.tool_calls):
                 if not calls.make(turn, call.id):
                     raise InvalidField.of(
-                        f"messages[{index}].tool_calls[{place}].id", f"is {call.id!r}, which another call of this turn has"
+                        f"messages[{index}].tool_calls[{place}].id",
+                        f"is {call.id!r}, which another call of this turn has",
                     )
             if message.role is Role.TOOL:
                 found = calls.answer(message.tool_call_id, newest, in_reply_to_turn)
@@ -364,7 +468,14 @@ class Conversations:
         """Return the tool calls of a turn, and whether each waits for its result."""
         calls: dict[str, bool] = {}
         written = turns_of(self._space, state, turn, turn, is_locked=True).messages
-        for message in [*written, *(m for m in self._space.pending_messages(state.conversation.id) if m.turn_number == turn)]:
+        for message in [
+            *written,
+            *(
+                m
+                for m in self._space.pending_messages(state.conversation.id)
+                if m.turn_number == turn
+            ),
+        ]:
             calls.update((call.id, True) for call in message.tool_calls)
             if message.tool_call_id:
                 calls[message.tool_call_id] = False
@@ -372,9 +483,11 @@ class Conversations:
 
 
 class _Calls:
-    """The tool calls of a conversation and whether each waits for its result, while a batch is placed behind its end.
+    """The tool calls of a conversation and whether each waits for its result, while a batch is
+    placed behind its end.
 
-    Exact for the turns that are asked for by number, which are read; for other turns what the conversation notes of them.
+    Exact for the turns that are asked for by number, which are read; for other turns what the
+    conversation notes of them.
     """
 
     def __init__(self, state: ConversationState, read: Callable[[int], dict[str, bool]]) -> None:
@@ -395,9 +508,15 @@ class _Calls:
         return True
 
     def answer(self, call_id: str, newest: int, named: int | None) -> int | None:
-        """Note the result of a call, and return its turn: the named one, or else the newest with such a call; None: no turn."""
+        """Note the result of a call, and return its turn: the named one, or else the newest with
+        such a call; None: no turn.
+        """
         noted = {turn for turn, name in self._noted if name == call_id}
-        turns = [*([named] if named else []), newest, *sorted(noted | self._turns.keys(), reverse=True)]
+        turns = [
+            *([named] if named else []),
+            newest,
+            *sorted(noted | self._turns.keys(), reverse=True),
+        ]
         found = next((turn for turn in turns if self._of(turn).get(call_id)), None)
         if found is not None:
             self._of(found)[call_id] = False
@@ -410,11 +529,21 @@ class _Calls:
 
 
 def _payload_of(by: NoteRecord) -> dict[str, str]:
-    """Return what a record adds to the payload of a request. The caller's own notes have the payload of earlier versions."""
-    return {} if by.writer in ("", CALLER) and not by.model else {"writer": by.writer, "writer_model": by.model}
+    """Return what a record adds to the payload of a request. The caller's own notes have the
+    payload of earlier versions.
+    """
+    return (
+        {}
+        if by.writer in ("", CALLER) and not by.model
+        else {"writer": by.writer, "writer_model": by.model}
+    )
 
 
 def check_writable(conversation: Conversation, channels: Iterable[str]) -> None:
-    """Raises ConversationReadOnly if the conversation is pinned and one of these channels (empty: its own) is another."""
-    if conversation.pinned and any(channel not in ("", conversation.channel) for channel in channels):
+    """Raises ConversationReadOnly if the conversation is pinned and one of these channels (empty:
+    its own) is another.
+    """
+    if conversation.pinned and any(
+        channel not in ("", conversation.channel) for channel in channels
+    ):
         raise ConversationReadOnly(conversation.id, conversation.channel)

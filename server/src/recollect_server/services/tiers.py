@@ -1,13 +1,15 @@
 """Which conversations are hot, warm and cold, and how they came to be.
 
-- **Hot**: a context was built for it within the time that is set (`warm_for`), and its newest turns are in memory.
-- **Warm**: it was hot before, or something of it was recalled within that time: turns were fetched, it was among the best three of
-  a search, or messages of it were packed into another conversation's context. What is recalled counts as recent, so one
-  context after the other finds it.
+- **Hot**: a context was built for it within the time that is set (`warm_for`), and its newest turns
+  are in memory.
+- **Warm**: it was hot before, or something of it was recalled within that time: turns were fetched,
+  it was among the best three of a search, or messages of it were packed into another conversation's
+  context. What is recalled counts as recent, so one context after the other finds it.
 - **Cold**: everything else.
 
-This is kept in memory and written behind the calls, within a second; nothing of what is answered waits for it. It is no truth: a
-restart goes on with what was written, an index that is made anew begins with every conversation cold.
+This is kept in memory and written behind the calls, within a second; nothing of what is answered
+waits for it. It is no truth: a restart goes on with what was written, an index that is made anew
+begins with every conversation cold.
 """
 
 import threading
@@ -21,28 +23,37 @@ from recollect_server.services.space.events import Deleted
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.tiers import Transition
 
-_MOST = 20_000  # conversations that are hot or warm; of more the one that was touched longest ago is cold
+# conversations that are hot or warm; of more the one that was touched longest ago is cold
+_MOST = 20_000
 _WAITING = 10_000  # moves that wait to be written: of more the oldest are lost
 
 
 class Tiers:
-    """The tiers of a space. Safe to call from any thread; never waits for the disk, but in `flush`, `listed` and `forget`."""
+    """The tiers of a space. Safe to call from any thread; never waits for the disk, but in `flush`,
+    `listed` and `forget`.
+    """
 
     def __init__(self, space: Space, warm_for: int) -> None:
         """`warm_for` is in milliseconds."""
         self._space = space
         self._warm_for = warm_for
         self._guard = threading.Lock()  # guards everything below; only arithmetic happens under it
-        self._known: OrderedDict[str, tuple[Tier, int]] = OrderedDict()  # with when it was touched, the longest ago first
+        # with when it was touched, the longest ago first
+        self._known: OrderedDict[str, tuple[Tier, int]] = OrderedDict()
         self._waiting: deque[Transition] = deque(maxlen=_WAITING)
         self._hits: Counter[str] = Counter()
-        self._flushing = threading.Lock()  # held while moves are written, so that they are written in order
+        # held while moves are written, so that they are written in order
+        self._flushing = threading.Lock()
         space.subscribe(Deleted, self._forget)
         try:
             before = space.index.tiers.last(_MOST)
         except IndexUnavailable:
             return  # then all are cold
-        self._known.update((last.conversation_id, (Tier(last.to_tier), last.time)) for last in before if last.to_tier != Tier.COLD)
+        self._known.update(
+            (last.conversation_id, (Tier(last.to_tier), last.time))
+            for last in before
+            if last.to_tier != Tier.COLD
+        )
         self._expire()
         for name in [name for name, (tier, _) in self._known.items() if tier is Tier.HOT]:
             self._move(name, Tier.WARM, "the server started, with nothing in memory")
@@ -58,7 +69,9 @@ class Tiers:
         with self._guard:
             self._expire()
             self._move(conversation_id, Tier.HOT, "a context was built for it")
-            for name in dict.fromkeys(candidate.conversation_id for candidate in context.cold.packed):
+            for name in dict.fromkeys(
+                candidate.conversation_id for candidate in context.cold.packed
+            ):
                 self._warm(name, "messages of it were packed into a context")
             self._hits["contexts"] += 1
             self._hits["hot_in_memory"] += in_memory
@@ -107,21 +120,27 @@ class Tiers:
                 return
             self._space.index.tiers.add(moved, hits)
             with self._guard:
-                self._hits = Counter({name: count for name in self._hits if (count := self._hits[name] - hits[name])})
+                self._hits = Counter(
+                    {name: count for name in self._hits if (count := self._hits[name] - hits[name])}
+                )
                 written = set(map(id, moved))
                 while self._waiting and id(self._waiting[0]) in written:
                     self._waiting.popleft()
 
     def listed(self, conversation_id: str, before: int, limit: int) -> list[Transition]:
-        """The newest moves before an id (0: of all), of a conversation or (empty) of all. Raises IndexUnavailable."""
+        """The newest moves before an id (0: of all), of a conversation or (empty) of all. Raises
+        IndexUnavailable.
+        """
         self.flush()
         return self._space.index.tiers.select(conversation_id, before, limit)
 
-    # Under the guard ----------------------------------------------------------------------------------------------------
+    # Under the guard ------------------------------------------------------------------------------
 
     def _warm(self, conversation_id: str, reason: str) -> None:
         known = self._known.get(conversation_id)
-        self._move(conversation_id, known[0] if known and known[0] is Tier.HOT else Tier.WARM, reason)
+        self._move(
+            conversation_id, known[0] if known and known[0] is Tier.HOT else Tier.WARM, reason
+        )
 
     def _move(self, conversation_id: str, to: Tier, reason: str) -> None:
         now = self._space.clock()

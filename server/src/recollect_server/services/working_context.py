@@ -1,6 +1,8 @@
-"""The working context: what the agent's model sees of a conversation now, and pages of what it saw before.
+"""The working context: what the agent's model sees of a conversation now, and pages of what it saw
+before.
 
-Read from the transcript each time, with the index only saying where; without the index the whole transcript is read.
+Read from the transcript each time, with the index only saying where; without the index the whole
+transcript is read.
 """
 
 import sys
@@ -30,7 +32,9 @@ _LAST = 1 << 31  # no turn has a higher number
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Messages of whole turns, in reading order, and how many lines among them were damaged and left out."""
+    """Messages of whole turns, in reading order, and how many lines among them were damaged and
+    left out.
+    """
 
     messages: list[Message]
     damaged: int = 0
@@ -58,7 +62,9 @@ class Limits:
 
 
 class WorkingContext:
-    """Loads working contexts. Raises the errors of `domain.errors`; safe to call from any thread."""
+    """Loads working contexts. Raises the errors of `domain.errors`; safe to call from any
+    thread.
+    """
 
     def __init__(self, space: Space, defaults: Limits) -> None:
         self._space = space
@@ -70,10 +76,22 @@ class WorkingContext:
         return found[0].conversation.id if found else None
 
     def load(
-        self, conversation_id: str, *, max_turns: int = 0, max_tokens: int = 0, before_turn: int = 0, before_sequence: int = 0
+        self,
+        conversation_id: str,
+        *,
+        max_turns: int = 0,
+        max_tokens: int = 0,
+        before_turn: int = 0,
+        before_sequence: int = 0,
     ) -> Loaded:
-        """The newest turns of a conversation, or those before a turn or a line. 0 means the default."""
-        limits = Limits(max_turns or self._defaults.max_turns, max_tokens or self._defaults.max_tokens, self._defaults.max_bytes)
+        """The newest turns of a conversation, or those before a turn or a line. 0 means the
+        default.
+        """
+        limits = Limits(
+            max_turns or self._defaults.max_turns,
+            max_tokens or self._defaults.max_tokens,
+            self._defaults.max_bytes,
+        )
         head = self._space.read(conversation_id)
         conversation = head.conversation
         history = bool(before_turn or before_sequence)
@@ -84,7 +102,12 @@ class WorkingContext:
         return Loaded(conversation, turns, has_more, summary, cut_before)
 
     def _tail(
-        self, head: ConversationState, before_turn: int, before_sequence: int, after_turn: int, limits: Limits
+        self,
+        head: ConversationState,
+        before_turn: int,
+        before_sequence: int,
+        after_turn: int,
+        limits: Limits,
     ) -> tuple[Turns, bool, bool]:
         """The turns, whether there are older messages, and whether the only turn is cut."""
         if head.indexed and head.number is not None:
@@ -100,9 +123,15 @@ class WorkingContext:
                 )
                 last = min(before_turn - 1 if before_turn else _LAST, head.conversation.turn_count)
                 first = None if cut else 0 if has_more and last > after_turn else after_turn + 1
-                return read_turns(self._space, head, places, first, None if before_sequence else last), has_more, cut
+                return (
+                    read_turns(self._space, head, places, first, None if before_sequence else last),
+                    has_more,
+                    cut,
+                )
             except IndexUnavailable as error:
-                log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
+                log.warning(
+                    "index_passed_over", conversation=head.conversation.id, reason=str(error)
+                )
 
         at = message_at(self._space, head, before_sequence) if before_sequence else None
 
@@ -117,10 +146,17 @@ class WorkingContext:
         damaged = 0
         for line in _unindexed(self._space, head):
             damaged += line.entry is None
-            if line.entry and isinstance(message := line.entry.content, Message) and offered(message):
+            if (
+                line.entry
+                and isinstance(message := line.entry.content, Message)
+                and offered(message)
+            ):
                 newest.add(message, line.length)
         chosen, cut = newest_turns(
-            ((m.turn_number, message_tokens(m), length, m) for m, length in reversed(newest.in_order())),
+            (
+                (m.turn_number, message_tokens(m), length, m)
+                for m, length in reversed(newest.in_order())
+            ),
             after_turn=after_turn,
             max_turns=limits.max_turns,
             max_tokens=limits.max_tokens,
@@ -130,11 +166,14 @@ class WorkingContext:
 
 
 class _Kept:
-    """Of messages in the order of their lines, the newest (or the first) in reading order that so many bytes hold, and one more."""
+    """Of messages in the order of their lines, the newest (or the first) in reading order that so
+    many bytes hold, and one more.
+    """
 
     def __init__(self, max_bytes: int, *, newest: bool) -> None:
         self.count = 0
-        self._kept: list[tuple[int, int, int, Message]] = []  # a heap: on top the one to give up next
+        # a heap: on top the one to give up next
+        self._kept: list[tuple[int, int, int, Message]] = []
         self._max_bytes = max_bytes
         self._bytes = 0
         self._sign = 1 if newest else -1
@@ -142,14 +181,19 @@ class _Kept:
     def add(self, message: Message, length: int) -> None:
         """Take in the next message."""
         self.count += 1
-        heappush(self._kept, (self._sign * message.turn_number, self._sign * message.sequence, length, message))
+        heappush(
+            self._kept,
+            (self._sign * message.turn_number, self._sign * message.sequence, length, message),
+        )
         self._bytes += length
         while len(self._kept) > 2 and self._bytes - self._kept[0][2] > self._max_bytes:
             self._bytes -= heappop(self._kept)[2]
 
     def in_order(self) -> list[tuple[Message, int]]:
         """Return those that are kept in reading order, each with its bytes."""
-        return sorted(((it[3], it[2]) for it in self._kept), key=lambda kept: reading_order(kept[0]))
+        return sorted(
+            ((it[3], it[2]) for it in self._kept), key=lambda kept: reading_order(kept[0])
+        )
 
     def within(self) -> list[Message]:
         """Return those that the bytes hold, one at the least; for the newest."""
@@ -157,15 +201,22 @@ class _Kept:
         return messages[1:] if len(messages) > 1 and self._bytes > self._max_bytes else messages
 
 
-def page_of_turns(space: Space, head: ConversationState, first: int, last: int, after: int, max_bytes: int) -> tuple[Turns, bool]:
-    """The messages of these turns behind line `after`, as many as so many bytes hold, and whether there are more.
+def page_of_turns(
+    space: Space, head: ConversationState, first: int, last: int, after: int, max_bytes: int
+) -> tuple[Turns, bool]:
+    """The messages of these turns behind line `after`, as many as so many bytes hold, and whether
+    there are more.
 
     Turns are whole, unless the first alone is larger (see `storage.index.messages.page_of_turns`).
     """
     if head.indexed and head.number is not None:
         try:
-            places, more = space.index.messages.page_of_turns(head.number, first, last, after, max_bytes)
-            return read_turns(space, head, places, None if after else first, None if more else last), more
+            places, more = space.index.messages.page_of_turns(
+                head.number, first, last, after, max_bytes
+            )
+            return read_turns(
+                space, head, places, None if after else first, None if more else last
+            ), more
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
     at = message_at(space, head, after) if after else None
@@ -173,16 +224,31 @@ def page_of_turns(space: Space, head: ConversationState, first: int, last: int, 
     damaged = 0
     for line in _unindexed(space, head):
         damaged += line.entry is None
-        if not line.entry or not isinstance(message := line.entry.content, Message) or not first <= message.turn_number <= last:
+        if (
+            not line.entry
+            or not isinstance(message := line.entry.content, Message)
+            or not first <= message.turn_number <= last
+        ):
             continue
         if reading_order(message) > reading_order(at) if at else message.sequence > after:
             kept.add(message, line.length)
-    messages, more = first_turns(((it.turn_number, length, it) for it, length in kept.in_order()), max_bytes)
+    messages, more = first_turns(
+        ((it.turn_number, length, it) for it, length in kept.in_order()), max_bytes
+    )
     return Turns(messages, damaged), more
 
 
-def turns_of(space: Space, head: ConversationState, first: int, last: int, max_bytes: int = 0, *, is_locked: bool = False) -> Turns:
-    """The messages of the turns from `first` to `last`; of more than `max_bytes` (0: any number) the newest, one at the least.
+def turns_of(
+    space: Space,
+    head: ConversationState,
+    first: int,
+    last: int,
+    max_bytes: int = 0,
+    *,
+    is_locked: bool = False,
+) -> Turns:
+    """The messages of the turns from `first` to `last`; of more than `max_bytes` (0: any number)
+    the newest, one at the least.
 
     `is_locked`: the caller holds the conversation's lock.
     """
@@ -198,19 +264,28 @@ def turns_of(space: Space, head: ConversationState, first: int, last: int, max_b
     damaged = 0
     for line in _unindexed(space, head):
         damaged += line.entry is None
-        if line.entry and isinstance(message := line.entry.content, Message) and first <= message.turn_number <= last:
+        if (
+            line.entry
+            and isinstance(message := line.entry.content, Message)
+            and first <= message.turn_number <= last
+        ):
             newest.add(message, line.length)
     return Turns(newest.within(), damaged)
 
 
-def turns_among(space: Space, head: ConversationState, turns: list[int], lines: list[int], max_bytes: int = 0) -> Turns:
-    """The messages of these turns, and of those that these lines are of; of more than `max_bytes` (0: any number) the newest.
+def turns_among(
+    space: Space, head: ConversationState, turns: list[int], lines: list[int], max_bytes: int = 0
+) -> Turns:
+    """The messages of these turns, and of those that these lines are of; of more than `max_bytes`
+    (0: any number) the newest.
 
     Turns ascending; lines that are no messages give none.
     """
     if head.indexed and head.number is not None:
         try:
-            places = newest_within(space.index.messages.of_turns_and_lines(head.number, turns, lines), max_bytes)
+            places = newest_within(
+                space.index.messages.of_turns_and_lines(head.number, turns, lines), max_bytes
+            )
             _check_taken_in(space, head)
             return read_places(space, head.conversation.id, places)
         except IndexUnavailable as error:
@@ -225,29 +300,42 @@ def message_at(space: Space, head: ConversationState, sequence: int) -> Message 
     if head.indexed and head.number is not None:
         try:
             found = read_places(
-                space, head.conversation.id, space.index.messages.of_lines(head.number, sequence, sequence)
+                space,
+                head.conversation.id,
+                space.index.messages.of_lines(head.number, sequence, sequence),
             ).messages
             _check_taken_in(space, head)
             return found[0] if found else None
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
-    return next((message for message in _all_messages(space, head)[0] if message.sequence == sequence), None)
+    return next(
+        (message for message in _all_messages(space, head)[0] if message.sequence == sequence), None
+    )
 
 
 def read_turns(
-    space: Space, head: ConversationState, places: list[Place], first: int | None, last: int | None, *, is_locked: bool = False
+    space: Space,
+    head: ConversationState,
+    places: list[Place],
+    first: int | None,
+    last: int | None,
+    *,
+    is_locked: bool = False,
 ) -> Turns:
-    """Return the messages at these places, which the index says are all of some turns, and count damaged lines among them.
+    """Return the messages at these places, which the index says are all of some turns, and count
+    damaged lines among them.
 
-    They begin with turn `first` (0: with any, None: within one) and end with turn `last` (None: before it). Where a message seems
-    to be left out the conversation is compared with its transcript, under its lock, which the caller holds if `is_locked`. Raises
-    IndexUnavailable if the index is wrong, or did not take in what was acknowledged; StorageUnavailable.
+    They begin with turn `first` (0: with any, None: within one) and end with turn `last` (None:
+    before it). Where a message seems to be left out the conversation is compared with its
+    transcript, under its lock, which the caller holds if `is_locked`. Raises IndexUnavailable if
+    the index is wrong, or did not take in what was acknowledged; StorageUnavailable.
     """
     turns = read_places(space, head.conversation.id, places)
     if turns.messages:
         opening, newest = turns.messages[0], turns.messages[-1]
         seems_whole = first is None or (
-            first in (0, opening.turn_number) and (opening.role is Role.USER or opening.turn_number == 1)
+            first in (0, opening.turn_number)
+            and (opening.role is Role.USER or opening.turn_number == 1)
         )
         range_of_turns = (opening.turn_number, newest.turn_number if last is None else last)
     else:
@@ -261,22 +349,31 @@ def read_turns(
     return Turns(turns.messages, turns.damaged + damaged)
 
 
-def _around(space: Space, conversation_id: str, places: list[Place], size: int, turns: tuple[int, int]) -> tuple[int, bool]:
-    """Look at the lines between these places, and behind the last one up to the next message or byte `size`.
+def _around(
+    space: Space, conversation_id: str, places: list[Place], size: int, turns: tuple[int, int]
+) -> tuple[int, bool]:
+    """Look at the lines between these places, and behind the last one up to the next message or
+    byte `size`.
 
-    They are events, lines that the index could not read, and other turns': between a message and a late one of the same turn are
-    other messages too, and from the first of these on the lines are other turns'. Return how many lines between the places are
-    damaged, and whether there is a message of the turns from one to another, which the index then leaves out.
+    They are events, lines that the index could not read, and other turns': between a message and a
+    late one of the same turn are other messages too, and from the first of these on the lines are
+    other turns'. Return how many lines between the places are damaged, and whether there is a
+    message of the turns from one to another, which the index then leaves out.
     """
     damaged = 0
     left_out = False
     ordered = sorted(places, key=itemgetter(1))
-    gaps = [(sequence, offset + length, after[1]) for (sequence, offset, length), after in pairwise(ordered)]
+    gaps = [
+        (sequence, offset + length, after[1])
+        for (sequence, offset, length), after in pairwise(ordered)
+    ]
     if ordered:
         sequence, offset, length = ordered[-1]
         gaps.append((sequence, offset + length, size))
     for at, (sequence, start, end) in enumerate(gaps, start=1):
-        for line in space.lines(conversation_id, Position(sequence, start), end) if start < end else ():
+        for line in (
+            space.lines(conversation_id, Position(sequence, start), end) if start < end else ()
+        ):
             content = line.entry.content if line.entry else None
             if isinstance(content, Message):
                 left_out = left_out or turns[0] <= content.turn_number <= turns[1]
@@ -286,7 +383,9 @@ def _around(space: Space, conversation_id: str, places: list[Place], size: int, 
 
 
 def _check_taken_in(space: Space, head: ConversationState) -> None:
-    """Raise IndexUnavailable if the index refused lines: it may have done so after `head` was read, and before it answered."""
+    """Raise IndexUnavailable if the index refused lines: it may have done so after `head` was read,
+    and before it answered.
+    """
     if space.is_lagging(head.conversation.id):
         raise IndexUnavailable("the index did not take in the newest lines")
 
@@ -301,7 +400,9 @@ def read_places(space: Space, conversation_id: str, places: list[Place]) -> Turn
 
 
 def read_found(space: Space, conversation_id: str, places: list[Place]) -> list[Message] | None:
-    """The messages at these places; None of a conversation that was deleted since the index named it. Raises StorageUnavailable."""
+    """The messages at these places; None of a conversation that was deleted since the index named
+    it. Raises StorageUnavailable.
+    """
     try:
         return read_places(space, conversation_id, places).messages
     except LogNotFound:

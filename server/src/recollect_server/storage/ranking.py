@@ -1,6 +1,8 @@
-"""BM25 of whole conversations, and which of many scores are the highest. Of messages FTS5 gives BM25 itself.
+"""BM25 of whole conversations, and which of many scores are the highest. Of messages FTS5 gives
+BM25 itself.
 
-The formula is that of Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009.
+The formula is that of Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and
+Beyond", 2009.
 """
 
 from typing import NamedTuple
@@ -47,26 +49,34 @@ class Counts(NamedTuple):
 def conversation_bm25(
     counts: Counts, lengths: NDArray[np.int64], total: int, mean_length: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the numbers, ascending, of the conversations that have any of the terms, and BM25 of all their words.
+    """Return the numbers, ascending, of the conversations that have any of the terms, and BM25 of
+    all their words.
 
-    `lengths` is indexed by conversation number, in bytes; `mean_length` is their mean over all `total` conversations.
+    `lengths` is indexed by conversation number, in bytes; `mean_length` is their mean over all
+    `total` conversations.
     """
     terms, numbers, frequencies = counts
-    if len(numbers) and numbers.max() >= len(lengths):  # one that began this moment has no length yet
+    # one that began this moment has no length yet
+    if len(numbers) and numbers.max() >= len(lengths):
         inside = numbers < len(lengths)
         terms, numbers, frequencies = terms[inside], numbers[inside], frequencies[inside]
-    # Between the odds of Robertson and Spärck Jones (FTS5 has those: a word in half of all documents says nothing) and
-    # Lucene's 1 + odds: each alone costs one of the two sets one point of any@10.
+    # Between the odds of Robertson and Spärck Jones (FTS5 has those: a word in half of all
+    # documents says nothing) and Lucene's 1 + odds: each alone costs one of the two sets one point
+    # of any@10.
     spread = np.bincount(terms)
     idf = np.maximum(1e-6, np.log(0.5 + (total - spread + 0.5) / (spread + 0.5)))
     normal = K1 * (1 - B + B * lengths[numbers] / max(mean_length, 1.0))
-    scores = np.bincount(numbers, idf[terms] * frequencies * (K1 + 1) / (frequencies + normal)).astype(np.float64)
+    scores = np.bincount(
+        numbers, idf[terms] * frequencies * (K1 + 1) / (frequencies + normal)
+    ).astype(np.float64)
     chosen = np.flatnonzero(np.bincount(numbers))
     return chosen, scores[chosen]
 
 
 def starts(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where each run of equal values begins. The values are sorted. `np.unique` sorts once more."""
+    """Return where each run of equal values begins. The values are sorted. `np.unique` sorts once
+    more.
+    """
     changes = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=changes[1:])
     return np.flatnonzero(changes)
@@ -81,7 +91,9 @@ def among(values: NDArray[np.int64], ascending: NDArray[np.int64]) -> NDArray[np
 
 
 def highest(scores: NDArray[np.float64], most: int) -> NDArray[np.int64]:
-    """Where the highest scores are, highest first, of equal ones the first first; at most so many."""
+    """Where the highest scores are, highest first, of equal ones the first first; at most so
+    many.
+    """
     found = np.arange(len(scores))
     if len(scores) > most:
         found = np.flatnonzero(scores >= np.partition(scores, -most)[-most])

@@ -1,8 +1,9 @@
-"""Bounds on answers: how many bytes one may have, and how many all that are on their way may have together.
+"""Bounds on answers: how many bytes one may have, and how many all that are on their way may have
+together.
 
-A call that may have a large answer takes room for the largest one before it reads anything, and keeps what its answer needs until
-the call is over. Without that, callers who ask for much at once, or do not read what they asked for, decide how much memory the
-server takes.
+A call that may have a large answer takes room for the largest one before it reads anything, and
+keeps what its answer needs until the call is over. Without that, callers who ask for much at once,
+or do not read what they asked for, decide how much memory the server takes.
 """
 
 import threading
@@ -22,7 +23,8 @@ M = TypeVar("M", bound=ProtoMessage)
 
 _LARGEST_AT_ONCE = 16  # answers of the largest size that may be on their way
 _PATIENCE = 3.0  # seconds that a call waits for room
-_READ_WITHIN = 30.0  # seconds: whoever takes longer to read an answer is cancelled once others wait for its room
+# seconds: whoever takes longer to read an answer is cancelled once others wait for its room
+_READ_WITHIN = 30.0
 _SMALL = 64 << 10  # bytes of an answer that need not be counted once it is made
 
 
@@ -33,8 +35,10 @@ class Answers:
         """`max_bytes` of one answer, unless a single item is larger."""
         self.max_bytes = max_bytes
         self._left = _LARGEST_AT_ONCE * max_bytes
-        self._changed = threading.Condition()  # guards everything here; nothing slow happens under it
-        self._sent: OrderedDict[grpc.ServicerContext, tuple[float, int]] = OrderedDict()  # since when, and how many bytes
+        # guards everything here; nothing slow happens under it
+        self._changed = threading.Condition()
+        # since when, and how many bytes
+        self._sent: OrderedDict[grpc.ServicerContext, tuple[float, int]] = OrderedDict()
 
     @contextmanager
     def room(self, context: grpc.ServicerContext) -> Iterator[Callable[[M], M]]:

@@ -18,39 +18,51 @@ _MAX_COMMAND = 1024
 class ChannelHandlers:
     """The handlers of ChannelService."""
 
-    def __init__(self, receiving: Receiving, identities: Identities, limits: Limits, clock: Clock) -> None:
+    def __init__(
+        self, receiving: Receiving, identities: Identities, limits: Limits, clock: Clock
+    ) -> None:
         self._receiving = receiving
         self._identities = identities
         self._limits = limits
         self._clock = clock
 
-    def Receive(self, request: api.ReceiveRequest, context: grpc.ServicerContext) -> api.ReceiveResponse:
+    def Receive(
+        self, request: api.ReceiveRequest, context: grpc.ServicerContext
+    ) -> api.ReceiveResponse:
         """Handle an inbound message."""
         checks = Checks()
         sender = check_inbound(checks, request, self._limits, self._clock())
         checks.done()
         return received_to(self._receiving.receive(inbound_from(request, sender)))
 
-    def RunCommand(self, request: api.RunCommandRequest, context: grpc.ServicerContext) -> api.RunCommandResponse:
+    def RunCommand(
+        self, request: api.RunCommandRequest, context: grpc.ServicerContext
+    ) -> api.RunCommandResponse:
         """Run a slash command."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.text("text", request.text, least=1, most=_MAX_COMMAND)
         checks.request_id(request.request_id)
         checks.done()
-        replied = self._receiving.run_command(request.conversation_id, request.text, request.request_id)
+        replied = self._receiving.run_command(
+            request.conversation_id, request.text, request.request_id
+        )
         answer = api.RunCommandResponse(reply=replied.text)
         fill_conversation(answer.conversation, replied.conversation)
         return answer
 
-    def AddOwnerIdentity(self, request: api.AddOwnerIdentityRequest, context: grpc.ServicerContext) -> api.AddOwnerIdentityResponse:
+    def AddOwnerIdentity(
+        self, request: api.AddOwnerIdentityRequest, context: grpc.ServicerContext
+    ) -> api.AddOwnerIdentityResponse:
         """Add an address of the owner."""
         checks = Checks()
         address = check_address(checks, "", request.channel, request.identity)
         checks.request_id(request.request_id)
         checks.text("person", request.person, most=MAX_NAME)
         checks.done()
-        added = self._identities.add(request.channel, address, request.person.strip(), request.request_id)
+        added = self._identities.add(
+            request.channel, address, request.person.strip(), request.request_id
+        )
         return api.AddOwnerIdentityResponse(identity=identity_to(added))
 
     def RemoveOwnerIdentity(
@@ -75,7 +87,9 @@ class ChannelHandlers:
         found = self._identities.listed(request.channel, request.person.strip())
         return api.ListOwnerIdentitiesResponse(identities=map(identity_to, found))
 
-    def LinkIdentities(self, request: api.LinkIdentitiesRequest, context: grpc.ServicerContext) -> api.LinkIdentitiesResponse:
+    def LinkIdentities(
+        self, request: api.LinkIdentitiesRequest, context: grpc.ServicerContext
+    ) -> api.LinkIdentitiesResponse:
         """Says that addresses are one person's."""
         checks = Checks()
         person = request.person.strip()
@@ -90,7 +104,9 @@ class ChannelHandlers:
         linked = self._identities.link(person, list(dict.fromkeys(them)), request.request_id)
         return api.LinkIdentitiesResponse(identities=map(identity_to, linked))
 
-    def UnlinkIdentity(self, request: api.UnlinkIdentityRequest, context: grpc.ServicerContext) -> api.UnlinkIdentityResponse:
+    def UnlinkIdentity(
+        self, request: api.UnlinkIdentityRequest, context: grpc.ServicerContext
+    ) -> api.UnlinkIdentityResponse:
         """Unlink an address from its person."""
         checks = Checks()
         address = check_address(checks, "", request.channel, request.identity)

@@ -1,7 +1,9 @@
-"""Refuses bad input by the field's name, before anything is touched. The limits are those that the contract states.
+"""Refuses bad input by the field's name, before anything is touched. The limits are those that the
+contract states.
 
-What more than one service asks of its fields is here; what is asked of a message is in `checks_message`, of what comes in over a
-channel in `checks_channel`. What one call alone asks, its handler does.
+What more than one service asks of its fields is here; what is asked of a message is in
+`checks_message`, of what comes in over a channel in `checks_channel`. What one call alone asks, its
+handler does.
 """
 
 import math
@@ -23,7 +25,13 @@ _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 _KEY = re.compile(r"[a-z0-9_.-]{1,64}", re.ASCII)
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
 _KEBAB = re.compile(r"[^\W_]+(-[^\W_]+)*")
-_PARTY = {"contact": 320, "group_id": 320, "thread_id": 998, "subject": 998, "contact_name": MAX_DISPLAY_NAME}
+_PARTY = {
+    "contact": 320,
+    "group_id": 320,
+    "thread_id": 998,
+    "subject": 998,
+    "contact_name": MAX_DISPLAY_NAME,
+}
 _WRITERS = ("extractive", "anthropic", "openai", "caller", "unknown")
 MAX_NAME = 256
 """Characters of a participant's or a person's name."""
@@ -56,7 +64,7 @@ class Checks:
         if self.violations:
             raise InvalidField(*self.violations)
 
-    # Texts --------------------------------------------------------------------------------------------------------------
+    # Texts ----------------------------------------------------------------------------------------
 
     def no_nul(self, name: str, value: str) -> None:
         """Check a text for NUL."""
@@ -71,7 +79,9 @@ class Checks:
             self.no_nul(name, value)
 
     def one_line(self, name: str, value: str, *, most: int, least: int = 0) -> None:
-        """Check that a text is one line of `least` to `most` characters without control characters."""
+        """Check that a text is one line of `least` to `most` characters without control
+        characters.
+        """
         self.text(name, value, most=most, least=least)
         if breaks_line(value.replace("\0", "")):
             self.refuse(name, "has control characters or line ends; a name stands on one line")
@@ -90,22 +100,28 @@ class Checks:
         else:
             self.long_text(name, value, most)
 
-    # Names of things ----------------------------------------------------------------------------------------------------
+    # Names of things ------------------------------------------------------------------------------
 
     def conversation_id(self, name: str, value: str, *, required: bool = True) -> None:
         """`conv-` and a ULID."""
         if (required or value) and not is_conversation_id(value):
-            self.refuse(name, "is required" if not value else "is not conv- and a ULID of 26 characters")
+            self.refuse(
+                name, "is required" if not value else "is not conv- and a ULID of 26 characters"
+            )
 
     def communication_id(self, name: str, value: str, *, required: bool = True) -> None:
         """`ext-` and a ULID."""
         if (required or value) and not is_communication_id(value):
-            self.refuse(name, "is required" if not value else "is not ext- and a ULID of 26 characters")
+            self.refuse(
+                name, "is required" if not value else "is not ext- and a ULID of 26 characters"
+            )
 
     def escalation_id(self, name: str, value: str) -> None:
         """`esc-` and a ULID."""
         if not is_escalation_id(value):
-            self.refuse(name, "is required" if not value else "is not esc- and a ULID of 26 characters")
+            self.refuse(
+                name, "is required" if not value else "is not esc- and a ULID of 26 characters"
+            )
 
     def request_id(self, value: str) -> None:
         """1 to 128 printable ASCII characters, or unset."""
@@ -115,7 +131,9 @@ class Checks:
     def label(self, name: str, value: str, *, required: bool = False) -> None:
         """Check the name of a channel: lower-case letters, digits, `_` and `-`."""
         if (required or value) and not _LABEL.fullmatch(value):
-            expected = "1 to 32 lower case letters, digits, _ and -, beginning with a letter or digit"
+            expected = (
+                "1 to 32 lower case letters, digits, _ and -, beginning with a letter or digit"
+            )
             self.refuse(name, f"is not a channel: {expected}")
 
     def kebab(self, name: str, value: str) -> None:
@@ -126,14 +144,19 @@ class Checks:
     def anchor_key(self, value: str, *, required: bool = True) -> None:
         """Check the key of an anchor."""
         if (required or value) and not _KEY.fullmatch(value):
-            self.refuse("key", "is required" if not value else "is not 1 to 64 lower case letters, digits, _, - and .")
+            self.refuse(
+                "key",
+                "is required"
+                if not value
+                else "is not 1 to 64 lower case letters, digits, _, - and .",
+            )
 
     def party(self, name: str, value: Party) -> None:
         """Texts of at most what the contract says."""
         for part, most in _PARTY.items():
             self.text(f"{name}.{part}", getattr(value, part), most=most)
 
-    # Lists --------------------------------------------------------------------------------------------------------------
+    # Lists ----------------------------------------------------------------------------------------
 
     def count(self, name: str, values: Sequence[object], most: int, *, least: int = 0) -> bool:
         """Check that a list has `least` to `most` entries, and return whether it has."""
@@ -168,7 +191,7 @@ class Checks:
         if len(set(values)) != len(values):
             self.refuse(name, "names somebody twice")
 
-    # Numbers and times --------------------------------------------------------------------------------------------------
+    # Numbers and times ----------------------------------------------------------------------------
 
     def not_negative(self, name: str, value: float) -> None:
         """0 or more, and finite."""
@@ -190,7 +213,9 @@ class Checks:
             self.refuse(name, "is more than a day ahead of the server's clock")
 
     def span(self, owner: Any, first: str, last: str, path: str = "") -> None:
-        """Two fields of a message that are times or unset, the first before the last where both are set."""
+        """Two fields of a message that are times or unset, the first before the last where both are
+        set.
+        """
         there = [name for name in (first, last) if owner.HasField(name)]
         for name in there:
             self.moment(f"{path}{name}", getattr(owner, name))

@@ -3,7 +3,12 @@
 from recollect.v1 import channel_pb2
 from recollect.v1 import channel_service_pb2 as api
 
-from recollect_server.domain.addresses import MAX_DISPLAY_NAME, OWNERS_ALONE, normal_address, normal_message_ids
+from recollect_server.domain.addresses import (
+    MAX_DISPLAY_NAME,
+    OWNERS_ALONE,
+    normal_address,
+    normal_message_ids,
+)
 from recollect_server.domain.text import breaks_line
 from recollect_server.transport.checks import MAX_ADDRESS, Checks, Limits
 from recollect_server.transport.checks_message import check_attachments
@@ -37,10 +42,17 @@ def check_inbound(checks: Checks, request: api.ReceiveRequest, limits: Limits, n
     if breaks_line(sender.replace("\0", "")):
         checks.refuse("sender", "has control characters or line ends inside")
     if not sender and request.channel not in OWNERS_ALONE:
-        checks.refuse("sender", f"is no address on {request.channel}" if request.sender else "is required on this channel")
+        checks.refuse(
+            "sender",
+            f"is no address on {request.channel}"
+            if request.sender
+            else "is required on this channel",
+        )
     size = request.ByteSize()
     if size > limits.message_bytes:
-        checks.refuse("text", f"the request has {size} bytes; at most {limits.message_bytes} are allowed")
+        checks.refuse(
+            "text", f"the request has {size} bytes; at most {limits.message_bytes} are allowed"
+        )
     elif not request.text and not request.attachments:
         checks.refuse("text", "is empty, and there is no attachment")
     else:
@@ -69,7 +81,9 @@ def _origin(checks: Checks, request: api.ReceiveRequest) -> None:
             if request.cli.session_name != request.cli.session_name.strip():
                 checks.refuse("cli.session_name", "has space around it")
         case "web":
-            checks.conversation_id("web.conversation_id", request.web.conversation_id, required=False)
+            checks.conversation_id(
+                "web.conversation_id", request.web.conversation_id, required=False
+            )
         case None if request.channel == "email":
             checks.refuse("email", "is required on this channel")
 
@@ -91,4 +105,6 @@ def _discord(checks: Checks, origin: channel_pb2.DiscordOrigin) -> None:
         checks.refuse("discord", "is required to name a place: dm_user_id, channel_id or thread_id")
     else:
         name: str = getattr(origin, place)
-        checks.text(f"discord.{place}", name.strip(), least=1, most=MAX_ADDRESS - len("discord:channel:"))
+        checks.text(
+            f"discord.{place}", name.strip(), least=1, most=MAX_ADDRESS - len("discord:channel:")
+        )

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 
 from google.protobuf import json_format
 from google.protobuf.struct_pb2 import Struct
-from recollect.v1.message_pb2 import ROLE_ASSISTANT, ROLE_TOOL, ROLE_USER, Attachment, Message, ToolCall
+from recollect.v1.message_pb2 import (
+    ROLE_ASSISTANT,
+    ROLE_TOOL,
+    ROLE_USER,
+    Attachment,
+    Message,
+    ToolCall,
+)
 
 from recollect_server.domain.addresses import MAX_DISPLAY_NAME
 from recollect_server.transport.checks import MAX_NAME, Checks, Limits
@@ -20,26 +27,36 @@ _MAX_METADATA = 64 * 1024
 _MAX_METADATA_DEPTH = 24
 
 _ROLES = frozenset((ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL))
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # as JSON spells it; a text that spells it itself has one backslash more
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')  # a text is one match, so that what is in it does not count
+# as JSON spells it; a text that spells it itself has one backslash more
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+# a text is one match, so that what is in it does not count
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
-def check_messages(checks: Checks, values: Sequence[Message], limits: Limits, now: int, *, least: int = 1) -> None:
+def check_messages(
+    checks: Checks, values: Sequence[Message], limits: Limits, now: int, *, least: int = 1
+) -> None:
     """Check a batch to append. `now` is the server's clock in milliseconds."""
     if not checks.count("messages", values, _MAX_MESSAGES, least=least):
         return
-    # Agents' frameworks put an empty message of the assistant beside its tool calls or their results.
+    # Agents' frameworks put an empty message of the assistant beside its tool calls or their
+    # results.
     beside_calls = any(value.tool_calls or value.role == ROLE_TOOL for value in values)
     total = 0
     for index, value in enumerate(values):
         size = value.ByteSize()
         total += size
         if size > limits.message_bytes:
-            checks.refuse(f"messages[{index}].content", f"the message has {size} bytes; at most {limits.message_bytes} are allowed")
+            checks.refuse(
+                f"messages[{index}].content",
+                f"the message has {size} bytes; at most {limits.message_bytes} are allowed",
+            )
         else:
             _check_message(checks, f"messages[{index}]", value, now, may_be_empty=beside_calls)
     if total > limits.batch_bytes:
-        checks.refuse("messages", f"have {total} bytes together; at most {limits.batch_bytes} are allowed")
+        checks.refuse(
+            "messages", f"have {total} bytes together; at most {limits.batch_bytes} are allowed"
+        )
 
 
 def check_attachments(checks: Checks, name: str, values: Sequence[Attachment]) -> None:
@@ -47,12 +64,16 @@ def check_attachments(checks: Checks, name: str, values: Sequence[Attachment]) -
     if not checks.count(name, values, _MAX_ATTACHMENTS):
         return
     for index, attachment in enumerate(values):
-        checks.text(f"{name}[{index}].media_type", attachment.media_type, least=1, most=_MAX_MEDIA_TYPE)
+        checks.text(
+            f"{name}[{index}].media_type", attachment.media_type, least=1, most=_MAX_MEDIA_TYPE
+        )
         checks.text(f"{name}[{index}].uri", attachment.uri, least=1, most=_MAX_URI)
         checks.not_negative(f"{name}[{index}].bytes_length", attachment.bytes_length)
 
 
-def _check_message(checks: Checks, name: str, value: Message, now: int, *, may_be_empty: bool) -> None:
+def _check_message(
+    checks: Checks, name: str, value: Message, now: int, *, may_be_empty: bool
+) -> None:
     """Check one message of a batch. It runs for every stored message, so valid and unset fields
     cost no name.
     """
@@ -78,7 +99,10 @@ def _check_message(checks: Checks, name: str, value: Message, now: int, *, may_b
     if value.tool_calls and not assistant:
         checks.refuse(f"{name}.tool_calls", "go with ROLE_ASSISTANT alone")
     if tool != bool(value.tool_call_id):
-        checks.refuse(f"{name}.tool_call_id", "is required with ROLE_TOOL" if tool else "goes with ROLE_TOOL alone")
+        checks.refuse(
+            f"{name}.tool_call_id",
+            "is required with ROLE_TOOL" if tool else "goes with ROLE_TOOL alone",
+        )
     if value.tool_call_id:
         checks.text(f"{name}.tool_call_id", value.tool_call_id, most=_MAX_CALL_NAME)
     if value.sender:
@@ -116,7 +140,8 @@ def _check_tool_calls(checks: Checks, name: str, calls: Sequence[ToolCall]) -> N
 def _check_metadata(checks: Checks, name: str, value: Struct) -> None:
     try:
         text = json_format.MessageToJson(value, indent=None)
-    except (json_format.SerializeToJsonError, ValueError) as error:  # ValueError: a number that is not finite
+    except (json_format.SerializeToJsonError, ValueError) as error:
+        # ValueError: a number that is not finite
         checks.refuse(name, f"is not JSON: {error}")
         return
     if _depth(text) > _MAX_METADATA_DEPTH:

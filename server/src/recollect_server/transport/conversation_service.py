@@ -71,7 +71,9 @@ class ConversationHandlers:
         self._clock = clock
         self._models = models
 
-    def Create(self, request: api.CreateRequest, context: grpc.ServicerContext) -> api.CreateResponse:
+    def Create(
+        self, request: api.CreateRequest, context: grpc.ServicerContext
+    ) -> api.CreateResponse:
         """Begins a conversation."""
         checks = Checks()
         checks.label("channel", request.channel, required=True)
@@ -115,7 +117,9 @@ class ConversationHandlers:
         checks.done()
         conversation = self._conversations.get(request.conversation_id)
         failures = self._conversations.note_failures([request.conversation_id])
-        return api.GetResponse(conversation=conversation_to(conversation, failures.get(request.conversation_id, "")))
+        return api.GetResponse(
+            conversation=conversation_to(conversation, failures.get(request.conversation_id, ""))
+        )
 
     def List(self, request: api.ListRequest, context: grpc.ServicerContext) -> api.ListResponse:
         """Return a page of conversations."""
@@ -137,7 +141,9 @@ class ConversationHandlers:
             title=request.query,
             notes_failed=request.notes_failed if request.HasField("notes_failed") else None,
         )
-        page = self._conversations.page(chosen, page_size(request.page_size), place_of(request, request.page_token))
+        page = self._conversations.page(
+            chosen, page_size(request.page_size), place_of(request, request.page_token)
+        )
         values = (conversation_to(it, page.failures.get(it.id, "")) for it in page.conversations)
         fitting, more = self._answers.fitting(values)
         last = page.conversations[len(fitting) - 1] if more else None
@@ -154,7 +160,9 @@ class ConversationHandlers:
         for name in ("max_turns", "max_tokens", "before_turn", "before_sequence"):
             checks.not_negative(name, getattr(request, name))
         checks.done()
-        conversation_id = request.conversation_id or self._working_context.most_recent(request.channel)
+        conversation_id = request.conversation_id or self._working_context.most_recent(
+            request.channel
+        )
         if conversation_id is None:
             return api.LoadResponse()
         with self._answers.room(context) as keep:
@@ -165,13 +173,21 @@ class ConversationHandlers:
                 before_turn=request.before_turn,
                 before_sequence=min(request.before_sequence, MAX_LINES),
             )
-            if request.channel and loaded.conversation and loaded.conversation.channel != request.channel:
-                raise InvalidField.of("channel", f"the conversation is on {loaded.conversation.channel}")
+            if (
+                request.channel
+                and loaded.conversation
+                and loaded.conversation.channel != request.channel
+            ):
+                raise InvalidField.of(
+                    "channel", f"the conversation is on {loaded.conversation.channel}"
+                )
             answer = api.LoadResponse()
             _fill(answer, loaded)
             return keep(answer)
 
-    def AppendTurn(self, request: api.AppendTurnRequest, context: grpc.ServicerContext) -> api.AppendTurnResponse:
+    def AppendTurn(
+        self, request: api.AppendTurnRequest, context: grpc.ServicerContext
+    ) -> api.AppendTurnResponse:
         """Append messages, all or none."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
@@ -179,11 +195,17 @@ class ConversationHandlers:
         checks.text("draft_id", request.draft_id, most=_MAX_NAME)
         checks.not_negative("expected_turn", request.expected_turn)
         check_messages(checks, request.messages, self._limits, self._clock())
-        in_reply_to_turn = request.in_reply_to_turn if request.HasField("in_reply_to_turn") else None
+        in_reply_to_turn = (
+            request.in_reply_to_turn if request.HasField("in_reply_to_turn") else None
+        )
         if in_reply_to_turn is not None and in_reply_to_turn < 1:
             checks.refuse("in_reply_to_turn", f"is {in_reply_to_turn}; turns begin with 1")
-        if in_reply_to_turn is not None and any(message.role == ROLE_USER for message in request.messages):
-            checks.refuse("in_reply_to_turn", "does not go with user messages: each opens a turn of its own")
+        if in_reply_to_turn is not None and any(
+            message.role == ROLE_USER for message in request.messages
+        ):
+            checks.refuse(
+                "in_reply_to_turn", "does not go with user messages: each opens a turn of its own"
+            )
         checks.done()
         appended = self._conversations.append(
             request.conversation_id,
@@ -203,7 +225,9 @@ class ConversationHandlers:
             fill_message(answer.messages.add(), message)
         return answer
 
-    def StreamUpdates(self, request: api.StreamUpdatesRequest, context: grpc.ServicerContext, send: Send) -> None:
+    def StreamUpdates(
+        self, request: api.StreamUpdatesRequest, context: grpc.ServicerContext, send: Send
+    ) -> None:
         """Open a stream of live updates."""
         checks = Checks()
         checks.count("conversation_ids", request.conversation_ids, _MAX_CONVERSATIONS)
@@ -214,13 +238,22 @@ class ConversationHandlers:
         checks.not_negative("max_batch", request.max_batch)
         _check_choice(checks, request)
         checks.done()
-        choice = Choice(request.load_channel, request.load_conversation_id, tuple(sorted(request.list_channels)))
+        choice = Choice(
+            request.load_channel, request.load_conversation_id, tuple(sorted(request.list_channels))
+        )
         interest = Interest(frozenset(request.conversation_ids), frozenset(request.channels))
-        turns, batch = min(request.max_turns, _MAX_TURNS), min(max(request.max_batch, 1), _MAX_BATCH)
+        turns, batch = (
+            min(request.max_turns, _MAX_TURNS),
+            min(max(request.max_batch, 1), _MAX_BATCH),
+        )
         subscribe = partial(self._live.subscribe, interest, choice, request.cursor, turns)
-        self._streams.open(self._live, subscribe, batch, context, send, resumed=bool(request.cursor))
+        self._streams.open(
+            self._live, subscribe, batch, context, send, resumed=bool(request.cursor)
+        )
 
-    def PublishDelta(self, request: api.PublishDeltaRequest, context: grpc.ServicerContext) -> api.PublishDeltaResponse:
+    def PublishDelta(
+        self, request: api.PublishDeltaRequest, context: grpc.ServicerContext
+    ) -> api.PublishDeltaResponse:
         """Publish more text of an unfinished answer."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
@@ -230,10 +263,18 @@ class ConversationHandlers:
         if not request.text and not request.done:
             checks.refuse("text", "is empty, and the draft is not done")
         checks.done()
-        self._live.publish(request.conversation_id, request.draft_id, request.offset, request.text, done=request.done)
+        self._live.publish(
+            request.conversation_id,
+            request.draft_id,
+            request.offset,
+            request.text,
+            done=request.done,
+        )
         return api.PublishDeltaResponse()
 
-    def Switch(self, request: api.SwitchRequest, context: grpc.ServicerContext) -> api.SwitchResponse:
+    def Switch(
+        self, request: api.SwitchRequest, context: grpc.ServicerContext
+    ) -> api.SwitchResponse:
         """Leaves one conversation and loads another."""
         checks = Checks()
         checks.conversation_id("from_conversation_id", request.from_conversation_id, required=False)
@@ -247,12 +288,21 @@ class ConversationHandlers:
         if request.to_conversation_id:
             turns = min(request.max_turns, _MAX_TURNS)
             with self._answers.room(context) as keep:
-                _fill(answer, self._working_context.load(request.to_conversation_id, max_turns=turns))
+                _fill(
+                    answer, self._working_context.load(request.to_conversation_id, max_turns=turns)
+                )
                 keep(answer)
-        self._conversations.leave(request.from_conversation_id, request.to_conversation_id, request.max_turns, request.request_id)
+        self._conversations.leave(
+            request.from_conversation_id,
+            request.to_conversation_id,
+            request.max_turns,
+            request.request_id,
+        )
         return answer
 
-    def Rename(self, request: api.RenameRequest, context: grpc.ServicerContext) -> api.RenameResponse:
+    def Rename(
+        self, request: api.RenameRequest, context: grpc.ServicerContext
+    ) -> api.RenameResponse:
         """Names a conversation."""
         title = request.title.strip()
         checks = Checks()
@@ -274,20 +324,28 @@ class ConversationHandlers:
                 request.conversation_id, title, topics, _record_of(request, ""), request.request_id
             )
         else:
-            conversation = self._conversations.rename(request.conversation_id, title, request.request_id)
+            conversation = self._conversations.rename(
+                request.conversation_id, title, request.request_id
+            )
         return api.RenameResponse(conversation=conversation_to(conversation))
 
-    def SetModel(self, request: api.SetModelRequest, context: grpc.ServicerContext) -> api.SetModelResponse:
+    def SetModel(
+        self, request: api.SetModelRequest, context: grpc.ServicerContext
+    ) -> api.SetModelResponse:
         """Set the model that answers."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.text("model", request.model, most=_MAX_NAME)
         model = listed_model(request.model, self._models)
         if model is None:
-            checks.refuse("model", f"is none of those that may be chosen here: {', '.join(self._models)}")
+            checks.refuse(
+                "model", f"is none of those that may be chosen here: {', '.join(self._models)}"
+            )
         checks.request_id(request.request_id)
         checks.done()
-        conversation = self._conversations.set_model(request.conversation_id, model or "", request.request_id)
+        conversation = self._conversations.set_model(
+            request.conversation_id, model or "", request.request_id
+        )
         return api.SetModelResponse(conversation=conversation_to(conversation))
 
     def RecordCompression(
@@ -297,7 +355,9 @@ class ConversationHandlers:
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         if request.compressed_through < 1:
-            checks.refuse("compressed_through", f"is {request.compressed_through}; turns begin with 1")
+            checks.refuse(
+                "compressed_through", f"is {request.compressed_through}; turns begin with 1"
+            )
         checks.said("summary", request.summary, _MAX_SUMMARY)
         checks.request_id(request.request_id)
         checks.done()
@@ -326,7 +386,9 @@ class ConversationHandlers:
         )
         return api.RecordAbbreviationResponse(conversation=conversation_to(conversation))
 
-    def RegenerateNotes(self, request: api.RegenerateNotesRequest, context: grpc.ServicerContext) -> api.RegenerateNotesResponse:
+    def RegenerateNotes(
+        self, request: api.RegenerateNotesRequest, context: grpc.ServicerContext
+    ) -> api.RegenerateNotesResponse:
         """Queues notes to be written anew."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id, required=False)
@@ -338,7 +400,9 @@ class ConversationHandlers:
         checks.span(request, "updated_after", "updated_before")
         checks.request_id(request.request_id)
         filters = (request.conversation_id, request.channels, request.topics, request.writers)
-        has_filter = any(filters) or request.HasField("updated_after") or request.HasField("updated_before")
+        has_filter = (
+            any(filters) or request.HasField("updated_after") or request.HasField("updated_before")
+        )
         if has_filter == request.all:
             wrong = "does not go with a filter" if has_filter else "must be set where no filter is"
             checks.refuse("all", wrong)
@@ -351,11 +415,16 @@ class ConversationHandlers:
             updated_before=optional_milliseconds(request, "updated_before"),
         )
         queued, kept = self._conversations.regenerate_notes(
-            chosen, tuple(map(writer_of, request.writers)), dry_run=request.dry_run, request_id=request.request_id
+            chosen,
+            tuple(map(writer_of, request.writers)),
+            dry_run=request.dry_run,
+            request_id=request.request_id,
         )
         return api.RegenerateNotesResponse(queued=queued, kept=kept)
 
-    def Delete(self, request: api.DeleteRequest, context: grpc.ServicerContext) -> api.DeleteResponse:
+    def Delete(
+        self, request: api.DeleteRequest, context: grpc.ServicerContext
+    ) -> api.DeleteResponse:
         """Delete a conversation for good."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
@@ -363,15 +432,22 @@ class ConversationHandlers:
             checks.refuse("anchors", "is not a disposition of this version")
         checks.request_id(request.request_id)
         checks.done()
-        receipt = self._conversations.delete(request.conversation_id, request.anchors, request.request_id, force=request.force)
+        receipt = self._conversations.delete(
+            request.conversation_id, request.anchors, request.request_id, force=request.force
+        )
         return api.DeleteResponse(
             conversation_id=receipt.conversation_id,
-            removed=[api.RemovedFrom(place=place, count=count) for place, count in receipt.removed.items()],
+            removed=[
+                api.RemovedFrom(place=place, count=count)
+                for place, count in receipt.removed.items()
+            ],
             delete_time=timestamp(receipt.time),
         )
 
 
-def _check_writer(checks: Checks, request: api.RenameRequest | api.RecordAbbreviationRequest) -> None:
+def _check_writer(
+    checks: Checks, request: api.RenameRequest | api.RecordAbbreviationRequest
+) -> None:
     """Check who wrote notes that a caller brings."""
     if request.writer:
         checks.writer("writer", request.writer)
@@ -380,9 +456,15 @@ def _check_writer(checks: Checks, request: api.RenameRequest | api.RecordAbbrevi
     checks.text("writer_model", request.writer_model, most=_MAX_NAME)
 
 
-def _record_of(request: api.RenameRequest | api.RecordAbbreviationRequest, otherwise: str) -> NoteRecord:
-    """Return the record of notes that a caller brings; `otherwise` is the writer where none is named."""
-    return NoteRecord(writer_of(request.writer) if request.writer else otherwise, request.writer_model)
+def _record_of(
+    request: api.RenameRequest | api.RecordAbbreviationRequest, otherwise: str
+) -> NoteRecord:
+    """Return the record of notes that a caller brings; `otherwise` is the writer where none is
+    named.
+    """
+    return NoteRecord(
+        writer_of(request.writer) if request.writer else otherwise, request.writer_model
+    )
 
 
 def _check_choice(checks: Checks, request: api.StreamUpdatesRequest) -> None:
@@ -393,8 +475,14 @@ def _check_choice(checks: Checks, request: api.StreamUpdatesRequest) -> None:
     checks.conversation_id("load_conversation_id", request.load_conversation_id, required=False)
     checks.channels("list_channels", request.list_channels)
     if request.load_channel and request.load_conversation_id:
-        checks.refuse("load_channel", "does not go with load_conversation_id: one conversation is loaded")
-    if request.load_conversation_id and request.conversation_ids and request.load_conversation_id not in request.conversation_ids:
+        checks.refuse(
+            "load_channel", "does not go with load_conversation_id: one conversation is loaded"
+        )
+    if (
+        request.load_conversation_id
+        and request.conversation_ids
+        and request.load_conversation_id not in request.conversation_ids
+    ):
         checks.refuse("load_conversation_id", "is not among conversation_ids")
     if request.channels:
         if request.load_channel and request.load_channel not in request.channels:

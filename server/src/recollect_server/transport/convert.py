@@ -48,7 +48,13 @@ def _set_moment(value: Timestamp, time: int) -> None:
 
 def party_from(value: conversation_pb2.Party) -> Party:
     """Return the domain type of a party."""
-    return Party(value.contact, value.group_id, value.thread_id, value.subject, display_name(value.contact_name))
+    return Party(
+        value.contact,
+        value.group_id,
+        value.thread_id,
+        value.subject,
+        display_name(value.contact_name),
+    )
 
 
 def message_from(value: message_pb2.Message) -> Message:
@@ -62,7 +68,9 @@ def message_from(value: message_pb2.Message) -> Message:
         cost=value.cost if value.HasField("cost") else None,
         channel=value.channel,
         sender=value.sender,
-        tool_calls=tuple(ToolCall(c.id, c.name, c.arguments) for c in value.tool_calls) if value.tool_calls else (),
+        tool_calls=tuple(ToolCall(c.id, c.name, c.arguments) for c in value.tool_calls)
+        if value.tool_calls
+        else (),
         tool_call_id=value.tool_call_id,
         attachments=attachments_from(value.attachments) if value.attachments else (),
         metadata=json_format.MessageToDict(value.metadata) if value.HasField("metadata") else None,
@@ -108,13 +116,19 @@ def fill_message(value: message_pb2.Message, message: Message) -> None:
     for call in message.tool_calls:
         value.tool_calls.add(id=call.id, name=call.name, arguments=call.arguments)
     for attachment in message.attachments:
-        value.attachments.add(media_type=attachment.media_type, uri=attachment.uri, bytes_length=attachment.bytes_length)
+        value.attachments.add(
+            media_type=attachment.media_type,
+            uri=attachment.uri,
+            bytes_length=attachment.bytes_length,
+        )
     if message.metadata is not None:
         value.metadata.update(message.metadata)
         value.metadata.SetInParent()
 
 
-def conversation_to(conversation: Conversation, notes_failure: str = "") -> conversation_pb2.Conversation:
+def conversation_to(
+    conversation: Conversation, notes_failure: str = ""
+) -> conversation_pb2.Conversation:
     """Return a conversation as a message of the contract."""
     value = conversation_pb2.Conversation()
     fill_conversation(value, conversation)
@@ -143,7 +157,9 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
         _fill_record(value.notes.abbreviation, conversation.abbreviation_record)
     if conversation.title:
         by_hand = conversation.manually_named
-        _fill_record(value.notes.title, NoteRecord(CALLER) if by_hand else conversation.title_record)
+        _fill_record(
+            value.notes.title, NoteRecord(CALLER) if by_hand else conversation.title_record
+        )
     if conversation.manually_named:
         value.manually_named = True
     if conversation.pinned:
@@ -168,7 +184,9 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
 
 
 def writer_of(name: str) -> str:
-    """Return a writer as the contract names it, as a record has it: empty for one that is not known."""
+    """Return a writer as the contract names it, as a record has it: empty for one that is not
+    known.
+    """
     return "" if name == UNKNOWN_WRITER else name
 
 

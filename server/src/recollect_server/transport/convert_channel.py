@@ -7,12 +7,29 @@ from recollect.v1 import channel_service_pb2 as api
 
 from recollect_server.domain.addresses import display_name, name_in
 from recollect_server.domain.identity import Identity
-from recollect_server.domain.routing import CliOrigin, DiscordOrigin, EmailOrigin, Inbound, Origin, WebOrigin, WhatsappOrigin
+from recollect_server.domain.routing import (
+    CliOrigin,
+    DiscordOrigin,
+    EmailOrigin,
+    Inbound,
+    Origin,
+    WebOrigin,
+    WhatsappOrigin,
+)
 from recollect_server.services.channels.commands import Replied
 from recollect_server.services.channels.receiving import Received, Stored
 from recollect_server.services.external import external
-from recollect_server.transport.convert import attachments_from, fill_conversation, fill_message, optional_milliseconds
-from recollect_server.transport.convert_external import communication_to, escalation_to, external_message_to
+from recollect_server.transport.convert import (
+    attachments_from,
+    fill_conversation,
+    fill_message,
+    optional_milliseconds,
+)
+from recollect_server.transport.convert_external import (
+    communication_to,
+    escalation_to,
+    external_message_to,
+)
 
 
 def inbound_from(request: api.ReceiveRequest, sender: str) -> Inbound:
@@ -35,7 +52,9 @@ def _origin_from(request: api.ReceiveRequest) -> Origin | None:
             return WhatsappOrigin(request.whatsapp.group_id)
         case "email":
             mail = request.email
-            return EmailOrigin(mail.message_id, mail.in_reply_to, tuple(mail.references), mail.subject)
+            return EmailOrigin(
+                mail.message_id, mail.in_reply_to, tuple(mail.references), mail.subject
+            )
         case "discord":
             place = request.discord.WhichOneof("place") or ""
             return DiscordOrigin(place.partition("_")[0], getattr(request.discord, place).strip())
@@ -58,7 +77,10 @@ def received_to(received: Received) -> api.ReceiveResponse:
             answer.command_reply.text = text
             fill_conversation(answer.command_reply.conversation, conversation)
         case external.Received(
-            communication=communication, message=message, escalation=escalation, acknowledgement=acknowledgement
+            communication=communication,
+            message=message,
+            escalation=escalation,
+            acknowledgement=acknowledgement,
         ):
             answer.external.communication.CopyFrom(communication_to(communication))
             answer.external.message.CopyFrom(external_message_to(message))
@@ -72,4 +94,6 @@ def received_to(received: Received) -> api.ReceiveResponse:
 
 def identity_to(identity: Identity) -> channel_pb2.OwnerIdentity:
     """Return an owner's identity as a message of the contract."""
-    return channel_pb2.OwnerIdentity(channel=identity.channel, identity=identity.address, person=identity.person)
+    return channel_pb2.OwnerIdentity(
+        channel=identity.channel, identity=identity.address, person=identity.person
+    )

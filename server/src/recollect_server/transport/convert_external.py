@@ -3,7 +3,13 @@
 from recollect.v1 import external_communication_pb2 as pb
 from recollect.v1 import message_pb2
 
-from recollect_server.domain.external import Communication, Direction, Escalation, ExternalMessage, Trust
+from recollect_server.domain.external import (
+    Communication,
+    Direction,
+    Escalation,
+    ExternalMessage,
+    Trust,
+)
 from recollect_server.services.external.external import Match
 from recollect_server.transport.convert import timestamp
 
@@ -42,7 +48,10 @@ def external_message_to(message: ExternalMessage) -> pb.ExternalMessage:
         text=message.text,
         timestamp=timestamp(message.timestamp),
         attachments=[
-            message_pb2.Attachment(media_type=it.media_type, uri=it.uri, bytes_length=it.bytes_length) for it in message.attachments
+            message_pb2.Attachment(
+                media_type=it.media_type, uri=it.uri, bytes_length=it.bytes_length
+            )
+            for it in message.attachments
         ],
         provider_message_id=message.provider_message_id,
         scope=message.scope,
@@ -52,7 +61,11 @@ def external_message_to(message: ExternalMessage) -> pb.ExternalMessage:
         acknowledgement=message.acknowledgement,
     )
     if (mail := message.origin.email) is not None:
-        value.email.message_id, value.email.in_reply_to, value.email.subject = mail.message_id, mail.in_reply_to, mail.subject
+        value.email.message_id, value.email.in_reply_to, value.email.subject = (
+            mail.message_id,
+            mail.in_reply_to,
+            mail.subject,
+        )
         value.email.references.extend(mail.references)
     return value
 

@@ -27,10 +27,16 @@ def answer_to(answer: Answer) -> api.SearchResponse:
 def anchor_to(anchor: Anchor) -> anchor_pb2.Anchor:
     """Return an anchor as a message of the contract."""
     value = anchor_pb2.Anchor(
-        key=anchor.key, value=anchor.value, confidence=anchor.confidence, create_time=timestamp(anchor.create_time)
+        key=anchor.key,
+        value=anchor.value,
+        confidence=anchor.confidence,
+        create_time=timestamp(anchor.create_time),
     )
     if anchor.conversation_id:
-        value.source.conversation_id, value.source.sequence = anchor.conversation_id, anchor.sequence
+        value.source.conversation_id, value.source.sequence = (
+            anchor.conversation_id,
+            anchor.sequence,
+        )
     if anchor.superseded_time is not None:
         value.superseded_time.CopyFrom(timestamp(anchor.superseded_time))
     if anchor.supersedes:
@@ -46,7 +52,9 @@ def _result_to(result: Result) -> recall_pb2.SearchResult:
         channel=conversation.channel,
         snippet=result.snippet,
         snippet_from_notes=result.from_notes,
-        turn_range=recall_pb2.TurnRange(first=result.turn_range[0], last=result.turn_range[1]) if result.turn_range else None,
+        turn_range=recall_pb2.TurnRange(first=result.turn_range[0], last=result.turn_range[1])
+        if result.turn_range
+        else None,
         matched_turns=result.matched_turns,
         date=timestamp(result.date),
         score=result.score,

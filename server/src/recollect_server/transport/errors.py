@@ -1,4 +1,6 @@
-"""The table of errors: what each of the house's errors is to a caller. Nothing else decides a gRPC code."""
+"""The table of errors: what each of the house's errors is to a caller. Nothing else decides a gRPC
+code.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -27,27 +29,63 @@ class Row:
 
 TABLE: dict[type[errors.RecollectError], Row] = {
     errors.InvalidField: Row(StatusCode.INVALID_ARGUMENT, reasons.ERROR_REASON_INVALID_FIELD),
-    errors.InvalidPageToken: Row(StatusCode.INVALID_ARGUMENT, reasons.ERROR_REASON_INVALID_PAGE_TOKEN),
-    errors.ConversationNotFound: Row(StatusCode.NOT_FOUND, reasons.ERROR_REASON_CONVERSATION_NOT_FOUND, ("conversation_id",)),
-    errors.ConversationDamaged: Row(StatusCode.DATA_LOSS, reasons.ERROR_REASON_DATA_DAMAGED, ("conversation_id",)),
-    errors.NothingNamed: Row(StatusCode.NOT_FOUND, reasons.ERROR_REASON_NOT_FOUND, ("name",)),
-    errors.ConversationExists: Row(StatusCode.ALREADY_EXISTS, reasons.ERROR_REASON_CONVERSATION_EXISTS, ("conversation_id",)),
-    errors.RequestIdReused: Row(StatusCode.ALREADY_EXISTS, reasons.ERROR_REASON_REQUEST_ID_REUSED, ("request_id",)),
-    errors.ConversationPinned: Row(StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_CONVERSATION_PINNED, ("conversation_id",)),
-    errors.TurnOutOfDate: Row(StatusCode.ABORTED, reasons.ERROR_REASON_TURN_OUT_OF_DATE, ("expected_turn", "turn_count")),
-    errors.ConversationReadOnly: Row(
-        StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_CONVERSATION_READ_ONLY, ("conversation_id", "channel")
+    errors.InvalidPageToken: Row(
+        StatusCode.INVALID_ARGUMENT, reasons.ERROR_REASON_INVALID_PAGE_TOKEN
     ),
-    errors.AnchorsPresent: Row(StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_ANCHORS_PRESENT, ("anchors",)),
-    errors.TrustRequired: Row(StatusCode.PERMISSION_DENIED, reasons.ERROR_REASON_TRUST_REQUIRED, ("communication_id", "trust")),
-    errors.EscalationClosed: Row(StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_ESCALATION_RESOLVED, ("escalation_id",)),
+    errors.ConversationNotFound: Row(
+        StatusCode.NOT_FOUND, reasons.ERROR_REASON_CONVERSATION_NOT_FOUND, ("conversation_id",)
+    ),
+    errors.ConversationDamaged: Row(
+        StatusCode.DATA_LOSS, reasons.ERROR_REASON_DATA_DAMAGED, ("conversation_id",)
+    ),
+    errors.NothingNamed: Row(StatusCode.NOT_FOUND, reasons.ERROR_REASON_NOT_FOUND, ("name",)),
+    errors.ConversationExists: Row(
+        StatusCode.ALREADY_EXISTS, reasons.ERROR_REASON_CONVERSATION_EXISTS, ("conversation_id",)
+    ),
+    errors.RequestIdReused: Row(
+        StatusCode.ALREADY_EXISTS, reasons.ERROR_REASON_REQUEST_ID_REUSED, ("request_id",)
+    ),
+    errors.ConversationPinned: Row(
+        StatusCode.FAILED_PRECONDITION,
+        reasons.ERROR_REASON_CONVERSATION_PINNED,
+        ("conversation_id",),
+    ),
+    errors.TurnOutOfDate: Row(
+        StatusCode.ABORTED, reasons.ERROR_REASON_TURN_OUT_OF_DATE, ("expected_turn", "turn_count")
+    ),
+    errors.ConversationReadOnly: Row(
+        StatusCode.FAILED_PRECONDITION,
+        reasons.ERROR_REASON_CONVERSATION_READ_ONLY,
+        ("conversation_id", "channel"),
+    ),
+    errors.AnchorsPresent: Row(
+        StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_ANCHORS_PRESENT, ("anchors",)
+    ),
+    errors.TrustRequired: Row(
+        StatusCode.PERMISSION_DENIED,
+        reasons.ERROR_REASON_TRUST_REQUIRED,
+        ("communication_id", "trust"),
+    ),
+    errors.EscalationClosed: Row(
+        StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_ESCALATION_RESOLVED, ("escalation_id",)
+    ),
     errors.CallerGone: Row(StatusCode.CANCELLED, None),
-    errors.DeadlineExceeded: Row(StatusCode.DEADLINE_EXCEEDED, reasons.ERROR_REASON_DEADLINE_EXCEEDED),
-    errors.StorageUnavailable: Row(StatusCode.UNAVAILABLE, reasons.ERROR_REASON_STORAGE_UNAVAILABLE),
+    errors.DeadlineExceeded: Row(
+        StatusCode.DEADLINE_EXCEEDED, reasons.ERROR_REASON_DEADLINE_EXCEEDED
+    ),
+    errors.StorageUnavailable: Row(
+        StatusCode.UNAVAILABLE, reasons.ERROR_REASON_STORAGE_UNAVAILABLE
+    ),
     errors.IndexUnavailable: Row(StatusCode.UNAVAILABLE, reasons.ERROR_REASON_INDEX_UNAVAILABLE),
-    errors.RateLimited: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_RATE_LIMITED, ("sender",)),
-    errors.TooManySubscribers: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_SUBSCRIBERS),
-    errors.TooManyAnswers: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_ANSWERS),
+    errors.RateLimited: Row(
+        StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_RATE_LIMITED, ("sender",)
+    ),
+    errors.TooManySubscribers: Row(
+        StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_SUBSCRIBERS
+    ),
+    errors.TooManyAnswers: Row(
+        StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_ANSWERS
+    ),
     errors.Stopping: Row(StatusCode.UNAVAILABLE, None),
 }
 """An error that is not here is what the kind above it in `domain.errors` is."""
@@ -58,9 +96,13 @@ def status_of(error: errors.RecollectError) -> status_pb2.Status:
     row = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
     details: list[ProtoMessage] = []
     if row.reason is not None:
-        details.append(_info(row.reason, {name: str(getattr(error, name)) for name in row.metadata}))
+        details.append(
+            _info(row.reason, {name: str(getattr(error, name)) for name in row.metadata})
+        )
     if isinstance(error, errors.InvalidField):
-        details.append(_bad_request((violation.field, violation.description) for violation in error.violations))
+        details.append(
+            _bad_request((violation.field, violation.description) for violation in error.violations)
+        )
     if isinstance(error, errors.TryAgain):
         delay = duration_pb2.Duration()
         delay.FromMilliseconds(error.retry_after_ms)
@@ -73,24 +115,33 @@ def malformed(description: str, field: str) -> status_pb2.Status:
     details: list[ProtoMessage] = [_info(reasons.ERROR_REASON_MALFORMED_REQUEST)]
     if field:
         details.append(_bad_request([(field, description)]))
-    return _status(StatusCode.INVALID_ARGUMENT, f"{field}: {description}" if field else description, details)
+    return _status(
+        StatusCode.INVALID_ARGUMENT, f"{field}: {description}" if field else description, details
+    )
 
 
 def internal(log_id: str) -> status_pb2.Status:
-    """Return the status for a fault of the server: it names the entry in the log, and nothing else."""
+    """Return the status for a fault of the server: it names the entry in the log, and nothing
+    else.
+    """
     info = _info(reasons.ERROR_REASON_INTERNAL, {"log_id": log_id})
     return _status(StatusCode.INTERNAL, "a fault of the server; its log says more", [info])
 
 
-def _info(reason: "reasons.ErrorReason.ValueType", metadata: Mapping[str, str] | None = None) -> error_details_pb2.ErrorInfo:
-    return error_details_pb2.ErrorInfo(reason=reasons.ErrorReason.Name(reason), domain=DOMAIN, metadata=metadata or {})
+def _info(
+    reason: "reasons.ErrorReason.ValueType", metadata: Mapping[str, str] | None = None
+) -> error_details_pb2.ErrorInfo:
+    return error_details_pb2.ErrorInfo(
+        reason=reasons.ErrorReason.Name(reason), domain=DOMAIN, metadata=metadata or {}
+    )
 
 
 def _bad_request(violations: Iterable[tuple[str, str]]) -> error_details_pb2.BadRequest:
     """Of fields, and what is wrong with each."""
     return error_details_pb2.BadRequest(
         field_violations=[
-            error_details_pb2.BadRequest.FieldViolation(field=field, description=description) for field, description in violations
+            error_details_pb2.BadRequest.FieldViolation(field=field, description=description)
+            for field, description in violations
         ]
     )
 

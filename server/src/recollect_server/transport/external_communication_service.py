@@ -13,7 +13,13 @@ from recollect_server.storage.index.external import CommunicationFilter, Words
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_ADDRESS, Checks, Limits
 from recollect_server.transport.convert import optional_milliseconds
-from recollect_server.transport.convert_external import TRUSTS, communication_to, escalation_to, external_message_to, match_to
+from recollect_server.transport.convert_external import (
+    TRUSTS,
+    communication_to,
+    escalation_to,
+    external_message_to,
+    match_to,
+)
 from recollect_server.transport.handling import Send, deadline_of
 from recollect_server.transport.pages import page_size, place_of, token_of
 from recollect_server.transport.streams import Streams
@@ -55,14 +61,22 @@ class ExternalCommunicationHandlers:
         if request.trust and request.trust not in TRUSTS:
             checks.refuse("trust", "is not a trust of this version")
         checks.done()
-        chosen = CommunicationFilter(request.party, TRUSTS.get(request.trust), request.open_escalations_only)
-        page = self._external.page(chosen, page_size(request.page_size), place_of(request, request.page_token))
+        chosen = CommunicationFilter(
+            request.party, TRUSTS.get(request.trust), request.open_escalations_only
+        )
+        page = self._external.page(
+            chosen, page_size(request.page_size), place_of(request, request.page_token)
+        )
         fitting, more = self._answers.fitting(map(communication_to, page.communications))
         last = page.communications[len(fitting) - 1] if more else None
         following = (last.update_time, last.id) if last else page.next
-        return api.ListCommunicationsResponse(communications=fitting, next_page_token=token_of(request, following))
+        return api.ListCommunicationsResponse(
+            communications=fitting, next_page_token=token_of(request, following)
+        )
 
-    def GetCommunication(self, request: api.GetCommunicationRequest, context: grpc.ServicerContext) -> api.GetCommunicationResponse:
+    def GetCommunication(
+        self, request: api.GetCommunicationRequest, context: grpc.ServicerContext
+    ) -> api.GetCommunicationResponse:
         """Return a communication with a page of its messages."""
         checks = Checks()
         checks.communication_id("communication_id", request.communication_id)
@@ -97,17 +111,22 @@ class ExternalCommunicationHandlers:
         checks.done()
         asked = Words(
             request.query,
-            (normal_address(request.channel, request.party) if request.channel else "") or request.party,
+            (normal_address(request.channel, request.party) if request.channel else "")
+            or request.party,
             request.channel,
             TRUSTS.get(request.trust),
             optional_milliseconds(request.date_range, "start"),
             optional_milliseconds(request.date_range, "end"),
             request.communication_id,
         )
-        matches, total = self._external.search(asked, min(request.limit or _USUAL_LIMIT, _MAX_LIMIT), deadline)
+        matches, total = self._external.search(
+            asked, min(request.limit or _USUAL_LIMIT, _MAX_LIMIT), deadline
+        )
         return api.SearchCommunicationsResponse(matches=map(match_to, matches), total_matches=total)
 
-    def RegisterContact(self, request: api.RegisterContactRequest, context: grpc.ServicerContext) -> api.RegisterContactResponse:
+    def RegisterContact(
+        self, request: api.RegisterContactRequest, context: grpc.ServicerContext
+    ) -> api.RegisterContactResponse:
         """Set the trust in a party that may not have written yet."""
         checks = Checks()
         checks.label("channel", request.channel, required=True)
@@ -118,18 +137,26 @@ class ExternalCommunicationHandlers:
         if request.party and not party:
             checks.refuse("party", f"is no address on {request.channel}")
         trust, scopes = _trust_from(checks, request)
-        communication = self._external.register(request.channel, party, trust, scopes, request.request_id)
+        communication = self._external.register(
+            request.channel, party, trust, scopes, request.request_id
+        )
         return api.RegisterContactResponse(communication=communication_to(communication))
 
-    def SetTrust(self, request: api.SetTrustRequest, context: grpc.ServicerContext) -> api.SetTrustResponse:
+    def SetTrust(
+        self, request: api.SetTrustRequest, context: grpc.ServicerContext
+    ) -> api.SetTrustResponse:
         """Set the trust in a party."""
         checks = Checks()
         checks.communication_id("communication_id", request.communication_id)
         trust, scopes = _trust_from(checks, request)
-        communication = self._external.set_trust(request.communication_id, trust, scopes, request.request_id)
+        communication = self._external.set_trust(
+            request.communication_id, trust, scopes, request.request_id
+        )
         return api.SetTrustResponse(communication=communication_to(communication))
 
-    def RecordReply(self, request: api.RecordReplyRequest, context: grpc.ServicerContext) -> api.RecordReplyResponse:
+    def RecordReply(
+        self, request: api.RecordReplyRequest, context: grpc.ServicerContext
+    ) -> api.RecordReplyResponse:
         """Record a reply."""
         checks = Checks()
         checks.communication_id("communication_id", request.communication_id)
@@ -141,9 +168,13 @@ class ExternalCommunicationHandlers:
         communication, reply = self._external.record_reply(
             request.communication_id, request.text, request.scope, request.request_id
         )
-        return api.RecordReplyResponse(communication=communication_to(communication), message=external_message_to(reply))
+        return api.RecordReplyResponse(
+            communication=communication_to(communication), message=external_message_to(reply)
+        )
 
-    def ListEscalations(self, request: api.ListEscalationsRequest, context: grpc.ServicerContext) -> api.ListEscalationsResponse:
+    def ListEscalations(
+        self, request: api.ListEscalationsRequest, context: grpc.ServicerContext
+    ) -> api.ListEscalationsResponse:
         """Return a page of escalations."""
         checks = Checks()
         checks.not_negative("page_size", request.page_size)
@@ -151,11 +182,15 @@ class ExternalCommunicationHandlers:
         checks.done()
         place = place_of(request, request.page_token)
         size = page_size(request.page_size)
-        page = self._external.escalations(request.communication_id, size, place, resolved=request.include_resolved)
+        page = self._external.escalations(
+            request.communication_id, size, place, resolved=request.include_resolved
+        )
         fitting, more = self._answers.fitting(map(escalation_to, page.escalations))
         last = page.escalations[len(fitting) - 1] if more else None
         following = (last.create_time, last.id) if last else page.next
-        return api.ListEscalationsResponse(escalations=fitting, next_page_token=token_of(request, following))
+        return api.ListEscalationsResponse(
+            escalations=fitting, next_page_token=token_of(request, following)
+        )
 
     def ResolveEscalation(
         self, request: api.ResolveEscalationRequest, context: grpc.ServicerContext
@@ -166,19 +201,28 @@ class ExternalCommunicationHandlers:
         checks.said("answer", request.answer, _MAX_ANSWER)
         checks.request_id(request.request_id)
         checks.done()
-        escalation = self._external.resolve_escalation(request.escalation_id, request.answer, request.request_id)
+        escalation = self._external.resolve_escalation(
+            request.escalation_id, request.answer, request.request_id
+        )
         return api.ResolveEscalationResponse(escalation=escalation_to(escalation))
 
     def StreamCommunicationUpdates(
-        self, request: api.StreamCommunicationUpdatesRequest, context: grpc.ServicerContext, send: Send
+        self,
+        request: api.StreamCommunicationUpdatesRequest,
+        context: grpc.ServicerContext,
+        send: Send,
     ) -> None:
         """Open a stream of communication updates."""
         subscribe = partial(self._live.subscribe, request.cursor)
         self._streams.open(self._live, subscribe, 1, context, send, resumed=bool(request.cursor))
 
 
-def _trust_from(checks: Checks, request: api.SetTrustRequest | api.RegisterContactRequest) -> tuple[Trust, tuple[str, ...]]:
-    """Check how far a party is to be trusted, and return it. Raises InvalidField for all that is wrong with the request."""
+def _trust_from(
+    checks: Checks, request: api.SetTrustRequest | api.RegisterContactRequest
+) -> tuple[Trust, tuple[str, ...]]:
+    """Check how far a party is to be trusted, and return it. Raises InvalidField for all that is
+    wrong with the request.
+    """
     trust = TRUSTS.get(request.trust)
     if trust is None:
         checks.refuse("trust", "is not a trust of this version" if request.trust else _NO_TRUST)

@@ -1,7 +1,9 @@
-"""Wrappers around every handler: parse the request, run the handler, map errors to a status, log the call.
+"""Wrappers around every handler: parse the request, run the handler, map errors to a status, log
+the call.
 
-The log line names the method, the code, the milliseconds and the conversation or communication, never a text. It is `info` for
-calls that fail, take long or administer the server (`CallLog`), and `debug` for all others.
+The log line names the method, the code, the milliseconds and the conversation or communication,
+never a text. It is `info` for calls that fail, take long or administer the server (`CallLog`), and
+`debug` for all others.
 """
 
 import time
@@ -76,14 +78,18 @@ class CallLog:
 
 
 class Malformed:
-    """Bytes that are not the message expected. Reading them must not raise: grpcio would answer without a reason."""
+    """Bytes that are not the message expected. Reading them must not raise: grpcio would answer
+    without a reason.
+    """
 
     def __init__(self, data: bytes, expected: Descriptor, error: DecodeError) -> None:
         self.status = malformed(*_what_is_wrong(data, expected, error))
 
 
 def deadline_of(context: grpc.ServicerContext, seconds: float) -> Deadline:
-    """Return the deadline of a call: its caller's, at most `seconds`. It ends as soon as the call does."""
+    """Return the deadline of a call: its caller's, at most `seconds`. It ends as soon as the call
+    does.
+    """
     remaining = context.time_remaining()
     deadline = Deadline(seconds if remaining is None else min(seconds, remaining))
     if not context.add_callback(deadline.cancel):
@@ -103,7 +109,8 @@ def unary(
     reads = method.GetOptions().idempotency_level == MethodOptions.NO_SIDE_EFFECTS
 
     def run(request: Any, context: grpc.ServicerContext) -> ProtoMessage | None:
-        if reads and not context.is_active():  # it waited for a thread longer than its caller waited for it
+        # it waited for a thread longer than its caller waited for it
+        if reads and not context.is_active():
             raise CallerGone
         return handler(request, context)
 
@@ -117,7 +124,9 @@ def unary(
 
     call.experimental_thread_pool = pool  # type: ignore[attr-defined]  # how grpcio is told which pool runs a handler
     return grpc.unary_unary_rpc_method_handler(
-        call, request_deserializer=_reader(request_type), response_serializer=lambda answer: answer.SerializeToString()
+        call,
+        request_deserializer=_reader(request_type),
+        response_serializer=lambda answer: answer.SerializeToString(),
     )
 
 
@@ -128,15 +137,19 @@ def streaming(
     pool: ThreadPoolExecutor,
     calls: CallLog,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
-    """Return the handler of a streaming method, wrapped. It opens the stream and returns: no thread waits for the stream.
+    """Return the handler of a streaming method, wrapped. It opens the stream and returns: no thread
+    waits for the stream.
 
-    The handler sends serialized messages. Where callers stream too, it gets an iterator of bytes for the request.
+    The handler sends serialized messages. Where callers stream too, it gets an iterator of bytes
+    for the request.
     """
     name = f"{method.containing_service.name}.{method.name}"
 
     def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext, send: Send) -> None:
         began = time.perf_counter()
-        _, failed = _run(name, lambda request, context: handler(request, context, send), request, context)
+        _, failed = _run(
+            name, lambda request, context: handler(request, context, send), request, context
+        )
         calls.write(name, request, None, failed, time.perf_counter() - began)
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
@@ -144,8 +157,12 @@ def streaming(
     call.experimental_non_blocking = True  # type: ignore[attr-defined]  # how grpcio is told that it returns at once
     call.experimental_thread_pool = pool  # type: ignore[attr-defined]
     if method.client_streaming:
-        return grpc.stream_stream_rpc_method_handler(call, request_deserializer=None, response_serializer=None)
-    return grpc.unary_stream_rpc_method_handler(call, request_deserializer=_reader(request_type), response_serializer=None)
+        return grpc.stream_stream_rpc_method_handler(
+            call, request_deserializer=None, response_serializer=None
+        )
+    return grpc.unary_stream_rpc_method_handler(
+        call, request_deserializer=_reader(request_type), response_serializer=None
+    )
 
 
 def _run(
@@ -157,7 +174,9 @@ def _run(
         return handler(request, context), None
     except RecollectError as error:
         return None, status_of(error)
-    except Exception:  # the end of the error table: what nobody foresaw is logged whole and answered without its text
+    except Exception:
+        # the end of the error table: what nobody foresaw is logged whole and answered without its
+        # text
         log_id = str(ULID())
         log.exception("fault", method=name, log_id=log_id)
         return None, internal(log_id)
@@ -184,10 +203,14 @@ def _fields(
 
 
 def _conversation_of(answer: ProtoMessage | None) -> str:
-    """Return the id of the conversation in an answer, or in a part of it; empty if there is none."""
+    """Return the id of the conversation in an answer, or in a part of it; empty if there is
+    none.
+    """
     for name in ("conversation", "command_reply"):
         part: Any = getattr(answer, name, None)
-        if conversation_id := getattr(part, "id", "") or getattr(getattr(part, "conversation", None), "id", ""):
+        if conversation_id := getattr(part, "id", "") or getattr(
+            getattr(part, "conversation", None), "id", ""
+        ):
             return str(conversation_id)
     return ""
 
@@ -206,7 +229,9 @@ def _reader(request_type: type[ProtoMessage]) -> Callable[[bytes], ProtoMessage 
 
 
 def _what_is_wrong(data: bytes, expected: Descriptor, error: DecodeError) -> tuple[str, str]:
-    """Return the error of bytes that could not be parsed, and the path of the field if it is known."""
+    """Return the error of bytes that could not be parsed, and the path of the field if it is
+    known.
+    """
     if field := first_not_utf8(data, expected):
         return "is not valid UTF-8 (a lone surrogate, or bytes of another encoding)", field
     return f"the request is not a {expected.name}: {error}", ""

@@ -1,11 +1,13 @@
-"""The standard health service, grpc.health.v1.Health: whether the server serves, and which parts of it answer less than they could.
+"""The standard health service, grpc.health.v1.Health: whether the server serves, and which parts of
+it answer less than they could.
 
-The names are the empty one for the server, those of its services, and `SERVICE/PART` for a part that may be degraded while its
-service answers. A part that is degraded is NOT_SERVING; the server and its services stay SERVING, and the trailing metadata of
-Check names the parts and the reasons.
+The names are the empty one for the server, those of its services, and `SERVICE/PART` for a part
+that may be degraded while its service answers. A part that is degraded is NOT_SERVING; the server
+and its services stay SERVING, and the trailing metadata of Check names the parts and the reasons.
 
-grpc_health's own servicer is not used: it sends while it holds its lock, and grpcio's only event thread waits for that lock when a
-watch is cancelled, so that a few watches stop the whole server for good (grpc/grpc pull request 43403).
+grpc_health's own servicer is not used: it sends while it holds its lock, and grpcio's only event
+thread waits for that lock when a watch is cancelled, so that a few watches stop the whole server
+for good (grpc/grpc pull request 43403).
 """
 
 import threading
@@ -32,7 +34,9 @@ DEGRADED = "recollect-degraded"
 """The key in Check's trailing metadata; each value is `PART: reason`."""
 
 Degraded = Callable[[], Mapping[str, str]]
-"""Returns why each part of a service is degraded, by its name; an empty reason for one that is not."""
+"""Returns why each part of a service is degraded, by its name; an empty reason for one that is
+not.
+"""
 
 _CALLS = CallLog(quiet=True)
 _LOOK_SECONDS = 0.5  # between two looks at the parts, for those who watch
@@ -42,7 +46,9 @@ _REASON_LENGTH = 300
 class _Watch(HeldStream):
     """A watch of one name: what is sent is always the newest status."""
 
-    def __init__(self, health: "Health", name: str, context: grpc.ServicerContext, send: Send) -> None:
+    def __init__(
+        self, health: "Health", name: str, context: grpc.ServicerContext, send: Send
+    ) -> None:
         super().__init__(context, send)
         self._health = health
         self.name = name
@@ -58,14 +64,21 @@ class _Watch(HeldStream):
 
 
 class Health:
-    """The health of the server and of its services, and who watches it. Safe to call from any thread."""
+    """The health of the server and of its services, and who watches it. Safe to call from any
+    thread.
+    """
 
     def __init__(self, names: list[str], parts: Mapping[str, Degraded], max_watches: int) -> None:
-        """`names`: the server's services; `parts`: those of some of them. Nothing serves until `serve` is called."""
+        """`names`: the server's services; `parts`: those of some of them. Nothing serves until
+        `serve` is called.
+        """
         self._names = ("", *names)
         self._parts = parts
-        self._guard = threading.Lock()  # guards the statuses while they change; nothing is sent or asked under it
-        self._statuses: dict[str, int] = dict.fromkeys(self._names, pb.HealthCheckResponse.NOT_SERVING)
+        # guards the statuses while they change; nothing is sent or asked under it
+        self._guard = threading.Lock()
+        self._statuses: dict[str, int] = dict.fromkeys(
+            self._names, pb.HealthCheckResponse.NOT_SERVING
+        )
         self._watches = HeldStreams(max_watches, "watches of health")
         self._stopping = threading.Event()
         self._follower = threading.Thread(target=self._follow, name="health", daemon=True)
@@ -78,7 +91,9 @@ class Health:
             "Watch": streaming(methods["Watch"], pb.HealthCheckRequest, self._watch, pool, _CALLS),
         }
         if (method := methods.get("List")) is not None:  # older versions of the service have none
-            handlers["List"] = unary(method, GetMessageClass(method.input_type), self._list, pool, _CALLS)
+            handlers["List"] = unary(
+                method, GetMessageClass(method.input_type), self._list, pool, _CALLS
+            )
         return handlers
 
     def serve(self) -> None:
@@ -98,7 +113,9 @@ class Health:
         self._watches.wake(self._watches.select(lambda _: True))
 
     def stop(self) -> None:
-        """Tell those who watch that the server leaves, and end their watches. A second time does nothing."""
+        """Tell those who watch that the server leaves, and end their watches. A second time does
+        nothing.
+        """
         self.leave()
         self._watches.stop()
 
@@ -110,15 +127,25 @@ class Health:
         with self._guard:
             if self._stopping.is_set():
                 return
-            changed = {name for name, status in changes.items() if self._statuses.get(name) != status}
+            changed = {
+                name for name, status in changes.items() if self._statuses.get(name) != status
+            }
             self._statuses = self._statuses | changes
         if changed:
-            self._watches.wake(self._watches.select(lambda it: isinstance(it, _Watch) and it.name in changed))
+            self._watches.wake(
+                self._watches.select(lambda it: isinstance(it, _Watch) and it.name in changed)
+            )
 
     def _look(self) -> dict[str, str]:
-        """Ask for the parts, note their statuses, and return those that are degraded, with the reasons."""
+        """Ask for the parts, note their statuses, and return those that are degraded, with the
+        reasons.
+        """
         try:
-            parts = {f"{name}/{part}": reason for name, ask in self._parts.items() for part, reason in ask().items()}
+            parts = {
+                f"{name}/{part}": reason
+                for name, ask in self._parts.items()
+                for part, reason in ask().items()
+            }
         except Exception:  # health must answer whatever breaks
             log.exception("health_unknown")
             return {}
@@ -130,25 +157,35 @@ class Health:
         while not self._stopping.wait(_LOOK_SECONDS):
             self._look()
 
-    # The methods --------------------------------------------------------------------------------------------------------
+    # The methods ----------------------------------------------------------------------------------
 
-    def _check(self, request: pb.HealthCheckRequest, context: grpc.ServicerContext) -> pb.HealthCheckResponse:
+    def _check(
+        self, request: pb.HealthCheckRequest, context: grpc.ServicerContext
+    ) -> pb.HealthCheckResponse:
         degraded = {} if self._stopping.is_set() else self._look()
         status = self.status(request.service)
         if status is None:
             raise NothingNamed("service", request.service[:_REASON_LENGTH])
         about = [name for name in degraded if _is_within(name, request.service)]
-        context.set_trailing_metadata(tuple((DEGRADED, _as_metadata(f"{name}: {degraded[name]}")) for name in about))
+        context.set_trailing_metadata(
+            tuple((DEGRADED, _as_metadata(f"{name}: {degraded[name]}")) for name in about)
+        )
         return pb.HealthCheckResponse(status=status)
 
     def _list(self, _request: object, _context: grpc.ServicerContext) -> Message:
         if not self._stopping.is_set():
             self._look()
-        statuses = {name: pb.HealthCheckResponse(status=status) for name, status in self._statuses.items()}
-        answer: Message = GetMessageClass(SERVICE.methods_by_name["List"].output_type)(statuses=statuses)
+        statuses = {
+            name: pb.HealthCheckResponse(status=status) for name, status in self._statuses.items()
+        }
+        answer: Message = GetMessageClass(SERVICE.methods_by_name["List"].output_type)(
+            statuses=statuses
+        )
         return answer
 
-    def _watch(self, request: pb.HealthCheckRequest, context: grpc.ServicerContext, send: Send) -> None:
+    def _watch(
+        self, request: pb.HealthCheckRequest, context: grpc.ServicerContext, send: Send
+    ) -> None:
         self._watches.open(_Watch(self, request.service, context, send))
 
 

@@ -1,8 +1,9 @@
-"""Streams of health and reflection: they stay open for long and hold no thread while nothing is sent.
+"""Streams of health and reflection: they stay open for long and hold no thread while nothing is
+sent.
 
-The rules that keep grpcio alive are kept here, as `streams` keeps them for live updates: a stream is with one sender at a
-time, nothing is sent from the thread of a call or from a callback, nothing is sent under a lock, streams are bounded, and all
-are ended before the server stops.
+The rules that keep grpcio alive are kept here, as `streams` keeps them for live updates: a stream
+is with one sender at a time, nothing is sent from the thread of a call or from a callback, nothing
+is sent under a lock, streams are bounded, and all are ended before the server stops.
 """
 
 import threading
@@ -40,7 +41,9 @@ class HeldStream(ABC):
 
     @abstractmethod
     def next(self) -> bytes | None:
-        """Return what is to be sent next; None if there is nothing now. One thread calls it at a time, and it returns at once."""
+        """Return what is to be sent next; None if there is nothing now. One thread calls it at a
+        time, and it returns at once.
+        """
 
     def cancel(self) -> None:
         """End the call at once; a send that is blocked returns."""
@@ -49,13 +52,16 @@ class HeldStream(ABC):
 
 
 class HeldStreams:
-    """The open streams of a service, with the threads that send to them. Safe to call from any thread."""
+    """The open streams of a service, with the threads that send to them. Safe to call from any
+    thread.
+    """
 
     def __init__(self, limit: int, kind: str) -> None:
         """`limit`: how many may be open. `kind`: what they are, in the plural, for error texts."""
         self._limit = limit
         self._kind = kind
-        self._guard = threading.Condition()  # guards everything below; nothing slow happens under it
+        # guards everything below; nothing slow happens under it
+        self._guard = threading.Condition()
         self._streams: set[HeldStream] = set()
         self._stopping = False
         self._senders: Senders | None = None  # started with the first stream
@@ -70,7 +76,8 @@ class HeldStreams:
             if self._senders is None:
                 self._senders = Senders(self._pump, _SEND_SECONDS, moving=1)
             self._streams.add(stream)
-        # The callback runs on the thread that serves all calls: it may send nothing, and wait for nothing.
+        # The callback runs on the thread that serves all calls: it may send nothing, and wait for
+        # nothing.
         if not stream.context.add_callback(lambda: self._forget(stream)):
             self._forget(stream)
             return
@@ -119,7 +126,8 @@ class HeldStreams:
             if (data := stream.next()) is not None:
                 sender.send(stream.send, data)
                 return True
-        except Exception:  # the end of the error table: what nobody foresaw ends this stream and no other
+        except Exception:
+            # the end of the error table: what nobody foresaw ends this stream and no other
             log_id = str(ULID())
             log.exception("fault", stream=type(stream).__name__, log_id=log_id)
             stream.ending = internal(log_id)

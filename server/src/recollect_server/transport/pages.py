@@ -1,4 +1,6 @@
-"""Page tokens: where the next page begins, bound to the question it belongs to. Opaque to callers."""
+"""Page tokens: where the next page begins, bound to the question it belongs to. Opaque to
+callers.
+"""
 
 import base64
 import binascii
@@ -30,7 +32,9 @@ def place_of(request: ProtoMessage, token: str) -> Place | None:
     if not token:
         return None
     try:
-        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
+        text = base64.b64decode(
+            token + "=" * (-len(token) % 4), altchars=b"-_", validate=True
+        ).decode()
         time, name, _ = text.split(".")
         place = int(time), name
     except (binascii.Error, ValueError):
@@ -49,5 +53,8 @@ def _seal(request: ProtoMessage, place: Place) -> str:
     for name in ("page_token", "page_size"):
         if name in request.DESCRIPTOR.fields_by_name:
             bare.ClearField(name)
-    text = f"{place[0]}.{place[1]}.{request.DESCRIPTOR.full_name}".encode() + bare.SerializeToString(deterministic=True)
+    text = (
+        f"{place[0]}.{place[1]}.{request.DESCRIPTOR.full_name}".encode()
+        + bare.SerializeToString(deterministic=True)
+    )
     return hashlib.sha256(text).hexdigest()[:16]

@@ -1,9 +1,11 @@
 """Threads that run handlers. A call takes one only once its request has arrived.
 
-grpcio gives a call a thread as soon as it begins, and that thread waits for the request: a caller that is slow to send, or sends
-nothing, holds it, and a few such callers hold all. So this pool receives the request by grpcio's own private functions, and the
-call waits for it without a thread. The server's package pins grpcio below the next minor version, and a test fails when the
-pinned one lacks what is used here; without it (somebody overrode the pin) calls get threads the way grpcio asks for them.
+grpcio gives a call a thread as soon as it begins, and that thread waits for the request: a caller
+that is slow to send, or sends nothing, holds it, and a few such callers hold all. So this pool
+receives the request by grpcio's own private functions, and the call waits for it without a thread.
+The server's package pins grpcio below the next minor version, and a test fails when the pinned one
+lacks what is used here; without it (somebody overrode the pin) calls get threads the way grpcio
+asks for them.
 """
 
 import threading
@@ -16,8 +18,11 @@ import grpc
 from grpc import _server as grpcio
 from grpc._cython import cygrpc  # type: ignore[attr-defined]  # has no types
 
-_AHEAD = 256  # calls whose requests may be there, or be coming, before a thread is free: each may be as large as is allowed
-_WAITS = "_unary_request.<locals>.unary_request"  # how grpcio names what a thread would wait for the request with
+# calls whose requests may be there, or be coming, before a thread is free: each may be as large as
+# is allowed
+_AHEAD = 256
+# how grpcio names what a thread would wait for the request with
+_WAITS = "_unary_request.<locals>.unary_request"
 _MEANS = ("_CLOSED", "_RECEIVE_MESSAGE_TOKEN", "_abort", "_is_rpc_state_active", "_receive_message")
 
 
@@ -25,7 +30,9 @@ class CallPool(ThreadPoolExecutor):
     """Thread pool for the handlers of a server."""
 
     def __init__(self, threads: int, name: str, ahead: int = _AHEAD) -> None:
-        """Start with no thread. `ahead` requests are received before a thread is free; the calls behind them wait unread."""
+        """Start with no thread. `ahead` requests are received before a thread is free; the calls
+        behind them wait unread.
+        """
         super().__init__(threads, thread_name_prefix=name)
         self._able = _is_able()
         self._guard = threading.Lock()  # guards what follows; nothing slow happens under it
@@ -33,8 +40,12 @@ class CallPool(ThreadPoolExecutor):
         self._unread: deque[Callable[[], bool]] = deque()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """Run `fn`: a unary call's handler once its request has arrived, anything else once a thread is free."""
-        at = next((at for at, it in enumerate(args) if getattr(it, "__qualname__", "") == _WAITS), 0)
+        """Run `fn`: a unary call's handler once its request has arrived, anything else once a
+        thread is free.
+        """
+        at = next(
+            (at for at, it in enumerate(args) if getattr(it, "__qualname__", "") == _WAITS), 0
+        )
         if not self._able or not at:
             return super().submit(fn, *args, **kwargs)
         event, state, deserializer = args[at - 3], args[at - 2], args[at + 1]
@@ -81,11 +92,15 @@ class CallPool(ThreadPoolExecutor):
             asked = following is None or following()
 
 
-def ask_for_request(requests: Any, pool: ThreadPoolExecutor, then: Callable[[bytes | None], None]) -> None:
-    """Ask for the next request of a call whose caller sends several. `requests` is what grpcio gave its handler.
+def ask_for_request(
+    requests: Any, pool: ThreadPoolExecutor, then: Callable[[bytes | None], None]
+) -> None:
+    """Ask for the next request of a call whose caller sends several. `requests` is what grpcio gave
+    its handler.
 
-    `then` gets the request, or None once there are no more. It returns at once, and sends nothing: it may run on the thread
-    that serves all calls. A grpcio without the private means gets a thread of the pool that waits.
+    `then` gets the request, or None once there are no more. It returns at once, and sends nothing:
+    it may run on the thread that serves all calls. A grpcio without the private means gets a thread
+    of the pool that waits.
     """
     if not (_is_able() and hasattr(requests, "_state") and hasattr(requests, "_call")):
         pool.submit(lambda: then(_wait_for_request(requests)))
@@ -117,11 +132,15 @@ def _wait_for_request(requests: Iterator[bytes]) -> bytes | None:
 
 def _is_able() -> bool:
     """Return True if grpcio has the private functions that this module uses."""
-    return hasattr(cygrpc, "ReceiveMessageOperation") and all(hasattr(grpcio, name) for name in _MEANS)
+    return hasattr(cygrpc, "ReceiveMessageOperation") and all(
+        hasattr(grpcio, name) for name in _MEANS
+    )
 
 
 def _request_of(event: Any, state: Any) -> Any:
-    """Return the request that grpcio left in a call's state; None if the call is over, or its caller sent none."""
+    """Return the request that grpcio left in a call's state; None if the call is over, or its
+    caller sent none.
+    """
     with state.condition:
         request, state.request = state.request, None
         if request is None and state.client is grpcio._CLOSED and not state.statused:

@@ -16,7 +16,12 @@ from recollect_server.storage.index.search import Scope
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_FILTER, Checks
 from recollect_server.transport.convert import conversation_to, fill_message, optional_milliseconds
-from recollect_server.transport.convert_recall import anchor_to, answer_to, context_to, transition_to
+from recollect_server.transport.convert_recall import (
+    anchor_to,
+    answer_to,
+    context_to,
+    transition_to,
+)
 from recollect_server.transport.handling import deadline_of
 from recollect_server.transport.pages import page_size, place_of, token_of
 
@@ -47,7 +52,9 @@ class RecallHandlers:
         self._answers = answers
         self._timeout = timeout
 
-    def Search(self, request: api.SearchRequest, context: grpc.ServicerContext) -> api.SearchResponse:
+    def Search(
+        self, request: api.SearchRequest, context: grpc.ServicerContext
+    ) -> api.SearchResponse:
         """Search conversations and messages."""
         deadline = deadline_of(context, self._timeout)
         checks = Checks()
@@ -72,13 +79,24 @@ class RecallHandlers:
         )
         limit = min(request.limit or _USUAL_LIMIT, _MAX_LIMIT)
         answer = self._recall.search(
-            request.query, scope, limit, least=request.min_score, explain=request.explain, deadline=deadline
+            request.query,
+            scope,
+            limit,
+            least=request.min_score,
+            explain=request.explain,
+            deadline=deadline,
         )
         return self._answers.cut(answer_to(answer))
 
-    def FetchContext(self, request: api.FetchContextRequest, context: grpc.ServicerContext) -> api.FetchContextResponse:
+    def FetchContext(
+        self, request: api.FetchContextRequest, context: grpc.ServicerContext
+    ) -> api.FetchContextResponse:
         """Return some turns of a conversation."""
-        turns = (request.turn_range.first, request.turn_range.last) if request.HasField("turn_range") else None
+        turns = (
+            (request.turn_range.first, request.turn_range.last)
+            if request.HasField("turn_range")
+            else None
+        )
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.not_negative("after_sequence", request.after_sequence)
@@ -89,7 +107,9 @@ class RecallHandlers:
             elif last < first:
                 checks.refuse("turn_range.last", f"is {last}, which is before first, {first}")
             elif last - first >= _MAX_RANGE:
-                checks.refuse("turn_range", f"has {last - first + 1} turns; at most {_MAX_RANGE} are allowed")
+                checks.refuse(
+                    "turn_range", f"has {last - first + 1} turns; at most {_MAX_RANGE} are allowed"
+                )
         checks.done()
         with self._answers.room(context) as keep:
             after, most = min(request.after_sequence, MAX_LINES), self._answers.max_bytes
@@ -106,7 +126,9 @@ class RecallHandlers:
                 fill_message(answer.messages.add(), message)
             return keep(answer)
 
-    def Recent(self, request: api.RecentRequest, context: grpc.ServicerContext) -> api.RecentResponse:
+    def Recent(
+        self, request: api.RecentRequest, context: grpc.ServicerContext
+    ) -> api.RecentResponse:
         """Conversations by time."""
         checks = Checks()
         checks.not_negative("limit", request.limit)
@@ -121,14 +143,18 @@ class RecallHandlers:
             updated_before=optional_milliseconds(request, "before"),
         )
         newest_first = request.order != api.RECENT_ORDER_OLDEST_FIRST
-        found = self._recall.recent(chosen, min(request.limit or _USUAL_LIMIT, _MAX_LIMIT), newest_first=newest_first)
+        found = self._recall.recent(
+            chosen, min(request.limit or _USUAL_LIMIT, _MAX_LIMIT), newest_first=newest_first
+        )
         fitting, more = self._answers.fitting(
             recall_pb2.RecentConversation(conversation=conversation_to(conversation), snippet=words)
             for conversation, words in found
         )
         return api.RecentResponse(conversations=fitting, has_more=more)
 
-    def BuildContext(self, request: api.BuildContextRequest, context: grpc.ServicerContext) -> api.BuildContextResponse:
+    def BuildContext(
+        self, request: api.BuildContextRequest, context: grpc.ServicerContext
+    ) -> api.BuildContextResponse:
         """Build the context for an agent's model."""
         deadline = deadline_of(context, self._timeout)
         checks = Checks()
@@ -139,7 +165,9 @@ class RecallHandlers:
         if request.format not in FORMS:
             checks.refuse("format", "is not a form of this version")
         checks.done()
-        budget = Budget(request.budget.hot, request.budget.warm, request.budget.cold, request.budget.total)
+        budget = Budget(
+            request.budget.hot, request.budget.warm, request.budget.cold, request.budget.total
+        )
         form, group = FORMS[request.format], request.include_group
         with self._answers.room(context) as keep:
             built = self._builder.build(
@@ -166,10 +194,13 @@ class RecallHandlers:
         found = self._tiers.listed(request.conversation_id, place[0] if place else 0, size + 1)
         following = (found[size - 1].id, "-") if len(found) > size else None
         return api.ListTierTransitionsResponse(
-            transitions=[transition_to(it) for it in found[:size]], next_page_token=token_of(request, following)
+            transitions=[transition_to(it) for it in found[:size]],
+            next_page_token=token_of(request, following),
         )
 
-    def ListAnchors(self, request: api.ListAnchorsRequest, context: grpc.ServicerContext) -> api.ListAnchorsResponse:
+    def ListAnchors(
+        self, request: api.ListAnchorsRequest, context: grpc.ServicerContext
+    ) -> api.ListAnchorsResponse:
         """Return the current anchors, or all."""
         checks = Checks()
         checks.anchor_key(request.key, required=False)
@@ -179,9 +210,13 @@ class RecallHandlers:
         found = self._anchors.listed(request.key, include_superseded=request.include_superseded)
         fitting, more = self._answers.fitting(map(anchor_to, found[first:]))
         following = (first + len(fitting), "-") if more else None
-        return api.ListAnchorsResponse(anchors=fitting, next_page_token=token_of(request, following))
+        return api.ListAnchorsResponse(
+            anchors=fitting, next_page_token=token_of(request, following)
+        )
 
-    def SetAnchor(self, request: api.SetAnchorRequest, context: grpc.ServicerContext) -> api.SetAnchorResponse:
+    def SetAnchor(
+        self, request: api.SetAnchorRequest, context: grpc.ServicerContext
+    ) -> api.SetAnchorResponse:
         """Set an anchor."""
         checks = Checks()
         checks.anchor_key(request.key)
@@ -195,13 +230,19 @@ class RecallHandlers:
             source = (request.source.conversation_id, request.source.sequence)
             checks.conversation_id("source.conversation_id", request.source.conversation_id)
             if request.source.sequence < 1:
-                checks.refuse("source.sequence", f"is {request.source.sequence}; lines begin with 1")
+                checks.refuse(
+                    "source.sequence", f"is {request.source.sequence}; lines begin with 1"
+                )
         checks.done()
         confidence = request.confidence if request.HasField("confidence") else 1.0
-        anchor = self._anchors.set(request.key, request.value, confidence, source, request.request_id)
+        anchor = self._anchors.set(
+            request.key, request.value, confidence, source, request.request_id
+        )
         return api.SetAnchorResponse(anchor=anchor_to(anchor))
 
-    def DeleteAnchor(self, request: api.DeleteAnchorRequest, context: grpc.ServicerContext) -> api.DeleteAnchorResponse:
+    def DeleteAnchor(
+        self, request: api.DeleteAnchorRequest, context: grpc.ServicerContext
+    ) -> api.DeleteAnchorResponse:
         """Forgets an anchor."""
         checks = Checks()
         checks.anchor_key(request.key)

@@ -1,6 +1,8 @@
-"""Server reflection, grpc.reflection.v1alpha: what grpcurl and its like ask, on streams that hold no thread while they are idle.
+"""Server reflection, grpc.reflection.v1alpha: what grpcurl and its like ask, on streams that hold
+no thread while they are idle.
 
-The answers are those of grpcio-reflection, whose own handler keeps a thread of the pool as long as a stream is open.
+The answers are those of grpcio-reflection, whose own handler keeps a thread of the pool as long as
+a stream is open.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -28,9 +30,13 @@ _MAX_STREAMS = 1000
 
 
 class _Stream(HeldStream):
-    """A stream: one request at a time is taken from it, answered, and then the next one is asked for."""
+    """A stream: one request at a time is taken from it, answered, and then the next one is asked
+    for.
+    """
 
-    def __init__(self, reflection: "Reflection", requests: object, context: grpc.ServicerContext, send: Send) -> None:
+    def __init__(
+        self, reflection: "Reflection", requests: object, context: grpc.ServicerContext, send: Send
+    ) -> None:
         super().__init__(context, send)
         self._reflection = reflection
         self._requests = requests
@@ -58,7 +64,9 @@ class _Stream(HeldStream):
         if data is None:
             self.ending = self.ending or status_pb2.Status()
         elif len(data) > MAX_REQUEST_BYTES:
-            self.ending = malformed(f"a request has {len(data)} bytes, and may have {MAX_REQUEST_BYTES}", "")
+            self.ending = malformed(
+                f"a request has {len(data)} bytes, and may have {MAX_REQUEST_BYTES}", ""
+            )
         else:
             self._request = data
         self._reflection.streams.wake((self,))
@@ -76,7 +84,11 @@ class Reflection:
     def handlers(self) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         """Return the methods of the service."""
         method: MethodDescriptor = SERVICE.methods_by_name["ServerReflectionInfo"]
-        return {method.name: streaming(method, pb.ServerReflectionRequest, self._open, self.pool, _CALLS)}
+        return {
+            method.name: streaming(
+                method, pb.ServerReflectionRequest, self._open, self.pool, _CALLS
+            )
+        }
 
     def answer(self, request: pb.ServerReflectionRequest) -> bytes:
         """Return the answer to a request."""

@@ -1,8 +1,10 @@
-"""The threads that send to the streams. A stream is with one of them at a time, so no two ever send on one at once.
+"""The threads that send to the streams. A stream is with one of them at a time, so no two ever send
+on one at once.
 
-A few threads send more than many: they take turns with Python's lock. But sending blocks on a caller that does not read, once what
-lies between is full. So a thread that is blocked is stood in for by another, while the watchdog gives the caller a few seconds and
-then cancels its call, which frees the thread; where the connection itself is dead, its keepalive does. However many callers are
+A few threads send more than many: they take turns with Python's lock. But sending blocks on a
+caller that does not read, once what lies between is full. So a thread that is blocked is stood in
+for by another, while the watchdog gives the caller a few seconds and then cancels its call, which
+frees the thread; where the connection itself is dead, its keepalive does. However many callers are
 stuck, as many threads as ever serve the others.
 """
 
@@ -57,15 +59,24 @@ class Sender:
 class Senders:
     """Some threads, and the streams that wait for one."""
 
-    def __init__(self, pump: Callable[[Scheduled, Sender], bool], send_timeout: float, *, moving: int = _MOVING) -> None:
-        """`pump` sends what there is for a stream, by the given sender, and says whether more is left; it raises nothing.
+    def __init__(
+        self,
+        pump: Callable[[Scheduled, Sender], bool],
+        send_timeout: float,
+        *,
+        moving: int = _MOVING,
+    ) -> None:
+        """`pump` sends what there is for a stream, by the given sender, and says whether more is
+        left; it raises nothing.
 
-        `send_timeout`: seconds that one send may take. `moving`: threads that send where none is blocked.
+        `send_timeout`: seconds that one send may take. `moving`: threads that send where none is
+        blocked.
         """
         self._pump = pump
         self._moving = moving
         self._send_timeout = send_timeout
-        self._changed = threading.Condition()  # guards everything below and the streams' flags; nothing slow happens under it
+        # guards everything below and the streams' flags; nothing slow happens under it
+        self._changed = threading.Condition()
         self._ready: deque[Scheduled] = deque()
         self._senders: set[Sender] = set()
         self._stopping = self._impatient = False
@@ -111,7 +122,9 @@ class Senders:
     def _start(self) -> None:
         sender = Sender()
         self._senders.add(sender)
-        threading.Thread(target=self._run, args=(sender,), name="stream-sender", daemon=True).start()
+        threading.Thread(
+            target=self._run, args=(sender,), name="stream-sender", daemon=True
+        ).start()
 
     def _run(self, sender: Sender) -> None:
         while (stream := self._next(sender)) is not None:
@@ -120,7 +133,8 @@ class Senders:
                 sender.stream = None
                 if more or stream.again:
                     stream.again = False
-                    self._ready.append(stream)  # behind the others: who has missed much keeps nobody waiting
+                    # behind the others: who has missed much keeps nobody waiting
+                    self._ready.append(stream)
                     self._changed.notify()
                 else:
                     stream.scheduled = False
@@ -144,16 +158,24 @@ class Senders:
         return sum(not sender.blocked(now, _BLOCKED) for sender in self._senders) > self._moving
 
     def _watch(self) -> None:
-        while not self._ended.wait(_TICK if any(sender.since for sender in tuple(self._senders)) else _IDLE_TICK):
+        while not self._ended.wait(
+            _TICK if any(sender.since for sender in tuple(self._senders)) else _IDLE_TICK
+        ):
             with self._changed:
                 now = time.monotonic()
-                blocked = sorted((s for s in self._senders if s.blocked(now, _BLOCKED)), key=lambda s: s.since)
+                blocked = sorted(
+                    (s for s in self._senders if s.blocked(now, _BLOCKED)), key=lambda s: s.since
+                )
                 moving = len(self._senders) - len(blocked)
                 # Where none moves, as many again: those that are stuck often come together.
                 wanted = len(self._senders) if not moving and self._ready else self._moving - moving
                 for _ in range(min(wanted, _MOST - len(self._senders))):
                     self._start()
-                stuck = [s.stream for s in blocked if s.blocked(now, self._send_timeout) or self._impatient]
+                stuck = [
+                    s.stream
+                    for s in blocked
+                    if s.blocked(now, self._send_timeout) or self._impatient
+                ]
                 if not stuck and len(self._senders) >= _MOST and len(blocked) == len(self._senders):
                     stuck = [blocked[0].stream]
             for stream in stuck:

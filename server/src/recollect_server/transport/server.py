@@ -1,4 +1,6 @@
-"""Builds the gRPC server: every service of the contract, health, reflection, limits; and stops it without losing a call."""
+"""Builds the gRPC server: every service of the contract, health, reflection, limits; and stops it
+without losing a call.
+"""
 
 import errno
 import os
@@ -37,7 +39,8 @@ SERVICES: tuple[ServiceDescriptor, ...] = (
     external_communication_service_pb2.DESCRIPTOR.services_by_name["ExternalCommunicationService"],
 )
 
-_REFLECTION_THREADS = 8  # at the most: one opens the streams, unless grpcio has a thread wait for each
+# at the most: one opens the streams, unless grpcio has a thread wait for each
+_REFLECTION_THREADS = 8
 _SOCKET = "socket"  # name of a Unix socket's file until it takes its path
 _MAX_SOCKET_PATH = 107 if sys.platform == "linux" else 103  # bytes that the system takes
 _COMPUTING = {
@@ -64,7 +67,9 @@ class ServerOptions:
     max_request_bytes: int
     reflection: bool
     keepalive_ms: int = 30_000
-    """After so much silence a caller is asked whether it is still there, and has a third of that to answer."""
+    """After so much silence a caller is asked whether it is still there, and has a third of that to
+    answer.
+    """
     max_watches: int = 5000
     """Watches of health that may be open."""
     slow_call: float = 1.0
@@ -75,32 +80,45 @@ class Server:
     """A gRPC server that is not started yet, then listens, then is stopped once."""
 
     def __init__(
-        self, handlers: Mapping[str, Any], options: ServerOptions, degraded: Mapping[str, health.Degraded] | None = None
+        self,
+        handlers: Mapping[str, Any],
+        options: ServerOptions,
+        degraded: Mapping[str, health.Degraded] | None = None,
     ) -> None:
-        """`handlers` has those of each service, by the service's short name; `degraded` says, likewise, which parts answer less."""
+        """`handlers` has those of each service, by the service's short name; `degraded` says,
+        likewise, which parts answer less.
+        """
         self._options = options
         names = [service.full_name for service in SERVICES]
-        parts = {service.full_name: degraded[service.name] for service in SERVICES if degraded and service.name in degraded}
+        parts = {
+            service.full_name: degraded[service.name]
+            for service in SERVICES
+            if degraded and service.name in degraded
+        }
         self._health = health.Health(names, parts, options.max_watches)
         self._pool = CallPool(options.threads, "call")
-        # Few, for each of many would mostly wait for Python's lock; and their own, so that no slow search is in their way.
+        # Few, for each of many would mostly wait for Python's lock; and their own, so that no slow
+        # search is in their way.
         self._writers = CallPool(options.write_threads, "write")
         # Their own too: whoever asks for the server's health hears of it however many searches run.
         self._health_pool = CallPool(2, "health")
         self._reflection_pool = ThreadPoolExecutor(_REFLECTION_THREADS, "reflection")
-        # Few as well: a write must get Python's lock between them. More of them answered no more searches a second.
+        # Few as well: a write must get Python's lock between them. More of them answered no more
+        # searches a second.
         self._searchers = CallPool(options.search_threads, "search")
         self._server = grpc.server(
             self._pool,
             options=[
                 ("grpc.max_receive_message_length", options.max_request_bytes),
                 ("grpc.max_send_message_length", -1),
-                ("grpc.so_reuseport", 0),  # else a second server binds the same port and takes half of the calls
+                # else a second server binds the same port and takes half of the calls
+                ("grpc.so_reuseport", 0),
                 ("grpc.max_metadata_size", 16 * 1024),
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
                 ("grpc.keepalive_time_ms", options.keepalive_ms),
                 ("grpc.keepalive_timeout_ms", options.keepalive_ms // 3),
-                # Without it a peer that is frozen, with its connection open, is noticed a minute later than the keepalive says.
+                # Without it a peer that is frozen, with its connection open, is noticed a minute
+                # later than the keepalive says.
                 ("grpc.http2.ping_timeout_ms", options.keepalive_ms // 3),
                 ("grpc.keepalive_permit_without_calls", 1),
                 # A thousand subscribers that come back at once are not refused at random.
@@ -109,13 +127,22 @@ class Server:
             ],
         )
         for service in SERVICES:
-            # Each method is known to gRPC by name, so that nothing looks for the handler at every call.
-            self._server.add_registered_method_handlers(service.full_name, self._methods(service, handlers[service.name]))
-        self._server.add_registered_method_handlers(health.SERVICE.full_name, self._health.handlers(self._health_pool))
+            # Each method is known to gRPC by name, so that nothing looks for the handler at every
+            # call.
+            self._server.add_registered_method_handlers(
+                service.full_name, self._methods(service, handlers[service.name])
+            )
+        self._server.add_registered_method_handlers(
+            health.SERVICE.full_name, self._health.handlers(self._health_pool)
+        )
         names += [health.SERVICE.full_name, reflection.SERVICE.full_name]
-        self._reflection = reflection.Reflection(names, self._reflection_pool) if options.reflection else None
+        self._reflection = (
+            reflection.Reflection(names, self._reflection_pool) if options.reflection else None
+        )
         if self._reflection is not None:
-            self._server.add_registered_method_handlers(reflection.SERVICE.full_name, self._reflection.handlers())
+            self._server.add_registered_method_handlers(
+                reflection.SERVICE.full_name, self._reflection.handlers()
+            )
         self._socket: UnixSocket | None = None
         self._stopped = threading.Event()
 
@@ -125,13 +152,19 @@ class Server:
         port = 0
         try:
             if listen.startswith("unix:"):
-                self._socket = UnixSocket(Path(listen.removeprefix("unix:")), self._server.add_insecure_port)
-            elif why := _why_not(listen):  # asked of the system: gRPC would only say that it failed, and write to standard error
+                self._socket = UnixSocket(
+                    Path(listen.removeprefix("unix:")), self._server.add_insecure_port
+                )
+            elif why := _why_not(listen):
+                # asked of the system: gRPC would only say that it failed, and write to standard
+                # error
                 raise CannotListen(f"cannot listen on {listen}: {why}")
             else:
                 port = self._server.add_insecure_port(listen)
         except RuntimeError as error:
-            raise CannotListen(f"cannot listen on {listen}: name another address with --listen ({error})") from error
+            raise CannotListen(
+                f"cannot listen on {listen}: name another address with --listen ({error})"
+            ) from error
         self._server.start()
         self._health.serve()
         return listen if listen.startswith("unix:") else f"{listen.rsplit(':', 1)[0]}:{port}"
@@ -152,7 +185,13 @@ class Server:
         if self._socket is not None:
             self._socket.remove()
         # A call that was cancelled may still run here, and what it uses is closed next.
-        for pool in (self._pool, self._writers, self._searchers, self._health_pool, self._reflection_pool):
+        for pool in (
+            self._pool,
+            self._writers,
+            self._searchers,
+            self._health_pool,
+            self._reflection_pool,
+        ):
             pool.shutdown(wait=True)
         self._stopped.set()
 
@@ -160,7 +199,9 @@ class Server:
         """Wait until the server is stopped."""
         self._stopped.wait()
 
-    def _methods(self, service: ServiceDescriptor, handlers: Any) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
+    def _methods(
+        self, service: ServiceDescriptor, handlers: Any
+    ) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         calls = CallLog(self._options.slow_call)
         for method in service.methods:
@@ -169,7 +210,9 @@ class Server:
             if method.server_streaming:
                 methods[method.name] = streaming(method, request_type, handler, self._pool, calls)
             else:
-                methods[method.name] = unary(method, request_type, handler, self._pool_for(method), calls)
+                methods[method.name] = unary(
+                    method, request_type, handler, self._pool_for(method), calls
+                )
         return methods
 
     def _pool_for(self, method: MethodDescriptor) -> ThreadPoolExecutor:
@@ -183,10 +226,12 @@ class UnixSocket:
     """The file of a Unix socket that only its owner may connect to, whatever the umask is."""
 
     def __init__(self, path: Path, listen: Callable[[str], object]) -> None:
-        """Listen on a path. `listen` is called with the address. Raises CannotListen, and what `listen` raises.
+        """Listen on a path. `listen` is called with the address. Raises CannotListen, and what
+        `listen` raises.
 
-        The socket is made in a folder that nobody else may enter, and gets its path when its mode is set: nobody can connect to it
-        before. What a server that was killed left at the path is removed; whatever else is there is refused.
+        The socket is made in a folder that nobody else may enter, and gets its path when its mode
+        is set: nobody can connect to it before. What a server that was killed left at the path is
+        removed; whatever else is there is refused.
         """
         self._path = path
         try:
@@ -194,7 +239,8 @@ class UnixSocket:
             folder = Path(mkdtemp(prefix=".", dir=path.parent))
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                # By its descriptor where that has a path, for the path of a socket may have some 100 bytes only.
+                # By its descriptor where that has a path, for the path of a socket may have some
+                # 100 bytes only.
                 near = Path(f"/proc/self/fd/{handle}")
                 listen(f"unix:{(near if near.is_dir() else folder) / _SOCKET}")
                 made = folder / _SOCKET
@@ -221,7 +267,8 @@ class UnixSocket:
             if left is not None and _identity(self._path) == left:
                 self._path.unlink()
         try:
-            self._path.hardlink_to(made)  # a rename would replace the socket of a server that starts at the same moment
+            # a rename would replace the socket of a server that starts at the same moment
+            self._path.hardlink_to(made)
         except FileExistsError:
             raise _Occupied(_LIVE) from None
         except OSError:  # a file system without hard links
@@ -241,14 +288,22 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _left_at(path: Path) -> tuple[int, int] | None:
-    """Return the identity of the socket at a path that nobody listens on any more; None if there is nothing. Raises _Occupied."""
+    """Return the identity of the socket at a path that nobody listens on any more; None if there is
+    nothing. Raises _Occupied.
+    """
     if not path.parent.is_dir():
-        raise _Occupied(f"there is no folder {path.parent}: make it, or name another path with --listen")
+        raise _Occupied(
+            f"there is no folder {path.parent}: make it, or name another path with --listen"
+        )
     if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
-        raise _Occupied(f"the path has more than {_MAX_SOCKET_PATH} bytes: name a shorter one with --listen")
+        raise _Occupied(
+            f"the path has more than {_MAX_SOCKET_PATH} bytes: name a shorter one with --listen"
+        )
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise _Occupied("a file that is no socket is there: move it away, or name another path with --listen")
+            raise _Occupied(
+                "a file that is no socket is there: move it away, or name another path with --listen"
+            )
         left = _identity(path)
         with socket.socket(socket.AF_UNIX) as probe:
             probe.setblocking(False)
@@ -272,7 +327,8 @@ def _why_not(listen: str) -> str:
         return _refusal(error)
     for family, kind, protocol, _, address in found:
         with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does: what was closed just now is in nobody's way
+            # as gRPC does: what was closed just now is in nobody's way
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(address)
             except OSError as error:

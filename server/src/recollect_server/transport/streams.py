@@ -1,9 +1,11 @@
-"""The open streams of live updates: who they are, when there is something for them, and how they end.
+"""The open streams of live updates: who they are, when there is something for them, and how they
+end.
 
-No stream has a thread. One thread for each thing that is watched hears its news and puts the streams that they concern in line for
-the senders; a sender asks the stream's watcher what comes next and sends it. What grpcio cannot bear is kept from it, here and in
-`senders`: two sends on a stream at once, a send from a call's own thread or from a callback, streams that are open when the server
-stops, too many streams.
+No stream has a thread. One thread for each thing that is watched hears its news and puts the
+streams that they concern in line for the senders; a sender asks the stream's watcher what comes
+next and sends it. What grpcio cannot bear is kept from it, here and in `senders`: two sends on a
+stream at once, a send from a call's own thread or from a callback, streams that are open when the
+server stops, too many streams.
 """
 
 import threading
@@ -34,8 +36,11 @@ from recollect_server.transport.updates import elements
 log = structlog.get_logger("recollect.streams")
 
 _PART = 200  # updates that a stream is sent before the next one has its turn
-_REST = 0.003  # seconds for each update that came, before the news are heard again: the more come, the more go out at once,
-_REST_OF_A_STREAM = 0.001  # so that appends keep the processor; but no longer than the streams that were concerned are worth,
+# seconds for each update that came, before the news are heard again: the more come, the more go out
+# at once,
+_REST = 0.003
+# so that appends keep the processor; but no longer than the streams that were concerned are worth,
+_REST_OF_A_STREAM = 0.001
 _LONGEST_REST = 0.05  # nor than this
 _TICK = 0.25
 
@@ -68,7 +73,14 @@ class Stream:
         "watcher",
     )
 
-    def __init__(self, watched: Watched, watcher: Watcher, max_batch: int, context: grpc.ServicerContext, send: Send) -> None:
+    def __init__(
+        self,
+        watched: Watched,
+        watcher: Watcher,
+        max_batch: int,
+        context: grpc.ServicerContext,
+        send: Send,
+    ) -> None:
         self.watched = watched
         self.watcher = watcher
         self.max_batch = max_batch
@@ -113,7 +125,10 @@ class Streams:
         self._opening = 0
         self._stopping = threading.Event()
         self._senders = Senders(self._pump, limits.send_timeout)
-        self._listeners = [threading.Thread(target=self._listen, args=(it,), name="streams", daemon=True) for it in watched]
+        self._listeners = [
+            threading.Thread(target=self._listen, args=(it,), name="streams", daemon=True)
+            for it in watched
+        ]
         for listener in self._listeners:
             listener.start()
 
@@ -146,7 +161,8 @@ class Streams:
         finally:
             with self._guard:
                 self._opening -= 1
-        # The callback runs on the thread that serves all calls: it may send nothing, and wait for nothing.
+        # The callback runs on the thread that serves all calls: it may send nothing, and wait for
+        # nothing.
         if not stream.watch_end(partial(self._gone, stream)):
             self._gone(stream)
             return
@@ -192,7 +208,7 @@ class Streams:
         stream.watched.unsubscribe()
         log.info("stream_over", seconds=round(time.monotonic() - stream.began, 1), sent=stream.sent)
 
-    # Threads ------------------------------------------------------------------------------------------------------------
+    # Threads --------------------------------------------------------------------------------------
 
     def _listen(self, watched: Watched) -> None:
         ticked = time.monotonic()
@@ -201,7 +217,11 @@ class Streams:
             concerned: list[Stream] = []
             if news.everyone or news.about:
                 with self._guard:
-                    concerned = [it for it in self._streams if it.watched is watched and it.watcher.concerned(news)]
+                    concerned = [
+                        it
+                        for it in self._streams
+                        if it.watched is watched and it.watcher.concerned(news)
+                    ]
             count = self._senders.schedule(concerned)
             now = time.monotonic()
             if now - ticked > min(_TICK, self._limits.heartbeat / 4):
@@ -213,7 +233,11 @@ class Streams:
     def _tick(self, watched: Watched, now: float) -> None:
         watched.tick()
         with self._guard:
-            silent = [it for it in self._streams if it.watched is watched and now - it.spoke > self._limits.heartbeat]
+            silent = [
+                it
+                for it in self._streams
+                if it.watched is watched and now - it.spoke > self._limits.heartbeat
+            ]
         for stream in silent:
             stream.beat = True
         self._senders.schedule(silent)
@@ -230,7 +254,9 @@ class Streams:
                     batch.updates.append(stream.watcher.heartbeat())
                     stream.beat = False
                 if (packed := batch.packed.get(stream.max_batch)) is None:
-                    packed = batch.packed[stream.max_batch] = elements(batch.updates, stream.max_batch)
+                    packed = batch.packed[stream.max_batch] = elements(
+                        batch.updates, stream.max_batch
+                    )
                 for element in packed:
                     if stream.over or stream.ending:
                         return not stream.over
@@ -239,11 +265,13 @@ class Streams:
                     stream.sent += 1
                 return more
         except (IndexUnavailable, StorageUnavailable) as error:
-            log.warning("stream_waits", reason=str(error))  # until the index is mended; the next heartbeat looks again
+            # until the index is mended; the next heartbeat looks again
+            log.warning("stream_waits", reason=str(error))
             return False
         except RecollectError as error:
             stream.ending = status_of(error)
-        except Exception:  # the end of the error table: what nobody foresaw ends this stream and no other
+        except Exception:
+            # the end of the error table: what nobody foresaw ends this stream and no other
             log_id = str(ULID())
             log.exception("fault", watcher=type(stream.watcher).__name__, log_id=log_id)
             stream.ending = internal(log_id)

@@ -7,18 +7,35 @@ from recollect.v1 import update_pb2 as pb
 
 from recollect_server.domain import external
 from recollect_server.domain import update as domain
-from recollect_server.transport.convert import conversation_to, fill_conversation, fill_message, timestamp
-from recollect_server.transport.convert_external import communication_to, escalation_to, external_message_to
+from recollect_server.transport.convert import (
+    conversation_to,
+    fill_conversation,
+    fill_message,
+    timestamp,
+)
+from recollect_server.transport.convert_external import (
+    communication_to,
+    escalation_to,
+    external_message_to,
+)
 
-_MOST_BYTES = 1 << 20  # in one element of a stream with several updates: callers take 4 MiB where they say nothing
+# in one element of a stream with several updates: callers take 4 MiB where they say nothing
+_MOST_BYTES = 1 << 20
 
 
 def encode(update: domain.Update) -> bytes:
     """Return an update as bytes of `recollect.v1.Update`."""
-    value = pb.Update(cursor=update.cursor, conversation_id=update.conversation_id, time=timestamp(update.time), reset=update.reset)
+    value = pb.Update(
+        cursor=update.cursor,
+        conversation_id=update.conversation_id,
+        time=timestamp(update.time),
+        reset=update.reset,
+    )
     match update.kind:
         case domain.ConversationList(conversations):
-            value.conversation_list.conversations.extend(conversation_to(conversation) for conversation in conversations)
+            value.conversation_list.conversations.extend(
+                conversation_to(conversation) for conversation in conversations
+            )
             value.conversation_list.SetInParent()
         case domain.ConversationLoaded(conversation, messages, has_more):
             value.conversation_loaded.SetInParent()
@@ -36,15 +53,23 @@ def encode(update: domain.Update) -> bytes:
                 fill_message(value.conversation_updated.messages.add(), message)
             value.conversation_updated.draft_id = draft_id
         case domain.Renamed(title, manually_named, topics):
-            value.conversation_renamed.CopyFrom(pb.ConversationRenamed(title=title, manually_named=manually_named, topics=topics))
+            value.conversation_renamed.CopyFrom(
+                pb.ConversationRenamed(title=title, manually_named=manually_named, topics=topics)
+            )
         case domain.NotesWritten(abbreviation, topics):
-            value.conversation_abbreviated.CopyFrom(pb.ConversationAbbreviated(abbreviation=abbreviation, topics=topics))
+            value.conversation_abbreviated.CopyFrom(
+                pb.ConversationAbbreviated(abbreviation=abbreviation, topics=topics)
+            )
         case domain.Deleted():
             value.conversation_deleted.SetInParent()
         case domain.Split(reason, titles):
             value.split_suggested.CopyFrom(pb.SplitSuggested(reason=reason, titles=titles))
         case domain.Delta(draft_id, offset, text, done, dropped):
-            value.message_delta.CopyFrom(pb.MessageDelta(draft_id=draft_id, offset=offset, text=text, done=done, dropped=dropped))
+            value.message_delta.CopyFrom(
+                pb.MessageDelta(
+                    draft_id=draft_id, offset=offset, text=text, done=done, dropped=dropped
+                )
+            )
         case domain.Heartbeat():
             value.heartbeat.SetInParent()
     return value.SerializeToString()
@@ -53,7 +78,10 @@ def encode(update: domain.Update) -> bytes:
 def encode_communication_update(update: external.CommunicationUpdate) -> bytes:
     """Return an update as bytes of `recollect.v1.CommunicationUpdate`."""
     value = external_pb.CommunicationUpdate(
-        cursor=update.cursor, communication_id=update.communication_id, time=timestamp(update.time), reset=update.reset
+        cursor=update.cursor,
+        communication_id=update.communication_id,
+        time=timestamp(update.time),
+        reset=update.reset,
     )
     match update.kind:
         case external.Listed(communications):
@@ -76,8 +104,8 @@ def elements(updates: Sequence[bytes], max_batch: int) -> list[bytes]:
     """Return updates as serialized `recollect.v1.StreamUpdatesResponse` elements, at most
     `max_batch` in each.
 
-    Written out, not by protobuf: an element is its fields one behind the other, `update` (1) and then `following` (2), and what is
-    in them was encoded once for all who are sent it.
+    Written out, not by protobuf: an element is its fields one behind the other, `update` (1) and
+    then `following` (2), and what is in them was encoded once for all who are sent it.
     """
     made: list[bytes] = []
     parts: list[bytes] = []

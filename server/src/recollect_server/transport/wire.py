@@ -1,7 +1,8 @@
 """Looks into bytes that protobuf refused to read, for the field that is at fault.
 
-Protobuf says only that some text is not UTF-8. This walks the encoding (protobuf.dev/programming-guides/encoding) itself, for the
-library's own reader of unknown fields ends the process on messages that are nested deeply.
+Protobuf says only that some text is not UTF-8. This walks the encoding
+(protobuf.dev/programming-guides/encoding) itself, for the library's own reader of unknown fields
+ends the process on messages that are nested deeply.
 """
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor

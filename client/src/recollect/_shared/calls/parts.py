@@ -14,14 +14,14 @@ _ROLE_NUMBERS = {role: number for number, role in ROLES.items()}
 
 
 def request_id(given: str | None) -> str:
-    """The id as given, or a new one: with an id the server stores nothing twice, so the client may
-    repeat the call.
+    """Return the id as given, or a new one: with an id the server stores nothing twice, so the
+    client may repeat the call.
     """
     return uuid.uuid4().hex if given is None else given
 
 
 def party(it: Party | None) -> conversation_pb2.Party | None:
-    """A party, at the field `party`."""
+    """Return a party, at the field `party`."""
     if it is None:
         return None
     _require(it, Party, "party")
@@ -37,7 +37,7 @@ def party(it: Party | None) -> conversation_pb2.Party | None:
 
 
 def date_range(it: DateRange | None) -> recall_pb2.DateRange | None:
-    """A span of time, at the field `date_range`."""
+    """Return a span of time, at the field `date_range`."""
     if it is None:
         return None
     _require(it, DateRange, "date_range")
@@ -45,7 +45,7 @@ def date_range(it: DateRange | None) -> recall_pb2.DateRange | None:
 
 
 def turn_range(it: TurnRange | tuple[int, int] | None) -> recall_pb2.TurnRange | None:
-    """A span of turns, at the field `turn_range`."""
+    """Return a span of turns, at the field `turn_range`."""
     if it is None:
         return None
     try:

@@ -1,6 +1,8 @@
-"""A context as a model reads it: pure functions from `domain.context` to text, one module for each form of the contract.
+"""A context as a model reads it: pure functions from `domain.context` to text, one module for each
+form of the contract.
 
-Whatever was said is data: no text in a message can end an element, add a message, or pass for a line of ours.
+Whatever was said is data: no text in a message can end an element, add a message, or pass for a
+line of ours.
 """
 
 from recollect_server.domain.rendering.anthropic import AnthropicForm
@@ -10,5 +12,12 @@ from recollect_server.domain.rendering.recall_block import RecallForm
 from recollect_server.domain.rendering.xml import XmlForm
 
 _PARTS = Form()
-FORMS: dict[int, Form] = {0: _PARTS, 1: _PARTS, 2: XmlForm(), 3: OpenAiForm(), 4: AnthropicForm(), 5: RecallForm()}
+FORMS: dict[int, Form] = {
+    0: _PARTS,
+    1: _PARTS,
+    2: XmlForm(),
+    3: OpenAiForm(),
+    4: AnthropicForm(),
+    5: RecallForm(),
+}
 """By the contract's number."""

@@ -1,4 +1,6 @@
-"""A list of messages as Anthropic's API takes it: a user's first, then in turn; a tool's results right behind their calls."""
+"""A list of messages as Anthropic's API takes it: a user's first, then in turn; a tool's results
+right behind their calls.
+"""
 
 import orjson
 
@@ -8,7 +10,8 @@ from recollect_server.domain.rendering.spoken import Called, Step
 
 
 class AnthropicForm(MessagesForm):
-    """What is known in the first user message, then the conversation and the message that is to be answered.
+    """What is known in the first user message, then the conversation and the message that is to be
+    answered.
 
     Neighbours of one role are one message of several blocks.
     """
@@ -22,10 +25,16 @@ class AnthropicForm(MessagesForm):
         if step.role is Role.USER:
             return [{"role": "user", "content": text}]
         said: list[Said] = [{"role": "assistant", "content": [*text, *map(_use, step.calls)]}]
-        return [*said, {"role": "user", "content": [*map(_result, step.calls)]}] if step.calls else said
+        return (
+            [*said, {"role": "user", "content": [*map(_result, step.calls)]}]
+            if step.calls
+            else said
+        )
 
     def joined(self, said: list[Said]) -> list[Said]:
-        """Return the messages with those of one role that follow each other made one, without empty ones."""
+        """Return the messages with those of one role that follow each other made one, without empty
+        ones.
+        """
         joined: list[Said] = []
         for it in said:
             if it["content"] and joined and joined[-1]["role"] == it["role"]:

@@ -1,7 +1,8 @@
-"""A form of the contract: how a context is written, and how many tokens each part of it takes there.
+"""A form of the contract: how a context is written, and how many tokens each part of it takes
+there.
 
-What a form charges for the parts of a context is together never less than what its text takes, so that a budget spent by these
-charges holds for the text.
+What a form charges for the parts of a context is together never less than what its text takes, so
+that a budget spent by these charges holds for the text.
 """
 
 from functools import cached_property
@@ -13,7 +14,9 @@ from recollect_server.domain.message import Attachment, Message
 from recollect_server.domain.text import one_line
 
 _FRAME = 4
-"""Tokens that a message of parts is charged beside its words: whoever sends it to a model adds as much to say who speaks."""
+"""Tokens that a message of parts is charged beside its words: whoever sends it to a model adds as
+much to say who speaks.
+"""
 
 
 def tokens_of(size: int) -> int:
@@ -27,7 +30,9 @@ def attachment_line(file: Attachment) -> str:
 
 
 class Form:
-    """The parts alone: nothing is rendered, and the caller reads the fields. The base of the forms that render."""
+    """The parts alone: nothing is rendered, and the caller reads the fields. The base of the forms
+    that render.
+    """
 
     has_text = False
     """Whether anything is rendered."""
@@ -39,15 +44,21 @@ class Form:
 
     @cached_property
     def half(self) -> int:
-        """The tokens that it takes to say that a tool call has no result, or that the call of a result is not shown."""
+        """The tokens that it takes to say that a tool call has no result, or that the call of a
+        result is not shown.
+        """
         return 0
 
     def render(self, context: Context, message: str) -> str:  # noqa: ARG002 - the other forms need it
-        """Return the context as text, with the message that is to be answered where the form has it."""
+        """Return the context as text, with the message that is to be answered where the form has
+        it.
+        """
         return ""
 
     def frame(self, part: str) -> int:  # noqa: ARG002
-        """Return the tokens that surround a part: `context`, `anchors`, `summary`, `recalled`, `group` or `conversation`."""
+        """Return the tokens that surround a part: `context`, `anchors`, `summary`, `recalled`,
+        `group` or `conversation`.
+        """
         return 0
 
     def answer(self, message: str) -> int:  # noqa: ARG002

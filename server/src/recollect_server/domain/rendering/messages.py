@@ -1,4 +1,6 @@
-"""What the two forms share that are lists of messages for an API: the order of the parts, and what each takes as JSON."""
+"""What the two forms share that are lists of messages for an API: the order of the parts, and what
+each takes as JSON.
+"""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -30,7 +32,9 @@ _BEFORE = "(What was said before this is left out.)"
 
 
 class MessagesForm(XmlForm):
-    """A JSON array of messages: what is known as XML, the conversation, and the message that is to be answered."""
+    """A JSON array of messages: what is known as XML, the conversation, and the message that is to
+    be answered.
+    """
 
     preface_role: str
     """The role of the message that holds the XML."""
@@ -39,14 +43,18 @@ class MessagesForm(XmlForm):
 
     @abstractmethod
     def said(self, step: Step) -> list[Said]:
-        """Return a step as messages of the API: for one with calls the message that has them, then their results."""
+        """Return a step as messages of the API: for one with calls the message that has them, then
+        their results.
+        """
 
     def joined(self, said: list[Said]) -> list[Said]:
         """Return the messages as the API takes them in a list."""
         return said
 
     def render(self, context: Context, message: str) -> str:
-        """Return the list, with the message to be answered at its end unless the conversation ends with it. Empty: `[]`."""
+        """Return the list, with the message to be answered at its end unless the conversation ends
+        with it. Empty: `[]`.
+        """
         said: list[Said] = []
         if about := preface(context):
             said += self._preface(about)
@@ -70,7 +78,9 @@ class MessagesForm(XmlForm):
         return max(_tokens(said[:1]), _tokens(said[1:]))
 
     def frame(self, part: str) -> int:
-        """Return the tokens around a part: of the whole, also of the message that has the XML; of the conversation, of the list."""
+        """Return the tokens around a part: of the whole, also of the message that has the XML; of
+        the conversation, of the list.
+        """
         if part == "conversation":
             before = _tokens(self.said(Step(Role.USER, _BEFORE))) if self.begins_with_user else 0
             return 1 + max(self.gap, before)
@@ -83,8 +93,12 @@ class MessagesForm(XmlForm):
     def own(self, message: Message) -> int:
         """Return the tokens of a message, as if several persons spoke."""
         if message.role is Role.TOOL:
-            return _tokens(self.said(Step(Role.ASSISTANT, "", (Called(_ID, "", "", text_of(message)),)))[1:])
-        calls = tuple(Called(_ID, tool_name(call), call.arguments, "") for call in message.tool_calls)
+            return _tokens(
+                self.said(Step(Role.ASSISTANT, "", (Called(_ID, "", "", text_of(message)),)))[1:]
+            )
+        calls = tuple(
+            Called(_ID, tool_name(call), call.arguments, "") for call in message.tool_calls
+        )
         return _tokens(self.said(Step(message.role, said_by(message), calls))[:1])
 
     def _preface(self, about: str) -> list[Said]:
@@ -92,7 +106,8 @@ class MessagesForm(XmlForm):
         return [it | {"role": self.preface_role} for it in said]
 
     def _tokens(self, line: str) -> int:
-        return tokens_of(len(orjson.dumps(line)))  # without two quotation marks, and with a line end of two characters
+        # without two quotation marks, and with a line end of two characters
+        return tokens_of(len(orjson.dumps(line)))
 
 
 def is_said(own: Sequence[Message], message: str) -> bool:

@@ -1,4 +1,6 @@
-"""A list of messages as OpenAI's chat completions take it: every tool message follows the call that it answers."""
+"""A list of messages as OpenAI's chat completions take it: every tool message follows the call that
+it answers.
+"""
 
 from recollect_server.domain.message import Role
 from recollect_server.domain.rendering.messages import MessagesForm, Said
@@ -6,7 +8,9 @@ from recollect_server.domain.rendering.spoken import Step
 
 
 class OpenAiForm(MessagesForm):
-    """What is known in a system message, then the conversation and the message that is to be answered."""
+    """What is known in a system message, then the conversation and the message that is to be
+    answered.
+    """
 
     preface_role = "system"
 
@@ -17,7 +21,17 @@ class OpenAiForm(MessagesForm):
         spoken: Said = {"role": "assistant", "content": step.text or None}
         if step.calls:
             spoken["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
                 for call in step.calls
             ]
-        return [spoken, *({"role": "tool", "tool_call_id": call.id, "content": call.result} for call in step.calls)]
+        return [
+            spoken,
+            *(
+                {"role": "tool", "tool_call_id": call.id, "content": call.result}
+                for call in step.calls
+            ),
+        ]

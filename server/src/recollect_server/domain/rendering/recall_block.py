@@ -1,11 +1,19 @@
-"""A short text of what was said before, by source: each message is one line, so that no text in it can pass for another line."""
+"""A short text of what was said before, by source: each message is one line, so that no text in it
+can pass for another line.
+"""
 
 from recollect_server.domain.addresses import display_name
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.context import Context, GroupMessage, Source
 from recollect_server.domain.message import Message
 from recollect_server.domain.rendering.form import Form, attachment_line, tokens_of
-from recollect_server.domain.rendering.spoken import condensed_text, days_text, speaker, turns_text, waiting_calls
+from recollect_server.domain.rendering.spoken import (
+    condensed_text,
+    days_text,
+    speaker,
+    turns_text,
+    waiting_calls,
+)
 from recollect_server.domain.text import one_line, quoted
 from recollect_server.domain.time import to_text
 
@@ -19,7 +27,9 @@ _MOST_ARGUMENTS = 100  # characters of the arguments of a call
 
 
 class RecallForm(Form):
-    """The recall block, and what its parts take. The conversation itself is not in it: its messages are charged as parts."""
+    """The recall block, and what its parts take. The conversation itself is not in it: its messages
+    are charged as parts.
+    """
 
     has_text = True
 
@@ -63,13 +73,20 @@ def recall_block(context: Context) -> str:
         lines.append(_summary_line(context.summary, context.condensed))
     if sources := context.sources:
         lines.append(_HEAD)
-        lines += [line for number, source in enumerate(sources, start=1) for line in _source(number, source)]
+        lines += [
+            line
+            for number, source in enumerate(sources, start=1)
+            for line in _source(number, source)
+        ]
     if context.group:
         lines.append(_GROUP)
         lines += map(_group_line, context.group)
     if calls := waiting_calls(context.own):
         lines.append(_CALLED)
-        lines += [f"- {one_line(call.name) or '(unnamed)'} {_line(call.arguments, _MOST_ARGUMENTS)}".rstrip() for call in calls]
+        lines += [
+            f"- {one_line(call.name) or '(unnamed)'} {_line(call.arguments, _MOST_ARGUMENTS)}".rstrip()
+            for call in calls
+        ]
     return "\n".join(lines)
 
 
@@ -106,7 +123,10 @@ def _source_lines(number: int, source: Source) -> list[str]:
 
 
 def _message_line(message: Message) -> str:
-    parts = [message.content, *(f"[called {call.name} {call.arguments}]" for call in message.tool_calls)]
+    parts = [
+        message.content,
+        *(f"[called {call.name} {call.arguments}]" for call in message.tool_calls),
+    ]
     parts += map(attachment_line, message.attachments)
     return f"  {speaker(message.sender, message.role)}: {one_line(' '.join(part for part in parts if part))}".rstrip()
 

@@ -1,4 +1,6 @@
-"""A conversation as steps, each tool call with its result: what the forms of the two APIs are made from."""
+"""A conversation as steps, each tool call with its result: what the forms of the two APIs are made
+from.
+"""
 
 import re
 import unicodedata
@@ -11,11 +13,28 @@ from recollect_server.domain.rendering.form import attachment_line
 from recollect_server.domain.text import one_line, quoted
 from recollect_server.domain.time import to_text
 
-_ROLES = frozenset(["agent", "ai", "assistant", "bot", "developer", "function", "human", "model", "system", "tool", "user", "you"])
+_ROLES = frozenset(
+    [
+        "agent",
+        "ai",
+        "assistant",
+        "bot",
+        "developer",
+        "function",
+        "human",
+        "model",
+        "system",
+        "tool",
+        "user",
+        "you",
+    ]
+)
 """Words that a model may read as the name of a role."""
 _OF_NAMES = frozenset("_.,'’@+()/&-")
 _MARKS = frozenset(["Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sc", "Sk", "Sm"])
-"""Categories of punctuation and of symbols that are no pictures: of these a name has only `_OF_NAMES`."""
+"""Categories of punctuation and of symbols that are no pictures: of these a name has only
+`_OF_NAMES`.
+"""
 _WORD = re.compile(r"\w+")
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME = 64
@@ -50,9 +69,10 @@ class Step:
 def steps(messages: Sequence[Message], begins: int = 1) -> Iterator[Step]:
     """Give the conversation in its order, each result with its call. What says nothing is left out.
 
-    A call without a result has a text that says so in its place: the APIs take no call without a result, and a model that does not
-    see the call makes it again. A result whose call is not shown has one that says so. Where turns are left out, from turn `begins`
-    on, the user's side says how many.
+    A call without a result has a text that says so in its place: the APIs take no call without a
+    result, and a model that does not see the call makes it again. A result whose call is not shown
+    has one that says so. Where turns are left out, from turn `begins` on, the user's side says how
+    many.
     """
     several = several_speak(messages)
     results = {call: messages[at] for at, call in pair_results(messages).items()}
@@ -67,14 +87,25 @@ def steps(messages: Sequence[Message], begins: int = 1) -> Iterator[Step]:
         if message.role is Role.TOOL:
             if id(message) not in answered:
                 number += 1
-                yield Step(Role.ASSISTANT, "", (Called(f"call_{number}", NOT_SHOWN, "{}", text_of(message)),))
+                yield Step(
+                    Role.ASSISTANT,
+                    "",
+                    (Called(f"call_{number}", NOT_SHOWN, "{}", text_of(message)),),
+                )
             continue
         calls: list[Called] = []
         for place, call in enumerate(message.tool_calls):
             number += 1
             result = results.get((at, place))
             waits = NO_RESULT_YET if at > last_question else NO_RESULT
-            calls.append(Called(f"call_{number}", tool_name(call), call.arguments, text_of(result) if result else waits))
+            calls.append(
+                Called(
+                    f"call_{number}",
+                    tool_name(call),
+                    call.arguments,
+                    text_of(result) if result else waits,
+                )
+            )
         text = said_by(message) if several else text_of(message)
         if text or calls:
             yield Step(message.role, text, tuple(calls))
@@ -98,7 +129,12 @@ def condensed_text(count: int) -> str:
 
 def several_speak(messages: Sequence[Message]) -> bool:
     """Return whether more than one person writes in the conversation."""
-    return len({message.sender for message in messages if message.role is Role.USER and message.sender}) > 1
+    return (
+        len(
+            {message.sender for message in messages if message.role is Role.USER and message.sender}
+        )
+        > 1
+    )
 
 
 def left_out(turns: int) -> str:
@@ -126,9 +162,11 @@ def said_by(message: Message) -> str:
 
 
 def speaker(sender: str, role: str) -> str:
-    """Return who speaks, for the beginning of a line: the sender's name, or the role where there is none.
+    """Return who speaks, for the beginning of a line: the sender's name, or the role where there is
+    none.
 
-    A name that reads as a role, or has characters that could end it, stands in quotation marks behind the role.
+    A name that reads as a role, or has characters that could end it, stands in quotation marks
+    behind the role.
     """
     name = one_line(sender)
     if not name:

@@ -1,15 +1,33 @@
 """Answers slash commands.
 
-What a command changes and what it said stand in one batch of lines of the conversation that is in use behind it, with the key of
-the request: so a repeat finds the answer there, for ever. A command that ends a conversation writes the new one first; what it does
-to the old one is done by a repeat if a crash came between.
+What a command changes and what it said stand in one batch of lines of the conversation that is in
+use behind it, with the key of the request: so a repeat finds the answer there, for ever. A command
+that ends a conversation writes the new one first; what it does to the old one is done by a repeat
+if a crash came between.
 """
 
 import structlog
 from ulid import ULID
 
-from recollect_server.domain.commands import Clear, Command, History, New, Say, SetModel, ShowModel, listed_model
-from recollect_server.domain.conversation import Began, CommandRun, Content, Continued, Conversation, MetaUpdated, Party
+from recollect_server.domain.commands import (
+    Clear,
+    Command,
+    History,
+    New,
+    Say,
+    SetModel,
+    ShowModel,
+    listed_model,
+)
+from recollect_server.domain.conversation import (
+    Began,
+    CommandRun,
+    Content,
+    Continued,
+    Conversation,
+    MetaUpdated,
+    Party,
+)
 from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
@@ -48,7 +66,9 @@ class Asked:
 
 @frozen
 class Beginning:
-    """How a conversation begins where a command is said: of whom it is, and whether what comes in joins it."""
+    """How a conversation begins where a command is said: of whom it is, and whether what comes in
+    joins it.
+    """
 
     channel: str
     participants: tuple[str, ...]
@@ -59,29 +79,48 @@ class Beginning:
 class Commands:
     """Runs commands. Raises the errors of `domain.errors`; safe to call from any thread."""
 
-    def __init__(self, space: Space, conversations: Conversations, models: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, space: Space, conversations: Conversations, models: tuple[str, ...] = ()
+    ) -> None:
         """`models` are those that may be chosen; none: any."""
         self._space = space
         self._conversations = conversations
         self._models = models
 
     def run(self, asked: Asked, said_in: str | None, beginning: Beginning) -> Replied:
-        """Runs a command said in a conversation (None: there is none yet). A new one takes its place where `beginning` pins it.
+        """Runs a command said in a conversation (None: there is none yet). A new one takes its
+        place where `beginning` pins it.
 
-        Raises ConversationNotFound. Hold what orders the messages of that place; then call `finish` without it.
+        Raises ConversationNotFound. Hold what orders the messages of that place; then call `finish`
+        without it.
         """
         match asked.command:
             case Say(text):
                 return self._note(asked, said_in, beginning, text)
             case New() if said_in and not self._state(said_in).conversation.message_count:
-                return self._note(asked, said_in, beginning, "Nothing was said in this conversation yet: it is the new one.")
+                return self._note(
+                    asked,
+                    said_in,
+                    beginning,
+                    "Nothing was said in this conversation yet: it is the new one.",
+                )
             case New():
                 model = self._state(said_in).conversation.model if said_in else ""
-                return self._anew(asked, said_in, beginning, "A new conversation begins. The one before stays.", model)
+                return self._anew(
+                    asked,
+                    said_in,
+                    beginning,
+                    "A new conversation begins. The one before stays.",
+                    model,
+                )
             case Clear(confirmed=True) if said_in:
                 state = self._state(said_in)
-                text = f"The conversation is removed for good ({_messages(state)}). A new one begins."
-                return self._anew(asked, said_in, beginning, text, state.conversation.model, cleared=True)
+                text = (
+                    f"The conversation is removed for good ({_messages(state)}). A new one begins."
+                )
+                return self._anew(
+                    asked, said_in, beginning, text, state.conversation.model, cleared=True
+                )
             case Clear(confirmed=True):
                 return self._note(asked, None, beginning, "There is nothing to remove yet.")
             case Clear():
@@ -97,16 +136,30 @@ class Commands:
             case SetModel(wanted):
                 listed = listed_model(wanted, self._models)
                 if listed is None:
-                    text = f"There is no model {wanted} here. You can choose {_choice(self._models)}."
+                    text = (
+                        f"There is no model {wanted} here. You can choose {_choice(self._models)}."
+                    )
                     return self._note(asked, said_in, beginning, text)
                 model = listed
                 change = MetaUpdated(self._space.clock(), model=model)
-                return self._note(asked, said_in, beginning, f"The model is {model or 'the default'} from here on.", change)
+                return self._note(
+                    asked,
+                    said_in,
+                    beginning,
+                    f"The model is {model or 'the default'} from here on.",
+                    change,
+                )
             case History(count):
-                return self._note(asked, said_in, beginning, self._history(self._state(said_in), count) if said_in else _NOTHING)
+                return self._note(
+                    asked,
+                    said_in,
+                    beginning,
+                    self._history(self._state(said_in), count) if said_in else _NOTHING,
+                )
 
     def finish(self, run: CommandRun, conversation_id: str) -> None:
-        """Does to the conversation before what the command is for, if that is still to be done. Hold no lock.
+        """Does to the conversation before what the command is for, if that is still to be done.
+        Hold no lock.
 
         Raises StorageUnavailable, IndexUnavailable: then a repeat of the command does it.
         """
@@ -127,11 +180,17 @@ class Commands:
         with self._space.writing(conversation_id) as state:
             return state
 
-    def _note(self, asked: Asked, said_in: str | None, beginning: Beginning, text: str, *changes: Content) -> Replied:
-        """Answers, and changes nothing but what is given. Without a request to answer again nothing else is written."""
+    def _note(
+        self, asked: Asked, said_in: str | None, beginning: Beginning, text: str, *changes: Content
+    ) -> Replied:
+        """Answers, and changes nothing but what is given. Without a request to answer again nothing
+        else is written.
+        """
         run = CommandRun(asked.text, text, self._space.clock(), mail=asked.mail)
         if said_in is None:
-            model = next((change.model or "" for change in changes if isinstance(change, MetaUpdated)), "")
+            model = next(
+                (change.model or "" for change in changes if isinstance(change, MetaUpdated)), ""
+            )
             return self._begin(asked, beginning, run, model)
         contents = [*changes, *([run] if asked.request else [])]
         with self._space.writing(said_in) as state:
@@ -140,22 +199,40 @@ class Commands:
         return Replied(text, state.conversation, run)
 
     def _anew(
-        self, asked: Asked, before: str | None, beginning: Beginning, text: str, model: str, *, cleared: bool = False
+        self,
+        asked: Asked,
+        before: str | None,
+        beginning: Beginning,
+        text: str,
+        model: str,
+        *,
+        cleared: bool = False,
     ) -> Replied:
         run = CommandRun(asked.text, text, self._space.clock(), before or "", cleared, asked.mail)
         return self._begin(asked, beginning, run, model)
 
     def _begin(self, asked: Asked, beginning: Beginning, run: CommandRun, model: str) -> Replied:
         conversation_id = f"conv-{ULID()}"
-        channel, participants, party, pinned = beginning.channel, beginning.participants, beginning.party, beginning.pinned
+        channel, participants, party, pinned = (
+            beginning.channel,
+            beginning.participants,
+            beginning.party,
+            beginning.pinned,
+        )
         began = Began(conversation_id, channel, run.time, participants, party, model, pinned)
         done = self._space.begin([began, run], asked.request)
         return Replied(run.reply, done.state.conversation, run)
 
     def _history(self, state: ConversationState, count: int) -> str:
         last = state.conversation.turn_count
-        messages = turns_of(self._space, state, max(1, last - count + 1), last).messages if last else []
-        shown = [_line(message) for message in messages if message.role is not Role.TOOL and message.content.strip()][-count:]
+        messages = (
+            turns_of(self._space, state, max(1, last - count + 1), last).messages if last else []
+        )
+        shown = [
+            _line(message)
+            for message in messages
+            if message.role is not Role.TOOL and message.content.strip()
+        ][-count:]
         return "\n".join(shown) or _NOTHING
 
 

@@ -11,7 +11,8 @@ from recollect_server.services.space.space import Space
 
 log = structlog.get_logger("recollect.flood")
 
-_NOTED_EVERY = 60_000  # milliseconds between two notes of one sender: a flood must not become one of writes
+# milliseconds between two notes of one sender: a flood must not become one of writes
+_NOTED_EVERY = 60_000
 _MAX_COUNTED = 10_000
 
 
@@ -22,7 +23,8 @@ class Flood:
         self._space = space
         self._buckets = Buckets(per_minute, burst)
         self._guard = threading.Lock()  # guards `_counted`
-        self._counted: OrderedDict[tuple[str, str], tuple[int, int]] = OrderedDict()  # refused since when it was noted
+        # refused since when it was noted
+        self._counted: OrderedDict[tuple[str, str], tuple[int, int]] = OrderedDict()
 
     def admit(self, channel: str, sender: str) -> None:
         """Lets a message pass. Raises RateLimited."""

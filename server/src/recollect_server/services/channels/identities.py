@@ -1,7 +1,8 @@
-"""Owners' identities: kept in a ledger of their own, which nothing else tells; read at the start, answered from memory.
+"""Owners' identities: kept in a ledger of their own, which nothing else tells; read at the start,
+answered from memory.
 
-Nobody is an owner on a channel until somebody says so: what comes in from a stranger is external, also where no owner is known yet.
-On the web and on a command line nobody else can write.
+Nobody is an owner on a channel until somebody says so: what comes in from a stranger is external,
+also where no owner is known yet. On the web and on a command line nobody else can write.
 """
 
 import threading
@@ -42,10 +43,14 @@ class Identities:
                 if request_id := line.get("requestId"):
                     self._answered[request_id] = (line["requestHash"], answer)
             except (KeyError, TypeError, ValueError) as error:
-                log.warning("line_not_known", ledger=ledger.name, reason=f"{type(error).__name__} {error}")
+                log.warning(
+                    "line_not_known", ledger=ledger.name, reason=f"{type(error).__name__} {error}"
+                )
 
     def is_owner(self, channel: str, address: str) -> bool:
-        """Whether what this address sends on a channel is the owner's. The address is normalised."""
+        """Whether what this address sends on a channel is the owner's. The address is
+        normalised.
+        """
         return channel in OWNERS_ALONE or self._people.find(channel, address) is not None
 
     def listed(self, channel: str, person: str) -> _Answer:
@@ -54,19 +59,27 @@ class Identities:
             return self._people.listed(channel, person)
 
     def add(self, channel: str, address: str, person: str, request_id: str) -> Identity:
-        """Says that a normalised address is an owner's. Raises StorageUnavailable, RequestIdReused."""
+        """Says that a normalised address is an owner's. Raises StorageUnavailable,
+        RequestIdReused.
+        """
         return self._record(_ADDED, [(channel, address)], person, request_id)[0]
 
     def remove(self, channel: str, address: str, request_id: str) -> Identity:
-        """Says that it is not any more. Raises IdentityNotFound, StorageUnavailable, RequestIdReused."""
+        """Says that it is not any more. Raises IdentityNotFound, StorageUnavailable,
+        RequestIdReused.
+        """
         return self._record(_REMOVED, [(channel, address)], "", request_id)[0]
 
     def link(self, person: str, them: list[tuple[str, str]], request_id: str) -> _Answer:
-        """Says that addresses are one person's; all that are. Raises IdentityNotFound, StorageUnavailable, RequestIdReused."""
+        """Says that addresses are one person's; all that are. Raises IdentityNotFound,
+        StorageUnavailable, RequestIdReused.
+        """
         return self._record(_LINKED, them, person, request_id)
 
     def unlink(self, channel: str, address: str, request_id: str) -> Identity:
-        """Takes an address out of its person. Raises IdentityNotFound, StorageUnavailable, RequestIdReused."""
+        """Takes an address out of its person. Raises IdentityNotFound, StorageUnavailable,
+        RequestIdReused.
+        """
         return self._record(_UNLINKED, [(channel, address)], "", request_id)[0]
 
     def widened(self, chosen: Filter) -> Filter:
@@ -77,7 +90,9 @@ class Identities:
             found = self._people.of(chosen.participants)
         return chosen.with_identities(tuple((it.channel, it.address) for it in found))
 
-    def _record(self, event: str, them: list[tuple[str, str]], person: str, request_id: str) -> _Answer:
+    def _record(
+        self, event: str, them: list[tuple[str, str]], person: str, request_id: str
+    ) -> _Answer:
         named = [{"channel": channel, "identity": address} for channel, address in them]
         request = key_of(event, request_id, {"identities": named, "person": person})
         with self._guard:
@@ -101,17 +116,25 @@ class Identities:
 
     def _known(self, request: RequestKey) -> _Answer | None:
         known = self._answered.get(request.id)
-        if (known and known[0] != request.hash) or (not known and self._space.has_request(request.id)):
+        if (known and known[0] != request.hash) or (
+            not known and self._space.has_request(request.id)
+        ):
             raise RequestIdReused(request.id)
         return known[1] if known else None
 
     def _apply(self, line: dict[str, Any]) -> _Answer:
         """What a line says becomes so. Returns what its caller was answered."""
         event, person = line["event"], line.get("person", "")
-        them = [(str(it["channel"]), normal_address(it["channel"], it["identity"])) for it in line["identities"]]
+        them = [
+            (str(it["channel"]), normal_address(it["channel"], it["identity"]))
+            for it in line["identities"]
+        ]
         match event:
             case "added":
-                return tuple(self._people.add(Identity(channel, address, person)) for channel, address in them)
+                return tuple(
+                    self._people.add(Identity(channel, address, person))
+                    for channel, address in them
+                )
             case "removed":
                 return tuple(it for key in them if (it := self._people.remove(*key)))
             case "linked":

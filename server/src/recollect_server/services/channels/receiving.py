@@ -1,8 +1,10 @@
-"""Takes in what comes over a channel: once, by its provider's id; from an owner to its conversation, from anyone else apart.
+"""Takes in what comes over a channel: once, by its provider's id; from an owner to its
+conversation, from anyone else apart.
 
-The provider's id stands in the line that a message wrote, as a `requestId` made of channel, space and id (a caller's own has no
-space). So a repeat is known for ever, also with a new index, and also once the conversation is deleted: then a ledger has the id's
-hash. A repeat is the same message whatever else it says: providers deliver again with other times, names and headers.
+The provider's id stands in the line that a message wrote, as a `requestId` made of channel, space
+and id (a caller's own has no space). So a repeat is known for ever, also with a new index, and also
+once the conversation is deleted: then a ledger has the id's hash. A repeat is the same message
+whatever else it says: providers deliver again with other times, names and headers.
 """
 
 from dataclasses import replace
@@ -61,17 +63,26 @@ Outcome = Stored | Replied | external.Received | None
 
 @frozen
 class Received:
-    """What became of a message. `outcome` None: it was received before, in a conversation that is deleted since."""
+    """What became of a message. `outcome` None: it was received before, in a conversation that is
+    deleted since.
+    """
 
     outcome: Outcome
     duplicate: bool
 
 
 class Receiving:
-    """The work of Receive and RunCommand. Raises the errors of `domain.errors`; safe to call from any thread."""
+    """The work of Receive and RunCommand. Raises the errors of `domain.errors`; safe to call from
+    any thread.
+    """
 
     def __init__(
-        self, space: Space, identities: Identities, commands: Commands, flood: Flood, external_: external.External
+        self,
+        space: Space,
+        identities: Identities,
+        commands: Commands,
+        flood: Flood,
+        external_: external.External,
     ) -> None:
         self._space = space
         self._external = external_
@@ -81,7 +92,9 @@ class Receiving:
 
     def receive(self, inbound: Inbound) -> Received:
         """Takes a message in. Its sender is normalised."""
-        request = RequestKey(key_of_delivery(inbound.channel, inbound.provider_message_id), _WHATEVER)
+        request = RequestKey(
+            key_of_delivery(inbound.channel, inbound.provider_message_id), _WHATEVER
+        )
         outcome: Outcome
         with self._space.exclusive(request=request.id):
             known = self._known(request)
@@ -93,7 +106,11 @@ class Receiving:
                 command = None if inbound.attachments else parse(inbound.text)
                 headers = _headers(inbound)
                 with self._ordered(inbound, headers, command):
-                    outcome = self._run(inbound, headers, command, request) if command else self._store(inbound, headers, request)
+                    outcome = (
+                        self._run(inbound, headers, command, request)
+                        if command
+                        else self._store(inbound, headers, request)
+                    )
             else:
                 outcome = self._again(known)
         if isinstance(outcome, Replied):
@@ -104,7 +121,9 @@ class Receiving:
         """Runs a command as if it had come in over the conversation's channel."""
         command = parse(text)
         if command is None:
-            raise InvalidField.of("text", "is no command: one line of / and a word, as /new or /help")
+            raise InvalidField.of(
+                "text", "is no command: one line of / and a word, as /new or /help"
+            )
         request = key_of("RunCommand", request_id, {"id": conversation_id, "text": text})
         with self._space.exclusive(request=request_id):
             if request and (known := self._known(request)):
@@ -112,18 +131,26 @@ class Receiving:
                 if not isinstance(before, Replied):  # deleted since
                     raise ConversationNotFound(known.conversation_id)
                 replied = before
-            elif request and self._space.index.routing.delivered_elsewhere(hash_of_delivery(request.id), "", "")[0]:
+            elif (
+                request
+                and self._space.index.routing.delivered_elsewhere(
+                    hash_of_delivery(request.id), "", ""
+                )[0]
+            ):
                 raise ConversationNotFound(conversation_id)
             else:
                 replied = self._run_in(conversation_id, Asked(command, text, request))
         self._commands.finish(replied.run, replied.conversation.id)
         return replied
 
-    # Third parties ------------------------------------------------------------------------------------------------------
+    # Third parties --------------------------------------------------------------------------------
 
     def _receive_external(self, inbound: Inbound) -> Received:
-        if not self._space.index.routing.delivered_elsewhere("", inbound.channel, inbound.provider_message_id)[1]:
-            self._flood.admit(inbound.channel, inbound.sender)  # a repeat is the provider's doing, not the sender's
+        if not self._space.index.routing.delivered_elsewhere(
+            "", inbound.channel, inbound.provider_message_id
+        )[1]:
+            # a repeat is the provider's doing, not the sender's
+            self._flood.admit(inbound.channel, inbound.sender)
         received = self._external.receive(
             inbound.channel,
             inbound.sender,
@@ -136,23 +163,33 @@ class Receiving:
         return Received(received, received.duplicate)
 
     def _delivered_elsewhere(self, inbound: Inbound, request: RequestKey) -> Received | None:
-        """What became of an owner's message that is deleted since, or that came before the sender was known as an owner."""
+        """What became of an owner's message that is deleted since, or that came before the sender
+        was known as an owner.
+        """
         key = hash_of_delivery(request.id)
-        forgotten, outside = self._space.index.routing.delivered_elsewhere(key, inbound.channel, inbound.provider_message_id)
-        if outside and (received := self._external.delivered(inbound.channel, inbound.provider_message_id)):
+        forgotten, outside = self._space.index.routing.delivered_elsewhere(
+            key, inbound.channel, inbound.provider_message_id
+        )
+        if outside and (
+            received := self._external.delivered(inbound.channel, inbound.provider_message_id)
+        ):
             return Received(received, duplicate=True)
         return Received(None, duplicate=True) if forgotten else None
 
-    # Repeats ------------------------------------------------------------------------------------------------------------
+    # Repeats --------------------------------------------------------------------------------------
 
     def _known(self, request: RequestKey) -> KnownRequest | None:
-        """The same request, if it was carried out. What is held of it is written first, if the disk takes it now."""
+        """The same request, if it was carried out. What is held of it is written first, if the disk
+        takes it now.
+        """
         self._space.flush_request(request.id)
         return self._space.find_request(request)
 
     def _again(self, known: KnownRequest) -> Stored | Replied | None:
         try:
-            messages, conversation = self._space.replay(known, self._space.read(known.conversation_id))
+            messages, conversation = self._space.replay(
+                known, self._space.read(known.conversation_id)
+            )
             if messages:
                 return Stored(conversation, messages)
             lines, conversation = self._space.replay_lines(known)
@@ -161,7 +198,7 @@ class Receiving:
         runs = [content for content in contents_of(lines) if isinstance(content, CommandRun)]
         return Replied(runs[-1].reply, conversation, runs[-1]) if runs else None
 
-    # Messages -----------------------------------------------------------------------------------------------------------
+    # Messages -------------------------------------------------------------------------------------
 
     def _store(self, inbound: Inbound, headers: Headers, request: RequestKey) -> Stored:
         threads = self._threads(headers)
@@ -177,21 +214,32 @@ class Receiving:
                 return stored
         return self._begin(inbound, headers, request)
 
-    def _append(self, conversation_id: str, inbound: Inbound, headers: Headers, request: RequestKey) -> Stored:
+    def _append(
+        self, conversation_id: str, inbound: Inbound, headers: Headers, request: RequestKey
+    ) -> Stored:
         with self._space.writing(conversation_id) as state:
             check_writable(state.conversation, [inbound.channel])
             message = _message(inbound, headers, state.conversation.channel)
-            return _stored(self._space.append(state, placed(state, [message], self._space.clock()), request))
+            return _stored(
+                self._space.append(state, placed(state, [message], self._space.clock()), request)
+            )
 
     def _begin(self, inbound: Inbound, headers: Headers, request: RequestKey) -> Stored:
         conversation_id, now = f"conv-{ULID()}", self._space.clock()
         how = _beginning(inbound)
-        began = Began(conversation_id, how.channel, now, how.participants, how.party, pinned=how.pinned)
-        message = replace(_message(inbound, headers, how.channel), timestamp=inbound.time or now, sequence=2, turn_number=1)
+        began = Began(
+            conversation_id, how.channel, now, how.participants, how.party, pinned=how.pinned
+        )
+        message = replace(
+            _message(inbound, headers, how.channel),
+            timestamp=inbound.time or now,
+            sequence=2,
+            turn_number=1,
+        )
         message = replace(message, arrived=arrival(message.timestamp, 0, now))
         return _stored(self._space.begin([began, message], request))
 
-    # Where to -----------------------------------------------------------------------------------------------------------
+    # Where to -------------------------------------------------------------------------------------
 
     def _route(self, inbound: Inbound) -> str | None:
         """The conversation that a message joins where no thread says it."""
@@ -205,8 +253,8 @@ class Receiving:
         return self._space.pinned_at(place) if place.known else None
 
     def _threads(self, headers: Headers) -> set[str]:
-        """The conversations of an e-mail's thread, by the ids that it names; none on another channel. More than one if nobody knew
-        so far that they are one thread.
+        """The conversations of an e-mail's thread, by the ids that it names; none on another
+        channel. More than one if nobody knew so far that they are one thread.
         """
         return self._space.threads(map(mail_number, headers.ids)) if headers.ids else set()
 
@@ -220,17 +268,22 @@ class Receiving:
         return self._space.exclusive(all_mails=command is not None, mails=headers.ids)
 
     def _join(self, others: set[str], conversation_id: str) -> None:
-        """Two threads turned out to be one: what comes in for the others goes to the one that began first from here on."""
+        """Two threads turned out to be one: what comes in for the others goes to the one that began
+        first from here on.
+        """
         for other in others:
             try:
                 with self._space.writing(other) as state:
                     self._space.append(state, [Continued(conversation_id, self._space.clock())])
-            except (ConversationNotFound, StorageUnavailable) as error:  # the next message that names both does it
+            except (ConversationNotFound, StorageUnavailable) as error:
+                # the next message that names both does it
                 log.warning("threads_not_joined", conversation=other, reason=str(error))
 
-    # Commands -----------------------------------------------------------------------------------------------------------
+    # Commands -------------------------------------------------------------------------------------
 
-    def _run(self, inbound: Inbound, headers: Headers, command: Command, request: RequestKey) -> Replied:
+    def _run(
+        self, inbound: Inbound, headers: Headers, command: Command, request: RequestKey
+    ) -> Replied:
         threads = self._threads(headers)
         said_in = min(threads) if threads else self._route(inbound)
         beginning = _beginning(inbound)
@@ -250,11 +303,18 @@ class Receiving:
     def _run_in(self, conversation_id: str, asked: Asked) -> Replied:
         conversation = self._space.read(conversation_id).conversation
         channel, place = conversation.channel, place_of(conversation.channel, conversation.party)
-        beginning = Beginning(channel, conversation.participants, conversation.party, place.known or channel == EMAIL)
+        beginning = Beginning(
+            channel, conversation.participants, conversation.party, place.known or channel == EMAIL
+        )
         is_email = channel == EMAIL
         with self._space.exclusive(all_mails=is_email, place="" if is_email else place.name):
-            in_use = self._space.pinned_at(place) if place.known else self._space.successor(conversation_id)
-            if in_use not in (None, conversation_id):  # it keeps its place: a new one begins beside it
+            in_use = (
+                self._space.pinned_at(place)
+                if place.known
+                else self._space.successor(conversation_id)
+            )
+            # it keeps its place: a new one begins beside it
+            if in_use not in (None, conversation_id):
                 beginning = replace(beginning, pinned=False)
             return self._commands.run(asked, conversation_id, beginning)
 

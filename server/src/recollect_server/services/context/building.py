@@ -1,4 +1,5 @@
-"""Builds a context: hot, warm and cold, one after the other, each with what those before it left of the budget.
+"""Builds a context: hot, warm and cold, one after the other, each with what those before it left of
+the budget.
 
 A tier that fails is named, and the others stand.
 """
@@ -7,7 +8,18 @@ from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens, message_bytes
-from recollect_server.domain.context import Budget, Candidate, Context, Dropped, GroupMessage, Packed, Source, Tier, Unit, cost
+from recollect_server.domain.context import (
+    Budget,
+    Candidate,
+    Context,
+    Dropped,
+    GroupMessage,
+    Packed,
+    Source,
+    Tier,
+    Unit,
+    cost,
+)
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.packing import Recalling, pack_cold, pack_hot, pack_warm
@@ -26,14 +38,20 @@ from recollect_server.services.space.state import ConversationState
 from recollect_server.services.tiers import Tiers
 
 _ANCHOR_TOKENS, _ANCHOR_SHARE = 600, 5
-"""Tokens of all anchors at the most, and by what the total is divided for them; the surest come first."""
+"""Tokens of all anchors at the most, and by what the total is divided for them; the surest come
+first.
+"""
 _GROUP_MESSAGES = 20  # of other members of a group, at the most
 _GROUP_TOKENS, _GROUP_SHARE = 900, 5  # of all of them, as for anchors
 _ANSWER_SHARE = 4
-"""By what the total is divided for the message to be answered. A longer one does not take the room of everything else."""
+"""By what the total is divided for the message to be answered. A longer one does not take the room
+of everything else.
+"""
 _GROUP_TEXT = 1000  # characters of one of them
 _LENT = 2
-"""By what the warm turns' tokens are divided that recalled turns may take where they need more than the cold tier's budget."""
+"""By what the warm turns' tokens are divided that recalled turns may take where they need more than
+the cold tier's budget.
+"""
 _ASKED = 4000  # characters of a message that words are taken from
 
 
@@ -61,7 +79,9 @@ class ContextBuilder:
         external: External,
         max_bytes: int,
     ) -> None:
-        """`max_bytes` of one answer: no more are read of the conversation's own turns, nor packed."""
+        """`max_bytes` of one answer: no more are read of the conversation's own turns, nor
+        packed.
+        """
         self._space = space
         self._meaning = meaning
         self._anchors = anchors
@@ -84,10 +104,12 @@ class ContextBuilder:
         include_group: bool = False,
         explain: bool = False,
     ) -> Context:
-        """Return the context of an answer to a message in a conversation; on request with what others wrote in its group.
+        """Return the context of an answer to a message in a conversation; on request with what
+        others wrote in its group.
 
-        All of it, as `form` writes it, takes at most the total of the budget. `explain` names what was near to the message and
-        scored too low to be recalled. Raises CallerGone, DeadlineExceeded.
+        All of it, as `form` writes it, takes at most the total of the budget. `explain` names what
+        was near to the message and scored too low to be recalled. Raises CallerGone,
+        DeadlineExceeded.
         """
         deadline.check()
         form = form or Form()
@@ -101,11 +123,15 @@ class ContextBuilder:
         for anchor in holding.anchors:
             place = (anchor.conversation_id, anchor.sequence)
             strengths[place] = max(strengths.get(place, 0.0), anchor.confidence)
-        asked = own.Asked(words_of(message[:_ASKED]), self._space.clock(), self._choosing.weights, strengths, form)
+        asked = own.Asked(
+            words_of(message[:_ASKED]), self._space.clock(), self._choosing.weights, strengths, form
+        )
 
         total = budget.total
         answer = min(form.answer(message), total // _ANSWER_SHARE)
-        anchors, left_out = _surest(holding.anchors, min(_ANCHOR_TOKENS, total // _ANCHOR_SHARE), form)
+        anchors, left_out = _surest(
+            holding.anchors, min(_ANCHOR_TOKENS, total // _ANCHOR_SHARE), form
+        )
         around = form.frame("context") + form.frame("conversation") + answer
         of_anchors = form.frame("anchors") + sum(map(form.anchor, anchors)) if anchors else 0
         for_group = min(_GROUP_TOKENS, total // _GROUP_SHARE) if include_group else 0
@@ -124,14 +150,22 @@ class ContextBuilder:
         newest = head.conversation.turn_count if head else 0
         shown = past.Shown(conversation_id, head.number if head else None, frozenset(lines), newest)
         lent = 0 if is_cold_set else sum(it.tokens for it in warm.packed) // _LENT
-        recalled, cold, last = self.cold(head, shown, asked, message, room + lent, degraded, deadline, explain=explain)
-        if (excess := cold.used - room) > 0:  # what fits the message is worth more than all of the earlier turns
+        recalled, cold, last = self.cold(
+            head, shown, asked, message, room + lent, degraded, deadline, explain=explain
+        )
+        # what fits the message is worth more than all of the earlier turns
+        if (excess := cold.used - room) > 0:
             less = excess + warm.left
             smaller = replace(budget, warm=budget.warm - less, total=budget.total - less)
             warm, summary = self.warm(head, hot, asked, holding.anchors, smaller, degraded)
         deadline.check()
         if left_out:
-            warm = replace(warm, note=f"{warm.note}; {left_out} anchors are left out, the least sure".removeprefix("; "))
+            warm = replace(
+                warm,
+                note=f"{warm.note}; {left_out} anchors are left out, the least sure".removeprefix(
+                    "; "
+                ),
+            )
         begins = head.conversation.compressed_through + 1 if head else 1
         condensed = self.condensed(head, degraded) if summary else 0
         context = Context(
@@ -143,13 +177,19 @@ class ContextBuilder:
         self._tiers.built(conversation_id, context, in_memory=in_memory)
         return context
 
-    def group(self, head: ConversationState | None, degraded: dict[str, str], form: Form, room: int) -> list[GroupMessage]:
-        """Return the newest messages of the group's other members that there is room for, oldest first."""
+    def group(
+        self, head: ConversationState | None, degraded: dict[str, str], form: Form, room: int
+    ) -> list[GroupMessage]:
+        """Return the newest messages of the group's other members that there is room for, oldest
+        first.
+        """
         group = group_of(head.conversation.party) if head else ""
         if head is None or not group:
             return []
         try:
-            written = self._external.in_group(head.conversation.channel, group, _GROUP_MESSAGES, _GROUP_TEXT)
+            written = self._external.in_group(
+                head.conversation.channel, group, _GROUP_MESSAGES, _GROUP_TEXT
+            )
         except (IndexUnavailable, StorageUnavailable) as error:
             degraded["group"] = str(error)
             return []
@@ -165,23 +205,33 @@ class ContextBuilder:
         return chosen[::-1]
 
     def hot(
-        self, conversation_id: str, asked: own.Asked, budget: Budget, degraded: dict[str, str], message: str = ""
+        self,
+        conversation_id: str,
+        asked: own.Asked,
+        budget: Budget,
+        degraded: dict[str, str],
+        message: str = "",
     ) -> tuple[ConversationState | None, Packed, bool]:
-        """Return the hot tier alone, with the end of the conversation, and whether it was in memory.
+        """Return the hot tier alone, with the end of the conversation, and whether it was in
+        memory.
 
-        `message` is to be answered: where the conversation ends with it and the budget does not hold it, it is left out.
+        `message` is to be answered: where the conversation ends with it and the budget does not
+        hold it, it is left out.
         """
         head: ConversationState | None = None
         window = self._choosing.window
         try:
             with self._space.reading(conversation_id) as head:
-                turns, in_memory = own.newest(self._space, self._recent, head, self._max_bytes, window.hot_turns)
+                turns, in_memory = own.newest(
+                    self._space, self._recent, head, self._max_bytes, window.hot_turns
+                )
         except StorageUnavailable as error:
             degraded["hot"] = str(error)
             return head, Packed(Tier.HOT, budget.hot, note=f"it cannot be read: {error}"), False
         _note_damage(degraded, "hot", turns.damaged)
         candidates = [
-            asked.candidate(conversation_id, it, "one of the newest turns", asked.similarity(it)) for it in turns.messages
+            asked.candidate(conversation_id, it, "one of the newest turns", asked.similarity(it))
+            for it in turns.messages
         ]
         too_long = []
         if is_said(turns.messages, message) and candidates[-1].tokens > budget.hot:
@@ -190,8 +240,15 @@ class ContextBuilder:
         lent = 0 if budget.is_hot_set else max(0, budget.warm - summary)
         hot = pack_hot(candidates, budget.hot, lent, window.hot_turns, asked.form)
         reason = "it is the message to be answered, and longer than the budget of this tier"
-        dropped = [Dropped(it.conversation_id, it.message.sequence, Tier.HOT, it.tokens, reason) for it in too_long]
-        return head, replace(hot, dropped=[*hot.dropped, *dropped], considered=len(turns.messages)), in_memory
+        dropped = [
+            Dropped(it.conversation_id, it.message.sequence, Tier.HOT, it.tokens, reason)
+            for it in too_long
+        ]
+        return (
+            head,
+            replace(hot, dropped=[*hot.dropped, *dropped], considered=len(turns.messages)),
+            in_memory,
+        )
 
     def warm(
         self,
@@ -208,12 +265,16 @@ class ContextBuilder:
             degraded["warm"] = degraded["hot"]
             return Packed(Tier.WARM, room, note=f"it cannot be read: {degraded['hot']}"), ""
         try:
-            turns, preference = own.earlier(self._space, head, anchors, self._max_bytes, self._choosing.window)
+            turns, preference = own.earlier(
+                self._space, head, anchors, self._max_bytes, self._choosing.window
+            )
         except StorageUnavailable as error:
             degraded["warm"] = str(error)
             summary, _ = _fitting(head.conversation.compression_summary, room, asked.form)
             reserved = asked.form.summary(summary)
-            return Packed(Tier.WARM, room, note=f"it cannot be read: {error}", reserved=reserved), summary
+            return Packed(
+                Tier.WARM, room, note=f"it cannot be read: {error}", reserved=reserved
+            ), summary
         _note_damage(degraded, "warm", turns.damaged)
         oldest_hot = min((it.message.turn_number for it in hot.packed), default=0)
         left_out = {it.sequence for it in hot.dropped}
@@ -224,20 +285,30 @@ class ContextBuilder:
             if (not oldest_hot or turn < oldest_hot) and it.sequence not in left_out:
                 near = asked.similarity(it)
                 similarity[turn] = max(similarity.get(turn, 0.0), near)
-                candidates.append(asked.candidate(head.conversation.id, it, "an earlier turn", near))
-        summary, note = _fitting(head.conversation.compression_summary, room // 2 if candidates else room, asked.form)
+                candidates.append(
+                    asked.candidate(head.conversation.id, it, "an earlier turn", near)
+                )
+        summary, note = _fitting(
+            head.conversation.compression_summary, room // 2 if candidates else room, asked.form
+        )
         reserved = asked.form.summary(summary)
         if not candidates:
             note = "; ".join(part for part in (note, "there are no earlier turns") if part)
-        packed = pack_warm(candidates, room, reserved, replace(preference, similarity=similarity), asked.form)
+        packed = pack_warm(
+            candidates, room, reserved, replace(preference, similarity=similarity), asked.form
+        )
         return replace(packed, note=note), summary
 
     def condensed(self, head: ConversationState | None, degraded: dict[str, str]) -> int:
-        """Return how many messages the summary of a conversation stands for; 0 where the index cannot tell."""
+        """Return how many messages the summary of a conversation stands for; 0 where the index
+        cannot tell.
+        """
         if head is None or head.number is None:
             return 0
         try:
-            return self._space.index.messages.count_through(head.number, head.conversation.compressed_through)
+            return self._space.index.messages.count_through(
+                head.number, head.conversation.compressed_through
+            )
         except IndexUnavailable as error:
             degraded.setdefault("warm", str(error))
             return 0
@@ -254,7 +325,8 @@ class ContextBuilder:
         *,
         explain: bool = False,
     ) -> tuple[past.Past, Packed, Source | None]:
-        """Return the cold tier alone, of `room` tokens, and the conversation before this one where its abbreviation is shown.
+        """Return the cold tier alone, of `room` tokens, and the conversation before this one where
+        its abbreviation is shown.
 
         Raises CallerGone, DeadlineExceeded.
         """
@@ -265,8 +337,14 @@ class ContextBuilder:
             left = room - asked.form.source(last) if last else room
             if note := past.why_not(message, left):
                 return past.Past(), Packed(Tier.COLD, room, note=note, reserved=room - left), last
-            if shown.number is None:  # the transcript or the index was of no help for it, and other lines of it may be found
-                shown = replace(shown, number=index.conversations.numbers([shown.conversation_id]).get(shown.conversation_id))
+            # the transcript or the index was of no help for it, and other lines of it may be found
+            if shown.number is None:
+                shown = replace(
+                    shown,
+                    number=index.conversations.numbers([shown.conversation_id]).get(
+                        shown.conversation_id
+                    ),
+                )
             if doubt := self._space.doubt:
                 degraded["cold"] = doubt
             recalled = past.recall(
@@ -275,24 +353,48 @@ class ContextBuilder:
             )  # fmt: skip
         except (IndexUnavailable, StorageUnavailable) as error:
             degraded["cold"] = str(error)
-            return past.Past(), Packed(Tier.COLD, room, note=f"it cannot be searched: {error}"), None
+            return (
+                past.Past(),
+                Packed(Tier.COLD, room, note=f"it cannot be searched: {error}"),
+                None,
+            )
         degraded |= recalled.degraded
-        packed = pack_cold(recalled.turns, left, choosing.recalling, recalled.about, shown.conversation_id, asked.form)
+        packed = pack_cold(
+            recalled.turns,
+            left,
+            choosing.recalling,
+            recalled.about,
+            shown.conversation_id,
+            asked.form,
+        )
         if last and any(it.conversation_id == last.conversation_id for it in packed.packed):
             last, left = None, room  # its abbreviation stands beside what is recalled of it
-        dropped, considered = [*packed.dropped, *recalled.dropped], packed.considered + len(recalled.dropped)
+        dropped, considered = (
+            [*packed.dropped, *recalled.dropped],
+            packed.considered + len(recalled.dropped),
+        )
         reserved = packed.reserved + room - left
-        packed = replace(packed, budget=room, reserved=reserved, note=recalled.note, dropped=dropped, considered=considered)
+        packed = replace(
+            packed,
+            budget=room,
+            reserved=reserved,
+            note=recalled.note,
+            dropped=dropped,
+            considered=considered,
+        )
         return recalled, packed, last
 
 
 def _within(context: Context, max_bytes: int) -> Context:
     """Return the context, cut to so many bytes. The newest message always stays.
 
-    Cold messages go first, the least relevant before others, then turns of the conversation itself, the oldest first, and of the
-    newest turn its oldest messages. Each message counts twice, for it stands in what is rendered too.
+    Cold messages go first, the least relevant before others, then turns of the conversation itself,
+    the oldest first, and of the newest turn its oldest messages. Each message counts twice, for it
+    stands in what is rendered too.
     """
-    sizes = {it.place: 2 * message_bytes(it.message) for packed in context.tiers for it in packed.packed}
+    sizes = {
+        it.place: 2 * message_bytes(it.message) for packed in context.tiers for it in packed.packed
+    }
     total = sum(sizes.values()) + 2 * len(context.summary.encode())
     if total <= max_bytes:
         return context
@@ -302,15 +404,18 @@ def _within(context: Context, max_bytes: int) -> Context:
             break
         total -= sum(sizes[it.place] for it in unit)
         gone |= {it.place for it in unit}
-    return replace(_without(context, gone, f"the answer would have more than {max_bytes} bytes"), has_more=True)
+    return replace(
+        _without(context, gone, f"the answer would have more than {max_bytes} bytes"), has_more=True
+    )
 
 
 def rendered_within(context: Context, form: Form, message: str, total: int) -> Context:
     """Return the context with its text, which takes at most `total` tokens.
 
-    A message to be answered that is longer than its share makes the text longer by what it has more. What each part was charged
-    makes the text fit; where that was too little, what is least wanted goes: recalled messages, the last conversation, what the
-    group wrote, the oldest turns, anchors, and last the summary.
+    A message to be answered that is longer than its share makes the text longer by what it has
+    more. What each part was charged makes the text fit; where that was too little, what is least
+    wanted goes: recalled messages, the last conversation, what the group wrote, the oldest turns,
+    anchors, and last the summary.
     """
     answer = form.answer(message)
     allowed = total + answer - min(answer, total // _ANSWER_SHARE)
@@ -319,7 +424,9 @@ def rendered_within(context: Context, form: Form, message: str, total: int) -> C
 
     def shown(it: Context) -> Context:
         text = form.render(it, message)
-        return replace(it, rendered=text, rendered_tokens=estimate_tokens(text) if form.has_text else charged)
+        return replace(
+            it, rendered=text, rendered_tokens=estimate_tokens(text) if form.has_text else charged
+        )
 
     context = shown(context)
     if not form.has_text or context.rendered_tokens <= allowed:
@@ -332,14 +439,21 @@ def rendered_within(context: Context, form: Form, message: str, total: int) -> C
         elif not context.cold.packed and context.group:
             context = shown(replace(context, group=context.group[1:]))
         elif unit := next(units, None):
-            going, excess = {it.place for it in unit}, context.rendered_tokens - allowed - cost(unit)
-            while excess > 0 and len(going) < len(context.cold.packed) and (unit := next(units, None)):
+            going, excess = (
+                {it.place for it in unit},
+                context.rendered_tokens - allowed - cost(unit),
+            )
+            while (
+                excess > 0 and len(going) < len(context.cold.packed) and (unit := next(units, None))
+            ):
                 going |= {it.place for it in unit}
                 excess -= cost(unit)
             context = shown(_without(context, going, reason))
         elif context.anchors:
             least = min(context.anchors, key=lambda it: it.confidence)
-            context = shown(replace(context, anchors=[it for it in context.anchors if it is not least]))
+            context = shown(
+                replace(context, anchors=[it for it in context.anchors if it is not least])
+            )
         elif context.summary:
             context = shown(replace(context, summary=""))
         elif own_turn := context.own_units():
@@ -350,7 +464,9 @@ def rendered_within(context: Context, form: Form, message: str, total: int) -> C
 
 
 def _least_wanted(context: Context) -> list[Unit]:
-    """Return what may be left out of a context, the least wanted first: everything but the newest message, and what it needs."""
+    """Return what may be left out of a context, the least wanted first: everything but the newest
+    message, and what it needs.
+    """
     return [*([it] for it in context.cold.packed[::-1]), *context.own_units()[:-1]]
 
 
@@ -359,8 +475,15 @@ def _without(context: Context, gone: set[tuple[str, int]], reason: str) -> Conte
 
     def cut(packed: Packed) -> Packed:
         out = [it for it in packed.packed if it.place in gone]
-        dropped = [Dropped(it.conversation_id, it.message.sequence, packed.tier, it.tokens, reason) for it in out]
-        return replace(packed, packed=[it for it in packed.packed if it.place not in gone], dropped=[*dropped, *packed.dropped])
+        dropped = [
+            Dropped(it.conversation_id, it.message.sequence, packed.tier, it.tokens, reason)
+            for it in out
+        ]
+        return replace(
+            packed,
+            packed=[it for it in packed.packed if it.place not in gone],
+            dropped=[*dropped, *packed.dropped],
+        )
 
     return replace(context, hot=cut(context.hot), warm=cut(context.warm), cold=cut(context.cold))
 
@@ -378,8 +501,12 @@ def _fitting(summary: str, room: int, form: Form) -> tuple[str, str]:
     low, high = 0, min(len(summary), BYTES_PER_TOKEN * room)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if form.summary(f"{summary[:middle]}…") <= room else (low, middle - 1)
-    return (f"{summary[:low].rstrip()}…" if low else ""), f"the summary of {tokens} tokens is cut to the budget"
+        low, high = (
+            (middle, high) if form.summary(f"{summary[:middle]}…") <= room else (low, middle - 1)
+        )
+    return (
+        f"{summary[:low].rstrip()}…" if low else ""
+    ), f"the summary of {tokens} tokens is cut to the budget"
 
 
 def _surest(anchors: list[Anchor], room: int, form: Form) -> tuple[list[Anchor], int]:

@@ -1,7 +1,7 @@
 """Excerpts: the part of a long text that fits a question, cut where sentences end.
 
-The work is linear in the text: each word is looked for by its beginning, which finds its other forms too, and one window is moved
-over the matches.
+The work is linear in the text: each word is looked for by its beginning, which finds its other
+forms too, and one window is moved over the matches.
 """
 
 from collections import Counter
@@ -15,7 +15,9 @@ MARK = "…"
 _WORDS = 24
 """Words that are looked for, the longest first: each is one pass over the text."""
 _ENDING = 2
-"""Characters at a word's end that the text need not have: `arrive` finds `arrived` and `arriving`."""
+"""Characters at a word's end that the text need not have: `arrive` finds `arrived` and
+`arriving`.
+"""
 _STEM = 4
 """Characters of a word that the text must have, unless the word is shorter."""
 _MATCHES = 500
@@ -29,10 +31,12 @@ Match = tuple[int, int, str]
 
 
 def excerpt(text: str, tokens: int, words: frozenset[str]) -> str:
-    """Return the stretch of the text with the most of the words in it, at most `tokens` long, its marks included.
+    """Return the stretch of the text with the most of the words in it, at most `tokens` long, its
+    marks included.
 
-    The words are those of `relevance.words_of`. A word that is rare in the text counts more. Without any of the words it is the
-    beginning of the text. A text that fits is returned as it is. Empty where not even a mark and a character fit.
+    The words are those of `relevance.words_of`. A word that is rare in the text counts more.
+    Without any of the words it is the beginning of the text. A text that fits is returned as it is.
+    Empty where not even a mark and a character fit.
     """
     if estimate_tokens(text) <= tokens:
         return text
@@ -72,7 +76,9 @@ def _matches(text: str, words: frozenset[str]) -> list[Match]:
 
 
 def _densest(matches: list[Match], characters: int) -> tuple[int, int]:
-    """Return the ends of the window whose different words weigh most; (0, 0) without matches. Of equal windows the first one."""
+    """Return the ends of the window whose different words weigh most; (0, 0) without matches. Of
+    equal windows the first one.
+    """
     counts = Counter(word for _, _, word in matches)
     inside: Counter[str] = Counter()
     best, ends, weight, oldest = 0.0, (0, 0), 0.0, 0
@@ -80,7 +86,11 @@ def _densest(matches: list[Match], characters: int) -> tuple[int, int]:
         inside[word] += 1
         if inside[word] == 1:
             weight += counts[word] ** -0.5
-        while oldest < len(matches) and end - matches[oldest][0] > characters and matches[oldest][0] < start:
+        while (
+            oldest < len(matches)
+            and end - matches[oldest][0] > characters
+            and matches[oldest][0] < start
+        ):
             gone = matches[oldest][2]
             inside[gone] -= 1
             if not inside[gone]:

@@ -14,9 +14,13 @@ from recollect_server.services.space.state import ConversationState
 from recollect_server.services.working_context import Turns, turns_among, turns_of
 
 WARM_TURNS = 50
-"""Earlier turns that are all looked at, unless a setting says otherwise. Of more, some are chosen."""
+"""Earlier turns that are all looked at, unless a setting says otherwise. Of more, some are
+chosen.
+"""
 _LAST_SHARE = 0.2
-"""The share of those that are the last turns before the hot ones, where there are more turns; others are evenly spaced."""
+"""The share of those that are the last turns before the hot ones, where there are more turns;
+others are evenly spaced.
+"""
 _SPACED = 12
 
 
@@ -44,21 +48,34 @@ class Asked:
         """Return the share of the words of the message to be answered that this one has."""
         return overlap(self.words, message.content)
 
-    def candidate(self, conversation_id: str, message: Message, reason: str, similarity: float) -> Candidate:
-        """A message of this conversation: it is near to what was asked as far as it has the words."""
+    def candidate(
+        self, conversation_id: str, message: Message, reason: str, similarity: float
+    ) -> Candidate:
+        """A message of this conversation: it is near to what was asked as far as it has the
+        words.
+        """
         strength = self.strengths.get((conversation_id, message.sequence), 0.0)
-        relevance = self.weights.relevance(age=self.now - message.timestamp, similarity=similarity, anchor=strength)
-        return Candidate(conversation_id, message, relevance, reason, charge=max(1, self.form.own(message)))
+        relevance = self.weights.relevance(
+            age=self.now - message.timestamp, similarity=similarity, anchor=strength
+        )
+        return Candidate(
+            conversation_id, message, relevance, reason, charge=max(1, self.form.own(message))
+        )
 
 
-def newest(space: Space, recent: RecentTurns, head: ConversationState, max_bytes: int, hot_turns: int) -> tuple[Turns, bool]:
-    """Return the newest turns that no summary covers, and whether they were in memory. Hold the conversation's lock.
+def newest(
+    space: Space, recent: RecentTurns, head: ConversationState, max_bytes: int, hot_turns: int
+) -> tuple[Turns, bool]:
+    """Return the newest turns that no summary covers, and whether they were in memory. Hold the
+    conversation's lock.
 
     Of more than `max_bytes` only the newest messages are read. Raises StorageUnavailable.
     """
     conversation = head.conversation
     if (kept := recent.get(conversation.id, head.lines)) is not None:
-        return Turns([message for message in kept if message.turn_number > conversation.compressed_through]), True
+        return Turns(
+            [message for message in kept if message.turn_number > conversation.compressed_through]
+        ), True
     first = max(conversation.compressed_through, conversation.turn_count - hot_turns) + 1
     found = turns_of(space, head, first, conversation.turn_count, max_bytes)
     if not found.damaged and first <= max(1, conversation.turn_count - hot_turns + 1):
@@ -69,9 +86,13 @@ def newest(space: Space, recent: RecentTurns, head: ConversationState, max_bytes
 def earlier(
     space: Space, head: ConversationState, anchors: list[Anchor], max_bytes: int, window: Window
 ) -> tuple[Turns, Preference]:
-    """Return turns that no summary covers, the newest too, and what each is worth. Raises StorageUnavailable."""
+    """Return turns that no summary covers, the newest too, and what each is worth. Raises
+    StorageUnavailable.
+    """
     first, last = head.conversation.compressed_through + 1, head.conversation.turn_count
-    lines = [it.sequence for it in anchors if it.conversation_id == head.conversation.id and it.sequence]
+    lines = [
+        it.sequence for it in anchors if it.conversation_id == head.conversation.id and it.sequence
+    ]
     before_hot = max(first, last - window.hot_turns)
     spaced = list(evenly(first, before_hot, _SPACED))
     if last - first < window.warm_turns + window.hot_turns:
@@ -79,7 +100,12 @@ def earlier(
     else:
         newest = range(before_hot - round(_LAST_SHARE * window.warm_turns) + 1, last + 1)
         read = turns_among(space, head, sorted({first, *spaced, *newest}), lines, max_bytes)
-        found = Turns([message for message in read.messages if first <= message.turn_number <= last], read.damaged)
+        found = Turns(
+            [message for message in read.messages if first <= message.turn_number <= last],
+            read.damaged,
+        )
     of_anchors = set(lines)
-    anchored = frozenset(message.turn_number for message in found.messages if message.sequence in of_anchors)
+    anchored = frozenset(
+        message.turn_number for message in found.messages if message.sequence in of_anchors
+    )
     return found, Preference(first, anchored, {}, spaced)

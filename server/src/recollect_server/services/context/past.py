@@ -1,7 +1,8 @@
-"""Recalls what fits the message to be answered: whole turns of any conversation that the context does not show already.
+"""Recalls what fits the message to be answered: whole turns of any conversation that the context
+does not show already.
 
-The search ranks messages; each one that scores high enough brings its whole turn, long texts as excerpts around the words that
-matter.
+The search ranks messages; each one that scores high enough brings its whole turn, long texts as
+excerpts around the words that matter.
 """
 
 from collections import defaultdict
@@ -29,21 +30,31 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.search import Scope
 
-_QUESTION = 4000  # characters of a message that are asked with: a search is for a question, not for a page
+# characters of a message that are asked with: a search is for a question, not for a page
+_QUESTION = 4000
 _CONVERSATIONS = 50  # that are found by all their words at the least, if there are so many
 _RANKED = 200  # messages, best first, that turns are made of
 _POOL = 1.1
-"""Turns that fit best are candidates until they have so many budgets' worth: a shorter one may fit where a longer one does not."""
+"""Turns that fit best are candidates until they have so many budgets' worth: a shorter one may fit
+where a longer one does not.
+"""
 _FURTHER = 0.5
-"""Share of an excerpt's tokens that the messages of all turns but the best one have: with long answers more turns then fit."""
+"""Share of an excerpt's tokens that the messages of all turns but the best one have: with long
+answers more turns then fit.
+"""
 _BESIDE = 0.25
-"""Share of an excerpt's tokens that the other messages of a turn have: they say what was asked, or what became of it."""
+"""Share of an excerpt's tokens that the other messages of a turn have: they say what was asked, or
+what became of it.
+"""
 _LEAST_EXCERPT = 20  # tokens
 _WHOLE_TURN = 6
-"""Messages of a turn that are all recalled. Of more the first, the last and those that fit: a turn may have many tool calls."""
+"""Messages of a turn that are all recalled. Of more the first, the last and those that fit: a turn
+may have many tool calls.
+"""
 _EXPLAINED = 10  # messages below the threshold that are named on request
 _FIRST_TURNS = 3  # of a conversation: in these the one before is still of interest
-_LAST_SEEN = 5  # conversations, newest first, of which the first with an abbreviation is the last one
+# conversations, newest first, of which the first with an abbreviation is the last one
+_LAST_SEEN = 5
 _ABBREVIATION = 100  # tokens of one
 _TITLE = 80  # characters of one
 LEAST_BUDGET = 20
@@ -72,14 +83,19 @@ class Shown:
     sequences: frozenset[int] = frozenset()
     """The lines of the messages that are packed."""
     newest_turn: int = 0
-    """The turn that is being answered: nothing of it answers itself, whether it is packed or not."""
+    """The turn that is being answered: nothing of it answers itself, whether it is packed or
+    not.
+    """
 
     def ids(self, index: Index) -> frozenset[int]:
         """Return the ids in the index of what must not be recalled. Raises IndexUnavailable."""
         if self.number is None:
             return frozenset()
         newest = index.messages.of_turns(self.number, self.newest_turn, self.newest_turn)
-        return frozenset(message_id(self.number, line) for line in (*self.sequences, *(line for line, _, _ in newest)))
+        return frozenset(
+            message_id(self.number, line)
+            for line in (*self.sequences, *(line for line, _, _ in newest))
+        )
 
 
 def why_not(message: str, budget: int) -> str:
@@ -116,7 +132,16 @@ def recall(
     with index.until(deadline):
         hidden = shown.ids(index)
         terms = index.search.terms(without_dates(question, read_dates(question, asked.now)))
-        found = gather(index, meaning, question, terms, Scope(hidden=hidden), _CONVERSATIONS, deadline, asked.now)
+        found = gather(
+            index,
+            meaning,
+            question,
+            terms,
+            Scope(hidden=hidden),
+            _CONVERSATIONS,
+            deadline,
+            asked.now,
+        )
     ranked = found.best_messages()
     best = found.message_scores[ranked[0]] if ranked else 0.0
     least = rules.least(best)
@@ -138,13 +163,20 @@ def recall(
         return Past([], dropped, {}, found.degraded, note)
     turns = _read(space, found, chosen, shown, excerpt_tokens, tiers, asked, deadline)
     numbers = {number for number, _ in chosen}
-    about = {it.id: _about(it, asked, own=shown.conversation_id) for it in index.conversations.by_number(numbers).values()}
-    turns = [turn for turn in turns if turn[0].conversation_id in about]  # a conversation may be deleted meanwhile
+    about = {
+        it.id: _about(it, asked, own=shown.conversation_id)
+        for it in index.conversations.by_number(numbers).values()
+    }
+    # a conversation may be deleted meanwhile
+    turns = [turn for turn in turns if turn[0].conversation_id in about]
     return Past(turns, dropped, about, found.degraded)
 
 
-def last_conversation(space: Space, head: ConversationState, room: int, form: Form) -> Source | None:
-    """Return the abbreviation of the conversation before this one, if this one is in its first turns and there is room.
+def last_conversation(
+    space: Space, head: ConversationState, room: int, form: Form
+) -> Source | None:
+    """Return the abbreviation of the conversation before this one, if this one is in its first
+    turns and there is room.
 
     One of the same channel comes before others. Raises IndexUnavailable.
     """
@@ -172,7 +204,9 @@ def _read(
     asked: Asked,
     deadline: Deadline,
 ) -> list[Turn]:
-    """Return the chosen turns whole, but for messages that are shown already and lines that are damaged."""
+    """Return the chosen turns whole, but for messages that are shown already and lines that are
+    damaged.
+    """
     places: defaultdict[int, list[Place]] = defaultdict(list)
     scores: dict[tuple[int, int], float] = {}
     ids: dict[int, str] = {}
@@ -184,7 +218,11 @@ def _read(
         scores[number, turn] = found.message_scores[ats[0]]
         there = space.index.messages.of_turns(number, turn, turn)
         if len(there) > _WHOLE_TURN:
-            there = [place for at, place in enumerate(there) if at in (0, len(there) - 1) or place[0] in matched[number]]
+            there = [
+                place
+                for at, place in enumerate(there)
+                if at in (0, len(there) - 1) or place[0] in matched[number]
+            ]
         is_own = number == shown.number
         places[number] += [place for place in there if not (is_own and place[0] in shown.sequences)]
     turns: list[Turn] = []
@@ -198,13 +236,17 @@ def _read(
                 score = scores[number, message.turn_number]
                 fits = message.sequence in matched[number]
                 cut = _cut(message, _length(excerpt_tokens, score, best, fits=fits), asked.words)
-                whole[message.turn_number].append(_candidate(ids[number], message, cut, score, warm, asked, fits=fits))
+                whole[message.turn_number].append(
+                    _candidate(ids[number], message, cut, score, warm, asked, fits=fits)
+                )
         turns += whole.values()
     return turns
 
 
 def _length(excerpt_tokens: int, score: float, best: float, *, fits: bool = True) -> int:
-    """Return the most tokens of a message that is recalled: in proportion to the probability that its turn helps."""
+    """Return the most tokens of a message that is recalled: in proportion to the probability that
+    its turn helps.
+    """
     tokens = excerpt_tokens * score
     if score < best:
         tokens *= _FURTHER
@@ -212,9 +254,14 @@ def _length(excerpt_tokens: int, score: float, best: float, *, fits: bool = True
 
 
 def _cut(message: Message, tokens: int, words: frozenset[str]) -> Message:
-    """Return the message with excerpts of its content and of its tool calls' arguments, where they are long."""
+    """Return the message with excerpts of its content and of its tool calls' arguments, where they
+    are long.
+    """
     content = excerpt(message.content, tokens, words)
-    calls = tuple(replace(call, arguments=excerpt(call.arguments, tokens // 4, words)) for call in message.tool_calls)
+    calls = tuple(
+        replace(call, arguments=excerpt(call.arguments, tokens // 4, words))
+        for call in message.tool_calls
+    )
     return (
         message
         if (content, calls) == (message.content, message.tool_calls)
@@ -223,27 +270,56 @@ def _cut(message: Message, tokens: int, words: frozenset[str]) -> Message:
 
 
 def _candidate(
-    conversation_id: str, whole: Message, message: Message, score: float, warm: int | None, asked: Asked, *, fits: bool
+    conversation_id: str,
+    whole: Message,
+    message: Message,
+    score: float,
+    warm: int | None,
+    asked: Asked,
+    *,
+    fits: bool,
 ) -> Candidate:
     strength = asked.strengths.get((conversation_id, message.sequence), 0.0)
     age = asked.now - max(message.timestamp, warm or 0)
-    reason = f"fits the message: {score:.2f}" if fits else f"of the turn of a message that fits: {score:.2f}"
+    reason = (
+        f"fits the message: {score:.2f}"
+        if fits
+        else f"of the turn of a message that fits: {score:.2f}"
+    )
     reason += ", and its conversation was in use lately" if warm else ""
     reason += ", and an anchor came from it" if strength else ""
     relevance = asked.weights.relevance(age=age, similarity=score, anchor=strength)
     charge = asked.form.recalled(message)
-    return Candidate(conversation_id, message, relevance, reason, charge=charge, is_excerpt=message is not whole, score=score)
+    return Candidate(
+        conversation_id,
+        message,
+        relevance,
+        reason,
+        charge=charge,
+        is_excerpt=message is not whole,
+        score=score,
+    )
 
 
 def _below(found: Candidates, at: int, least: float) -> Dropped:
     """Return a message that scored too low to be recalled."""
     message, score = found.messages[at], found.message_scores[at]
     reason = f"scores {score:.2f}, below the threshold of {least:.2f}"
-    return Dropped(found.conversation_of(at).id, message.place[0], Tier.COLD, message.tokens, reason, score)
+    return Dropped(
+        found.conversation_of(at).id, message.place[0], Tier.COLD, message.tokens, reason, score
+    )
 
 
 def _about(conversation: Conversation, asked: Asked | None, own: str = "") -> About:
     words = asked.words if asked else frozenset[str]()
-    text = "" if conversation.id == own else excerpt(conversation.abbreviation, _ABBREVIATION, words)
-    name = conversation.name if len(conversation.name) <= _TITLE else conversation.name[: _TITLE - 1].rstrip() + MARK
-    return About(name, conversation.channel, conversation.create_time, conversation.update_time, text)
+    text = (
+        "" if conversation.id == own else excerpt(conversation.abbreviation, _ABBREVIATION, words)
+    )
+    name = (
+        conversation.name
+        if len(conversation.name) <= _TITLE
+        else conversation.name[: _TITLE - 1].rstrip() + MARK
+    )
+    return About(
+        name, conversation.channel, conversation.create_time, conversation.update_time, text
+    )

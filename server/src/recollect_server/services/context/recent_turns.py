@@ -1,7 +1,7 @@
 """A cache of the newest turns of conversations, which a context is built from first.
 
-A conversation enters it when a context is built for it, and its appends are added. An entry knows its
-last line and a reader says how many lines the transcript has, so a stale entry is never used.
+A conversation enters it when a context is built for it, and its appends are added. An entry knows
+its last line and a reader says how many lines the transcript has, so a stale entry is never used.
 """
 
 import threading
@@ -25,9 +25,13 @@ class _Entry:
 
 
 class RecentTurns:
-    """The cache of a space. Safe to call from any thread; a conversation's methods are called under its lock."""
+    """The cache of a space. Safe to call from any thread; a conversation's methods are called under
+    its lock.
+    """
 
-    def __init__(self, turns: int, evicted: Callable[[str], None], most: int = _MAX_CONVERSATIONS) -> None:
+    def __init__(
+        self, turns: int, evicted: Callable[[str], None], most: int = _MAX_CONVERSATIONS
+    ) -> None:
         """Keep the last `turns` turns of at most `most` conversations.
 
         `evicted` is called with each conversation that made room for another.
@@ -35,12 +39,15 @@ class RecentTurns:
         self._evicted = evicted
         self._most = most
         self._turns = turns
-        self._guard = threading.Lock()  # guards the order and the total; nothing slow happens under it
+        # guards the order and the total; nothing slow happens under it
+        self._guard = threading.Lock()
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._bytes = 0
 
     def get(self, conversation_id: str, lines: int) -> list[Message] | None:
-        """Return the messages of the newest turns, oldest first, of a transcript of `lines` lines; None if not cached."""
+        """Return the messages of the newest turns, oldest first, of a transcript of `lines` lines;
+        None if not cached.
+        """
         with self._guard:
             entry = self._entries.get(conversation_id)
             if entry is None or entry.lines != lines:
@@ -73,10 +80,18 @@ class RecentTurns:
             entry = self._entries.get(conversation_id)
             if entry is None:
                 return
-            new = [line.entry.content for line in lines if line.entry and isinstance(line.entry.content, Message)]
+            new = [
+                line.entry.content
+                for line in lines
+                if line.entry and isinstance(line.entry.content, Message)
+            ]
             grown = sorted(entry.messages + new, key=reading_order) if new else entry.messages
             after = grown[-1].turn_number - self._turns if grown else 0
-            messages = [message for message in grown if message.turn_number > after] if new else entry.messages
+            messages = (
+                [message for message in grown if message.turn_number > after]
+                if new
+                else entry.messages
+            )
             size = sum(map(_size, messages)) if new else entry.size
             if entry.lines != lines[0].sequence - 1 or size > _MAX_ENTRY:
                 self._drop(conversation_id)

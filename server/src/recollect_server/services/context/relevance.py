@@ -1,4 +1,6 @@
-"""How much a message is worth in a context: how new it is, how near to what was asked, and whether an anchor came from it."""
+"""How much a message is worth in a context: how new it is, how near to what was asked, and whether
+an anchor came from it.
+"""
 
 import math
 import re
@@ -30,16 +32,28 @@ class Weights:
     """How fast what was said fades: it counts e to minus so much a day."""
 
     def relevance(self, *, age: int, similarity: float, anchor: float) -> float:
-        """From 0 to 1: the weighted mean of recency (`age` in milliseconds), similarity and anchor strength, each from 0 to 1."""
+        """From 0 to 1: the weighted mean of recency (`age` in milliseconds), similarity and anchor
+        strength, each from 0 to 1.
+        """
         total = self.recency + self.similarity + self.anchor
         recency = math.exp(-self.decay * max(0, age) / DAY)
-        return (self.recency * recency + self.similarity * similarity + self.anchor * anchor) / total if total else 0.0
+        return (
+            (self.recency * recency + self.similarity * similarity + self.anchor * anchor) / total
+            if total
+            else 0.0
+        )
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The words of a text that say something, lower-cased; of scripts without spaces, pairs of characters."""
+    """The words of a text that say something, lower-cased; of scripts without spaces, pairs of
+    characters.
+    """
     found = {word for word in _WORD.findall(text.lower()) if word not in STOP_WORDS}
-    return frozenset(found.union(*(pairs(run) for run in runs(text)))) if not text.isascii() else frozenset(found)
+    return (
+        frozenset(found.union(*(pairs(run) for run in runs(text))))
+        if not text.isascii()
+        else frozenset(found)
+    )
 
 
 def overlap(asked: frozenset[str], text: str) -> float:
@@ -48,7 +62,9 @@ def overlap(asked: frozenset[str], text: str) -> float:
 
 
 def says_little(message: str) -> bool:
-    """Whether a message is a greeting, thanks or a bare yes or no, which nothing from the past can help with."""
+    """Whether a message is a greeting, thanks or a bare yes or no, which nothing from the past can
+    help with.
+    """
     words = _WORD.findall(message.lower().replace("'", ""))
     return len(words) <= _MOST_LITTLE and all(word in _LITTLE for word in words)
 
@@ -57,4 +73,8 @@ def evenly(first: int, last: int, count: int) -> Iterable[int]:
     """At most `count` whole numbers from `first` to `last`, evenly spaced."""
     if last - first + 1 <= count:
         return range(first, last + 1)
-    return [first + round(at * (last - first) / (count - 1)) for at in range(count)] if count > 1 else [first]
+    return (
+        [first + round(at * (last - first) / (count - 1)) for at in range(count)]
+        if count > 1
+        else [first]
+    )

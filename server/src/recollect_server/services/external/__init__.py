@@ -1,4 +1,5 @@
-"""External communications: what third parties write and are told. They have transcripts, tables and a stream of their own.
+"""External communications: what third parties write and are told. They have transcripts, tables and
+a stream of their own.
 
 `external` is the service. `store` writes their transcripts and keeps the index up to them, over
 `communication_logs`, which says what is theirs in a log. `live` tells a panel what happens.

@@ -25,7 +25,9 @@ from recollect_server.storage.logs.store import Kind
 
 @dataclass(slots=True)
 class CommunicationReading(Reading[Communication]):
-    """A transcript of a third party that is read to its end. The words of a message are compared as it is read: many are long."""
+    """A transcript of a third party that is read to its end. The words of a message are compared as
+    it is read: many are long.
+    """
 
     places: list[Place] = field(default_factory=list)
     wordless: list[int] = field(default_factory=list)
@@ -41,14 +43,22 @@ class CommunicationReading(Reading[Communication]):
         match line.entry.content:
             case ExternalMessage() as message:
                 self.places.append((line.sequence, line.offset, line.length))
-                if self.contents and self.number is not None and not self.contents.external.has_words(self.number, message):
+                if (
+                    self.contents
+                    and self.number is not None
+                    and not self.contents.external.has_words(self.number, message)
+                ):
                     self.wordless.append(line.sequence)
                 if message.provider_message_id in self.deliveries:
-                    self.repeated.append((line.sequence, self.deliveries[message.provider_message_id]))
+                    self.repeated.append(
+                        (line.sequence, self.deliveries[message.provider_message_id])
+                    )
                 elif message.provider_message_id:
                     self.deliveries[message.provider_message_id] = line.sequence
             case EscalationOpened() as it if self.state:
-                self.escalations[it.id] = Escalation(it.id, self.state.id, it.sequence, it.question, it.time)
+                self.escalations[it.id] = Escalation(
+                    it.id, self.state.id, it.sequence, it.question, it.time
+                )
             case EscalationResolved() as it if asked := self.escalations.get(it.id):
                 self.escalations[it.id] = replace(asked, answer=it.answer, resolve_time=it.time)
             case _:
@@ -82,14 +92,22 @@ class CommunicationLogs(Logs[Communication]):
     message = ExternalMessage
     reading = CommunicationReading
 
-    def fold(self, before: Communication | None, content: Content, name: str) -> Communication | None:
+    def fold(
+        self, before: Communication | None, content: Content, name: str
+    ) -> Communication | None:
         """Return the state after an entry; a lost first line is made up for."""
         if isinstance(content, CommunicationBegan):
-            content = replace(content, id=name)  # a file that was copied under another name is another communication
+            # a file that was copied under another name is another communication
+            content = replace(content, id=name)
         after = fold(before, content)
         if after is None and type(content) is not Unknown:
-            # The first line is damaged. The log's name says which one it is, the lines that follow say the rest.
-            time = content.timestamp if isinstance(content, ExternalMessage) else getattr(content, "time", 0)
+            # The first line is damaged. The log's name says which one it is, the lines that follow
+            # say the rest.
+            time = (
+                content.timestamp
+                if isinstance(content, ExternalMessage)
+                else getattr(content, "time", 0)
+            )
             after = fold(Communication(name, LOST_CHANNEL, "", time, time), content)
         return after
 
@@ -123,7 +141,9 @@ class CommunicationLogs(Logs[Communication]):
         failed: Callable[[str], None],  # noqa: ARG002 - the index has refused or taken in when this returns
         log: bool,
     ) -> int:
-        """Let the index take lines in, and wait for it. Raises IndexUnavailable; `failed` is never called."""
+        """Let the index take lines in, and wait for it. Raises IndexUnavailable; `failed` is never
+        called.
+        """
         return index.external.add(before, after, lines, time=time, log=log)
 
     def skip_cursors(self, index: Index) -> None:

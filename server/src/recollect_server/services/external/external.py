@@ -1,7 +1,7 @@
 """The work of ExternalCommunicationService, and what becomes of a third party's message.
 
-`domain.external` says what trust means. One question waits for a party at the most: an owner wants to be asked once, not once
-a line.
+`domain.external` says what trust means. One question waits for a party at the most: an owner wants
+to be asked once, not once a line.
 """
 
 from dataclasses import dataclass, replace
@@ -105,15 +105,19 @@ class EscalationPage:
 
 
 class External:
-    """What third parties write and are told. Raises the errors of `domain.errors`; safe to call from any thread."""
+    """What third parties write and are told. Raises the errors of `domain.errors`; safe to call
+    from any thread.
+    """
 
     def __init__(self, store: CommunicationStore, acknowledgement: str = "") -> None:
-        """`acknowledgement` is the one text that an untrusted party may have before the owner answers; empty: none."""
+        """`acknowledgement` is the one text that an untrusted party may have before the owner
+        answers; empty: none.
+        """
         self._store = store
         self._acknowledgement = acknowledgement
         self._space = store.space
 
-    # What comes in ------------------------------------------------------------------------------------------------------
+    # What comes in --------------------------------------------------------------------------------
 
     def receive(
         self,
@@ -125,12 +129,16 @@ class External:
         time: int | None,
         origin: Provenance = DIRECT,
     ) -> Received:
-        """Keeps a message of a third party, exactly once by channel and provider's id, and asks the owner where trust wants it.
+        """Keeps a message of a third party, exactly once by channel and provider's id, and asks the
+        owner where trust wants it.
 
-        `party` is normalised by the caller; `time` in milliseconds, None for now. What was checked before is not checked here.
-        Raises StorageUnavailable, IndexUnavailable: then it may be kept or not, and the provider delivers it again.
+        `party` is normalised by the caller; `time` in milliseconds, None for now. What was checked
+        before is not checked here. Raises StorageUnavailable, IndexUnavailable: then it may be kept
+        or not, and the provider delivers it again.
         """
-        with self._space.exclusive(delivery=f"{channel} {provider_message_id}", party=f"{channel} {party}"):
+        with self._space.exclusive(
+            delivery=f"{channel} {provider_message_id}", party=f"{channel} {party}"
+        ):
             self._store.bring_up()
             if (before := self.delivered(channel, provider_message_id)) is not None:
                 return before
@@ -150,11 +158,15 @@ class External:
                     began = CommunicationBegan(name, channel, party, message.timestamp)
                     known = Communication(name, channel, party, began.time, began.time)
                     return self._received(known, None, [began], message, 2, now)
-                stored = self._store.find(name)  # somebody may have written to it before the lock was ours
-                return self._received(stored.communication, stored, [], message, stored.lines + 1, now)
+                # somebody may have written to it before the lock was ours
+                stored = self._store.find(name)
+                return self._received(
+                    stored.communication, stored, [], message, stored.lines + 1, now
+                )
 
     def delivered(self, channel: str, provider_message_id: str) -> Received | None:
-        """What became of a message when its provider delivered it; None if it was not received as a third party's.
+        """What became of a message when its provider delivered it; None if it was not received as a
+        third party's.
 
         Raises StorageUnavailable, IndexUnavailable.
         """
@@ -164,11 +176,18 @@ class External:
             return None
         name, place = found
         messages = self._store.messages(name, [place])
-        lost = ExternalMessage(Direction.INBOUND, "", 0, place[0], (), provider_message_id)  # its line is damaged
+        # its line is damaged
+        lost = ExternalMessage(Direction.INBOUND, "", 0, place[0], (), provider_message_id)
         escalation = self._space.index.external.escalation_about(name, place[0])
         message = messages[0] if messages else lost
         communication = self._store.find(name).communication
-        return Received(communication, message, escalation, duplicate=True, acknowledgement=self._offered(communication, message))
+        return Received(
+            communication,
+            message,
+            escalation,
+            duplicate=True,
+            acknowledgement=self._offered(communication, message),
+        )
 
     def _received(
         self,
@@ -184,49 +203,80 @@ class External:
         escalation: Escalation | None = None
         contents.append(message)
         if known.trust is Trust.UNTRUSTED and not known.open:
-            opened = EscalationOpened(f"esc-{ULID()}", sequence, question_about(known, message), now)
+            opened = EscalationOpened(
+                f"esc-{ULID()}", sequence, question_about(known, message), now
+            )
             escalation = Escalation(opened.id, known.id, sequence, opened.question, now)
             contents.append(opened)
-        written = self._store.append(stored, contents, None) if stored else self._store.begin(known.id, contents)
+        written = (
+            self._store.append(stored, contents, None)
+            if stored
+            else self._store.begin(known.id, contents)
+        )
         offered = self._offered(written.communication, message)
-        return Received(written.communication, message, escalation, duplicate=False, acknowledgement=offered)
+        return Received(
+            written.communication, message, escalation, duplicate=False, acknowledgement=offered
+        )
 
     def _offered(self, communication: Communication, message: ExternalMessage) -> str:
-        """Return the acknowledgement if the party may have it for this message. A group is not acknowledged: others read it."""
-        return self._acknowledgement if may_acknowledge(communication) and not message.origin.group else ""
+        """Return the acknowledgement if the party may have it for this message. A group is not
+        acknowledged: others read it.
+        """
+        return (
+            self._acknowledgement
+            if may_acknowledge(communication) and not message.origin.group
+            else ""
+        )
 
-    # Reading ------------------------------------------------------------------------------------------------------------
+    # Reading --------------------------------------------------------------------------------------
 
-    def page(self, chosen: CommunicationFilter, size: int, after: PageEnd | None) -> CommunicationPage:
+    def page(
+        self, chosen: CommunicationFilter, size: int, after: PageEnd | None
+    ) -> CommunicationPage:
         """A page of the communications that match, newest update first."""
         self._store.bring_up()
         found = self._space.index.external.select(chosen, size + 1, after)
         last = found[size - 1] if len(found) > size else None
         return CommunicationPage(found[:size], (last.update_time, last.id) if last else None)
 
-    def history(self, communication_id: str, size: int, after: PageEnd | None, max_bytes: int) -> MessagePage:
-        """A communication with a page of its messages, newest first: so many, and of so many bytes, one at the least."""
+    def history(
+        self, communication_id: str, size: int, after: PageEnd | None, max_bytes: int
+    ) -> MessagePage:
+        """A communication with a page of its messages, newest first: so many, and of so many bytes,
+        one at the least.
+        """
         self._store.bring_up()
         stored = self._store.find(communication_id)
-        places = self._space.index.external.places(stored.number, after[0] if after else 1 << 62, size + 1)
+        places = self._space.index.external.places(
+            stored.number, after[0] if after else 1 << 62, size + 1
+        )
         fitting = newest_within(places[-size:], max_bytes)
         more = len(places) > len(fitting)
         places = fitting
         messages = self._store.messages(communication_id, places)
-        return MessagePage(stored.communication, messages[::-1], (places[0][0], "") if more else None)
+        return MessagePage(
+            stored.communication, messages[::-1], (places[0][0], "") if more else None
+        )
 
-    def escalations(self, communication_id: str, size: int, after: PageEnd | None, *, resolved: bool) -> EscalationPage:
-        """A page of escalations, oldest first: of one communication, or of all if it is unset; those too that are resolved."""
+    def escalations(
+        self, communication_id: str, size: int, after: PageEnd | None, *, resolved: bool
+    ) -> EscalationPage:
+        """A page of escalations, oldest first: of one communication, or of all if it is unset;
+        those too that are resolved.
+        """
         self._store.bring_up()
         number = self._store.find(communication_id).number if communication_id else None
         found = self._space.index.external.escalations(number, size + 1, after, resolved=resolved)
         last = found[size - 1] if len(found) > size else None
         return EscalationPage(found[:size], (last.create_time, last.id) if last else None)
 
-    def search(self, asked: Words, limit: int, deadline: Deadline = UNLIMITED) -> tuple[list[Match], int]:
+    def search(
+        self, asked: Words, limit: int, deadline: Deadline = UNLIMITED
+    ) -> tuple[list[Match], int]:
         """Find the messages that fit some words best, and count those that match.
 
-        Raises CommunicationNotFound, StorageUnavailable, IndexUnavailable, CallerGone, DeadlineExceeded.
+        Raises CommunicationNotFound, StorageUnavailable, IndexUnavailable, CallerGone,
+        DeadlineExceeded.
         """
         self._store.bring_up()
         if asked.communication_id:
@@ -234,7 +284,9 @@ class External:
         index = self._space.index
         with index.until(deadline):
             found = index.external.search(asked, limit)
-        stems, prefixes = ({term.stem for term in found.terms if term.prefix == prefix} for prefix in (False, True))
+        stems, prefixes = (
+            {term.stem for term in found.terms if term.prefix == prefix} for prefix in (False, True)
+        )
         passages = Passages(stems, prefixes, index.search.tokens, deadline)
         best = max((score for _, _, score in found.hits), default=0.0) or 1.0
         matches: list[Match] = []
@@ -246,7 +298,8 @@ class External:
         return matches, found.total
 
     def in_group(self, channel: str, group: str, limit: int, max_text: int) -> list[GroupSaid]:
-        """Return the newest messages that third parties wrote in a group, newest first; none of blocked ones.
+        """Return the newest messages that third parties wrote in a group, newest first; none of
+        blocked ones.
 
         Texts are cut to `max_text` characters.
 
@@ -260,10 +313,14 @@ class External:
             for message in self._store.messages(communication.id, [place])
         ]
 
-    # What the owner does ------------------------------------------------------------------------------------------------
+    # What the owner does --------------------------------------------------------------------------
 
-    def set_trust(self, communication_id: str, trust: Trust, scopes: tuple[str, ...], request_id: str) -> Communication:
-        """Sets how far a party is trusted, and for what. To block it closes what waits for the owner, without an answer."""
+    def set_trust(
+        self, communication_id: str, trust: Trust, scopes: tuple[str, ...], request_id: str
+    ) -> Communication:
+        """Sets how far a party is trusted, and for what. To block it closes what waits for the
+        owner, without an answer.
+        """
         payload = {"id": communication_id, "trust": trust.value, "scopes": scopes}
         request = key_of("SetTrust", request_id, payload)
         with self._space.exclusive(request=request_id):
@@ -273,8 +330,12 @@ class External:
             with self._space.exclusive(conversation=communication_id):
                 return self._trust(self._store.find(communication_id), trust, scopes, request)
 
-    def register(self, channel: str, party: str, trust: Trust, scopes: tuple[str, ...], request_id: str) -> Communication:
-        """Set how far a party is trusted, whether or not it has written yet. `party` is normalised by the caller."""
+    def register(
+        self, channel: str, party: str, trust: Trust, scopes: tuple[str, ...], request_id: str
+    ) -> Communication:
+        """Set how far a party is trusted, whether or not it has written yet. `party` is normalised
+        by the caller.
+        """
         payload = {"channel": channel, "party": party, "trust": trust.value, "scopes": scopes}
         request = key_of("RegisterContact", request_id, payload)
         place = f"{channel} {party}"
@@ -287,12 +348,19 @@ class External:
             with self._space.exclusive(conversation=name):
                 if stored is None:
                     now = self._space.clock()
-                    contents: list[Content] = [CommunicationBegan(name, channel, party, now), TrustSet(trust, scopes, now)]
+                    contents: list[Content] = [
+                        CommunicationBegan(name, channel, party, now),
+                        TrustSet(trust, scopes, now),
+                    ]
                     return self._store.begin(name, contents, request).communication
                 return self._trust(self._store.find(name), trust, scopes, request)
 
     def _trust(
-        self, stored: StoredCommunication, trust: Trust, scopes: tuple[str, ...], request: RequestKey | None
+        self,
+        stored: StoredCommunication,
+        trust: Trust,
+        scopes: tuple[str, ...],
+        request: RequestKey | None,
     ) -> Communication:
         now = self._space.clock()
         contents: list[Content] = [TrustSet(trust, scopes, now)]
@@ -300,9 +368,15 @@ class External:
             contents += [EscalationResolved(name, "", now) for name in stored.communication.open]
         return self._store.append(stored, contents, request).communication
 
-    def record_reply(self, communication_id: str, text: str, scope: str, request_id: str) -> tuple[Communication, ExternalMessage]:
-        """Records that a reply was sent, about a scope (empty: not said). Raises TrustRequired where it may not be."""
-        request = key_of("RecordReply", request_id, {"id": communication_id, "text": text, "scope": scope})
+    def record_reply(
+        self, communication_id: str, text: str, scope: str, request_id: str
+    ) -> tuple[Communication, ExternalMessage]:
+        """Records that a reply was sent, about a scope (empty: not said). Raises TrustRequired
+        where it may not be.
+        """
+        request = key_of(
+            "RecordReply", request_id, {"id": communication_id, "text": text, "scope": scope}
+        )
         with self._space.exclusive(request=request_id):
             self._store.bring_up()
             if request and (before := self._before(request)):
@@ -311,7 +385,9 @@ class External:
                 stored = self._store.find(communication_id)
                 known = stored.communication
                 why = refusal(known, scope)
-                acknowledges = bool(why) and text == self._acknowledgement and may_acknowledge(known)
+                acknowledges = (
+                    bool(why) and text == self._acknowledgement and may_acknowledge(known)
+                )
                 if why and not acknowledges:
                     raise TrustRequired(communication_id, known.trust.value, why)
                 now = self._space.clock()
@@ -327,7 +403,9 @@ class External:
                 return self._store.append(stored, [reply], request).communication, reply
 
     def resolve_escalation(self, escalation_id: str, answer: str, request_id: str) -> Escalation:
-        """Records the owner's answer. The same answer again changes nothing; another one raises EscalationClosed."""
+        """Records the owner's answer. The same answer again changes nothing; another one raises
+        EscalationClosed.
+        """
         request = key_of("ResolveEscalation", request_id, {"id": escalation_id, "answer": answer})
         with self._space.exclusive(request=request_id):
             self._store.bring_up()
@@ -341,11 +419,19 @@ class External:
                         return asked
                     raise EscalationClosed(escalation_id)
                 stored = self._store.find(communication_id)
-                self._store.append(stored, [EscalationResolved(escalation_id, answer, self._space.clock())], request)
+                self._store.append(
+                    stored,
+                    [EscalationResolved(escalation_id, answer, self._space.clock())],
+                    request,
+                )
                 return self._escalation(escalation_id)
 
     def _escalation(self, escalation_id: str) -> Escalation:
-        found = self._space.index.external.escalation(escalation_id) if is_escalation_id(escalation_id) else None
+        found = (
+            self._space.index.external.escalation(escalation_id)
+            if is_escalation_id(escalation_id)
+            else None
+        )
         if found is None:
             raise EscalationNotFound(escalation_id)
         return found
@@ -357,7 +443,9 @@ class External:
 
 
 def _snippet(passages: Passages, message: ExternalMessage) -> str:
-    """Return the part of a message that has the words; its subject goes before a text that has none of them."""
+    """Return the part of a message that has the words; its subject goes before a text that has none
+    of them.
+    """
     content = composed(message.text)
     if (passage := passages.best(content)) is not None:
         return passage.rendered(content)

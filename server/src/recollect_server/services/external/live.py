@@ -1,7 +1,8 @@
 """What a panel of external communications is told: a snapshot, then every change in its order.
 
-Their log is a table of its own, and changes are few beside those of conversations: every watcher reads the index by its position,
-and the last answer is kept for those who ask the same. So a watcher holds nothing but its place, and one that is slow falls behind.
+Their log is a table of its own, and changes are few beside those of conversations: every watcher
+reads the index by its position, and the last answer is kept for those who ask the same. So a
+watcher holds nothing but its place, and one that is slow falls behind.
 """
 
 import threading
@@ -9,7 +10,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from recollect_server.domain.errors import IndexUnavailable, InvalidField, StorageUnavailable
-from recollect_server.domain.external import Changed, CommunicationUpdate, Escalated, Exchanged, Listed
+from recollect_server.domain.external import (
+    Changed,
+    CommunicationUpdate,
+    Escalated,
+    Exchanged,
+    Listed,
+)
 from recollect_server.domain.update import Heartbeat
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.events import CommunicationChanged
@@ -20,28 +27,36 @@ from recollect_server.storage.index.index import Index
 
 _LISTED = 50  # communications in a snapshot
 _PART = 200  # changes that are read at once
-_PART_BYTES = 4 << 20  # of their messages: a watcher that missed much is caught up a part at a time, as `StreamUpdates` does
+# of their messages: a watcher that missed much is caught up a part at a time, as `StreamUpdates`
+# does
+_PART_BYTES = 4 << 20
 _OURS = "x"  # before a position: a cursor of this stream is never one of the conversations' updates
 
 Encode = Callable[[CommunicationUpdate], bytes]
 
 
 class LiveCommunications:
-    """What happens to external communications, for those who watch. Safe to call from any thread."""
+    """What happens to external communications, for those who watch. Safe to call from any
+    thread.
+    """
 
     def __init__(self, store: CommunicationStore, encode: Encode) -> None:
         """`encode` makes what is sent."""
         self.store = store
         self.encode = encode
-        self._changed = threading.Condition()  # guards everything below; nothing slow happens under it
+        # guards everything below; nothing slow happens under it
+        self._changed = threading.Condition()
         self._changes = 0
         self._heard = 0  # how many of them `advance` told of
         self._epoch = store.space.index.log.epoch
-        self._answered: tuple[tuple[Position, int, int], tuple[Batch, Position]] | None = None  # the last one
+        # the last one
+        self._answered: tuple[tuple[Position, int, int], tuple[Batch, Position]] | None = None
         store.space.subscribe(CommunicationChanged, lambda _: self._note())
 
     def subscribe(self, cursor: str) -> "CommunicationWatcher":
-        """Begins to watch, behind a cursor or with a snapshot. Raises InvalidField, IndexUnavailable."""
+        """Begins to watch, behind a cursor or with a snapshot. Raises InvalidField,
+        IndexUnavailable.
+        """
         return CommunicationWatcher(self, cursor)
 
     def unsubscribe(self) -> None:
@@ -66,7 +81,8 @@ class LiveCommunications:
     def tick(self) -> None:
         """Some time passed: what the index refused is tried again."""
         if self.store.behind:
-            with suppress(IndexUnavailable, StorageUnavailable):  # it was logged when it was refused
+            # it was logged when it was refused
+            with suppress(IndexUnavailable, StorageUnavailable):
                 self.store.bring_up()
 
     def behind(self, position: Position, most: int) -> tuple[Batch, Position]:
@@ -85,21 +101,30 @@ class LiveCommunications:
         if not changes.whole:
             raise Renewed
         updates = [self.encode(self._update(index, row, changes)) for row in changes.rows]
-        answer = Batch(updates), Position(index.log.epoch, changes.rows[-1].cursor if changes.rows else changes.last)
+        answer = (
+            Batch(updates),
+            Position(index.log.epoch, changes.rows[-1].cursor if changes.rows else changes.last),
+        )
         with self._changed:
             self._answered = asked, answer
         return answer
 
     def snapshot(self, *, reset: bool) -> tuple[bytes, Position]:
-        """The newest communications, and the place in the log that they are of. Raises IndexUnavailable."""
+        """The newest communications, and the place in the log that they are of. Raises
+        IndexUnavailable.
+        """
         index = self.store.space.index
         last, found = index.external.newest(_LISTED)
         position = Position(index.log.epoch, last)
         now = self.store.space.clock()
-        return self.encode(CommunicationUpdate(cursor_text(position), "", now, Listed(tuple(found)), reset=reset)), position
+        return self.encode(
+            CommunicationUpdate(cursor_text(position), "", now, Listed(tuple(found)), reset=reset)
+        ), position
 
     def position_of(self, cursor: str) -> Position | None:
-        """The place that a cursor names; None if this log does not have it. Raises InvalidField, IndexUnavailable."""
+        """The place that a cursor names; None if this log does not have it. Raises InvalidField,
+        IndexUnavailable.
+        """
         position = Position.of(cursor.removeprefix(_OURS)) if cursor.startswith(_OURS) else None
         if position is None:
             raise InvalidField.of("cursor", "is not a cursor that this stream gave out")
@@ -113,16 +138,22 @@ class LiveCommunications:
             self._changes += 1
             self._changed.notify()
 
-    def _update(self, index: Index, row: ExternalRow, changes: ExternalChanges) -> CommunicationUpdate:
+    def _update(
+        self, index: Index, row: ExternalRow, changes: ExternalChanges
+    ) -> CommunicationUpdate:
         known = changes.communications[row.number]
         kind: Exchanged | Changed | Escalated = Changed(known)
         if row.kind == ExternalUpdate.MESSAGE:
             place = changes.places.get(row.cursor)
             messages = self.store.messages(known.id, [place]) if place else []
             kind = Exchanged(known, messages[0] if messages else None)
-        elif row.kind == ExternalUpdate.ESCALATED and (asked := changes.escalations.get(row.escalation_id)):
+        elif row.kind == ExternalUpdate.ESCALATED and (
+            asked := changes.escalations.get(row.escalation_id)
+        ):
             kind = Escalated(asked)
-        return CommunicationUpdate(cursor_text(Position(index.log.epoch, row.cursor)), known.id, row.time, kind)
+        return CommunicationUpdate(
+            cursor_text(Position(index.log.epoch, row.cursor)), known.id, row.time, kind
+        )
 
 
 class CommunicationWatcher:
@@ -144,7 +175,9 @@ class CommunicationWatcher:
         return news.everyone
 
     def take(self, most: int) -> tuple[Batch, bool]:
-        """At most so many updates that come next, and whether more wait. Raises IndexUnavailable, StorageUnavailable."""
+        """At most so many updates that come next, and whether more wait. Raises IndexUnavailable,
+        StorageUnavailable.
+        """
         if self._first is not None:
             first, self._first = self._first, None
             return Batch([first]), True
@@ -160,7 +193,9 @@ class CommunicationWatcher:
     def heartbeat(self) -> bytes:
         """That nothing happened, with the cursor."""
         now = self._live.store.space.clock()
-        return self._live.encode(CommunicationUpdate(cursor_text(self._position), "", now, Heartbeat()))
+        return self._live.encode(
+            CommunicationUpdate(cursor_text(self._position), "", now, Heartbeat())
+        )
 
     def _begin(self, *, reset: bool) -> None:
         self._first, self._position = self._live.snapshot(reset=reset)

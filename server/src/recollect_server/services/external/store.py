@@ -1,8 +1,9 @@
 """Writes the transcripts of external communications and keeps the index up to them.
 
-Nothing of them is held in memory: what is known of one is asked of the index, and where the index cannot answer nothing is written
-either. A provider, or an owner's panel, comes again. What is written and could not be indexed is brought up before anything else is
-asked, so no message that was delivered twice is ever taken for a new one.
+Nothing of them is held in memory: what is known of one is asked of the index, and where the index
+cannot answer nothing is written either. A provider, or an owner's panel, comes again. What is
+written and could not be indexed is brought up before anything else is asked, so no message that was
+delivered twice is ever taken for a new one.
 """
 
 from contextlib import suppress
@@ -37,7 +38,9 @@ class Written:
 
 
 class CommunicationStore:
-    """The external communications of a space. A communication is written under `space.exclusive(conversation=…)`."""
+    """The external communications of a space. A communication is written under
+    `space.exclusive(conversation=…)`.
+    """
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -50,9 +53,14 @@ class CommunicationStore:
         return bool(self._behind)
 
     def bring_up(self) -> None:
-        """Indexes what the index refused before. Raises IndexUnavailable, StorageUnavailable. Hold no communication's lock."""
+        """Indexes what the index refused before. Raises IndexUnavailable, StorageUnavailable. Hold
+        no communication's lock.
+        """
         for communication_id in sorted(self._behind):
-            with self.space.exclusive(conversation=communication_id), suppress(CommunicationNotFound):
+            with (
+                self.space.exclusive(conversation=communication_id),
+                suppress(CommunicationNotFound),
+            ):
                 self._catch_up(communication_id)
             self._behind.discard(communication_id)
             log.warning("communication_caught_up", communication=communication_id)
@@ -62,36 +70,59 @@ class CommunicationStore:
         index = self.space.index
         try:
             stored = index.external.find(communication_id)
-            self._logs.catch_up(index, communication_id, stored, time=self.space.clock(), log_updates=True, wait=False)
+            self._logs.catch_up(
+                index,
+                communication_id,
+                stored,
+                time=self.space.clock(),
+                log_updates=True,
+                wait=False,
+            )
         except IndexAhead as error:
             index.condemn(str(error))  # whoever looks after the index makes it anew
             raise
 
     def find(self, communication_id: str) -> StoredCommunication:
         """A communication. Raises CommunicationNotFound, IndexUnavailable."""
-        stored = self.space.index.external.find(communication_id) if is_communication_id(communication_id) else None
+        stored = (
+            self.space.index.external.find(communication_id)
+            if is_communication_id(communication_id)
+            else None
+        )
         if stored is None:
             raise CommunicationNotFound(communication_id)
         return stored
 
-    def begin(self, communication_id: str, contents: list[Content], request: RequestKey | None = None) -> Written:
-        """Writes the first lines of a new communication, all or none, durable when it returns. Hold its lock.
+    def begin(
+        self, communication_id: str, contents: list[Content], request: RequestKey | None = None
+    ) -> Written:
+        """Writes the first lines of a new communication, all or none, durable when it returns. Hold
+        its lock.
 
         Raises StorageUnavailable, and IndexUnavailable if they are written and not indexed.
         """
         return self._write(communication_id, None, contents, request)
 
-    def append(self, stored: StoredCommunication, contents: list[Content], request: RequestKey | None) -> Written:
-        """Appends lines, all or none, durable when it returns. A message brings its sequence. Hold the communication's lock.
+    def append(
+        self, stored: StoredCommunication, contents: list[Content], request: RequestKey | None
+    ) -> Written:
+        """Appends lines, all or none, durable when it returns. A message brings its sequence. Hold
+        the communication's lock.
 
         Raises StorageUnavailable, and IndexUnavailable if they are written and not indexed.
         """
         if stored.lines + len(contents) > MAX_LINES:
-            raise InvalidField.of("communication_id", f"the communication is full: {MAX_LINES} lines")
+            raise InvalidField.of(
+                "communication_id", f"the communication is full: {MAX_LINES} lines"
+            )
         return self._write(stored.communication.id, stored, contents, request)
 
     def _write(
-        self, communication_id: str, stored: StoredCommunication | None, contents: list[Content], request: RequestKey | None
+        self,
+        communication_id: str,
+        stored: StoredCommunication | None,
+        contents: list[Content],
+        request: RequestKey | None,
     ) -> Written:
         end = Position(stored.lines, stored.bytes) if stored else START
         try:
@@ -106,21 +137,31 @@ class CommunicationStore:
             self.space.index.external.add(before, known, lines, time=self.space.clock())
         except IndexUnavailable as error:
             self._behind.add(communication_id)
-            log.error("communication_not_indexed", communication=communication_id, reason=str(error))
+            log.error(
+                "communication_not_indexed", communication=communication_id, reason=str(error)
+            )
             raise
         hit("external.indexed")
         self.space.publish(CommunicationChanged(communication_id))
-        return Written(known, [content for content in contents if isinstance(content, ExternalMessage)])
+        return Written(
+            known, [content for content in contents if isinstance(content, ExternalMessage)]
+        )
 
     def messages(self, communication_id: str, places: list[Place]) -> list[ExternalMessage]:
         """The messages at these places, those that can be read. Raises StorageUnavailable."""
         if not places:
             return []
         lines = self.space.logs.read_at(communication_id, places)
-        return [line.entry.content for line in lines if line.entry and isinstance(line.entry.content, ExternalMessage)]
+        return [
+            line.entry.content
+            for line in lines
+            if line.entry and isinstance(line.entry.content, ExternalMessage)
+        ]
 
     def as_it_was(self, communication_id: str, last_sequence: int) -> Written:
-        """What a communication was after a line, and the messages of the batch that ends there. Raises StorageUnavailable."""
+        """What a communication was after a line, and the messages of the batch that ends there.
+        Raises StorageUnavailable.
+        """
         known: Communication | None = None
         batch: list[ExternalMessage] = []
         for line in self.space.logs.read(communication_id):

@@ -1,7 +1,9 @@
-"""Condenses what an agent that does not compress by itself would drag along: a setting, off unless asked for.
+"""Condenses what an agent that does not compress by itself would drag along: a setting, off unless
+asked for.
 
-When more messages than a setting says lie behind the last compression, all but the newest ones become one summary, with what the
-last one said, recorded as the agent itself would record it. The messages stay where they are, and are found as before.
+When more messages than a setting says lie behind the last compression, all but the newest ones
+become one summary, with what the last one said, recorded as the agent itself would record it. The
+messages stay where they are, and are found as before.
 """
 
 from collections.abc import Callable
@@ -15,14 +17,22 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.notes import Waiting
 
 PAST, KEPT = 40, 20
-"""Messages that may lie behind the last compression, and those that are kept, unless settings say otherwise."""
+"""Messages that may lie behind the last compression, and those that are kept, unless settings say
+otherwise.
+"""
 
 
 class Compaction:
-    """Finds conversations that grew long and condenses them. Safe to call from any thread, for different conversations."""
+    """Finds conversations that grew long and condenses them. Safe to call from any thread, for
+    different conversations.
+    """
 
-    def __init__(self, space: Space, model: LanguageModel, past: int = PAST, kept: int = KEPT) -> None:
-        """More than `past` messages behind the last compression are condensed, all but the newest `kept`."""
+    def __init__(
+        self, space: Space, model: LanguageModel, past: int = PAST, kept: int = KEPT
+    ) -> None:
+        """More than `past` messages behind the last compression are condensed, all but the newest
+        `kept`.
+        """
         self._space = space
         self._model = model
         self._past = past
@@ -37,7 +47,9 @@ class Compaction:
         return []
 
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - it is logged
-        """Lets the conversation grow before it is tried again, if it is the only one that fails. Raises IndexUnavailable."""
+        """Lets the conversation grow before it is tried again, if it is the only one that fails.
+        Raises IndexUnavailable.
+        """
         if alone:
             self._space.index.notes.put_off_compaction(waiting.number, self._kept)
 
@@ -47,19 +59,30 @@ class Compaction:
             material = read_material(self._space, waiting.conversation_id)
             through = self._through(material)
             if not through:
-                past = sum(m.turn_number > material.conversation.compressed_through for m in material.messages)
+                past = sum(
+                    m.turn_number > material.conversation.compressed_through
+                    for m in material.messages
+                )
                 self._space.index.notes.put_off_compaction(waiting.number, min(past, self._past))
                 return Outcome.NOTHING_DUE
             known = material.conversation
-            old = [message for message in material.messages if known.compressed_through < message.turn_number <= through]
+            old = [
+                message
+                for message in material.messages
+                if known.compressed_through < message.turn_number <= through
+            ]
             summary = self._model.condense(old, known.compression_summary)
-            return Outcome.WENT_ON if given_up() else self._record(waiting, material, through, summary)
+            return (
+                Outcome.WENT_ON if given_up() else self._record(waiting, material, through, summary)
+            )
         except ConversationNotFound:  # deleted; or somebody took the file away
             self._space.index.notes.put_off_compaction(waiting.number, 0)
             return Outcome.NOTHING_DUE
 
     def _through(self, material: Material) -> int:
-        """The last turn to condense; 0 if nothing is to be. Turns are never cut: a long last turn keeps more messages."""
+        """The last turn to condense; 0 if nothing is to be. Turns are never cut: a long last turn
+        keeps more messages.
+        """
         before = material.conversation.compressed_through
         past = [message for message in material.messages if message.turn_number > before]
         if len(past) <= self._past:

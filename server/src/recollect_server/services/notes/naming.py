@@ -1,7 +1,9 @@
-"""Writes the notes of conversations: abbreviation, title, topics and anchors, as events of the transcript.
+"""Writes the notes of conversations: abbreviation, title, topics and anchors, as events of the
+transcript.
 
-The transcript is read and the model asked without any lock: whoever talks meanwhile is not held up, and a conversation that went on
-is not written to but waits again. What is due is in the index (`storage/index/notes.py`), so nothing needs to be remembered.
+The transcript is read and the model asked without any lock: whoever talks meanwhile is not held up,
+and a conversation that went on is not written to but waits again. What is due is in the index
+(`storage/index/notes.py`), so nothing needs to be remembered.
 """
 
 from collections.abc import Callable
@@ -33,7 +35,8 @@ from recollect_server.storage.logs.store import LogNotFound, LogUnavailable
 
 log = structlog.get_logger("recollect.naming")
 
-_REDONE = 4  # conversations with offline notes that are looked up at once: new notes go before the next ones
+# conversations with offline notes that are looked up at once: new notes go before the next ones
+_REDONE = 4
 
 
 class Outcome(Enum):
@@ -50,7 +53,9 @@ class Material:
     """What a transcript tells the one who writes notes."""
 
     conversation: Conversation
-    """As it was known before the lines were read, with those that are damaged now: by it the index decides what is due."""
+    """As it was known before the lines were read, with those that are damaged now: by it the index
+    decides what is due.
+    """
     messages: list[Message]
     titled_turn: int
     """Its newest turn when it got its last title; 0 for none."""
@@ -61,23 +66,36 @@ class Material:
 
 
 class Naming:
-    """Finds conversations that wait for notes and writes them. Safe to call from any thread, for different conversations."""
+    """Finds conversations that wait for notes and writes them. Safe to call from any thread, for
+    different conversations.
+    """
 
-    def __init__(self, space: Space, model: LanguageModel, idle_timeout: int, may_redo: Callable[[], bool] = lambda: False) -> None:
-        """`idle_timeout` is in milliseconds; `may_redo` tells whether offline notes may be written anew just now."""
+    def __init__(
+        self,
+        space: Space,
+        model: LanguageModel,
+        idle_timeout: int,
+        may_redo: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`idle_timeout` is in milliseconds; `may_redo` tells whether offline notes may be written
+        anew just now.
+        """
         self._space = space
         self._model = model
         self._idle_timeout = idle_timeout
         self._may_redo = may_redo
 
     def due(self, limit: int) -> list[Waiting]:
-        """Conversations that wait now, the longest idle first; some `limit` of them. Raises IndexUnavailable.
+        """Conversations that wait now, the longest idle first; some `limit` of them. Raises
+        IndexUnavailable.
 
         Where none does, a few whose offline notes may be written anew.
         """
         now = self._space.clock()
         idle_before = now - self._idle_timeout
-        waiting = self._space.index.notes.due(idle_before, now, limit, by_rule=self._model.writer == RULE)
+        waiting = self._space.index.notes.due(
+            idle_before, now, limit, by_rule=self._model.writer == RULE
+        )
         if waiting or not self._may_redo():
             return waiting
         return self._space.index.notes.offline(idle_before, min(limit, _REDONE))
@@ -88,20 +106,24 @@ class Naming:
         return self._space.index.notes.failed(now - self._idle_timeout, now)
 
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - either way it is tried again
-        """Keeps why it could not be done: it is tried again with the next sweep. Raises IndexUnavailable."""
+        """Keeps why it could not be done: it is tried again with the next sweep. Raises
+        IndexUnavailable.
+        """
         self._space.index.notes.keep_failure(waiting.number, reason)
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
         """Writes what is due for a conversation, unless it was given up when the model is done.
 
-        Raises CannotWrite (this one failed), and what says that others would fail too: ModelUnavailable, StorageUnavailable,
-        IndexUnavailable.
+        Raises CannotWrite (this one failed), and what says that others would fail too:
+        ModelUnavailable, StorageUnavailable, IndexUnavailable.
         """
         try:
             material = read_material(self._space, waiting.conversation_id)
             known = material.conversation
             waiting = replace(waiting, redo=waiting.redo or self._is_redone(known))
-            if not known.message_count or not (self._wants_notes(known, waiting) or self._wants_title(known, material, waiting)):
+            if not known.message_count or not (
+                self._wants_notes(known, waiting) or self._wants_title(known, material, waiting)
+            ):
                 self._space.index.notes.forget_wish(waiting.number)
                 return Outcome.NOTHING_DUE
             if not material.messages:
@@ -110,7 +132,8 @@ class Naming:
             notes = self._model.write_notes(material.messages, known.abbreviation, labels)
             notes = replace(notes, topics=shared(notes.topics, labels))
             return Outcome.WENT_ON if given_up() else self._record(material, notes, waiting)
-        except ConversationNotFound:  # deleted; or somebody took the file away, and the index still waits for its notes
+        except ConversationNotFound:
+            # deleted; or somebody took the file away, and the index still waits for its notes
             self._space.index.notes.keep_failure(waiting.number, "its transcript is not there")
             return Outcome.NOTHING_DUE
 
@@ -119,8 +142,12 @@ class Naming:
             return False
         return waiting.redo or (waiting.idle and notes_due(conversation))
 
-    def _wants_title(self, conversation: Conversation, material: Material, waiting: Waiting) -> bool:
-        if conversation.title_record.writer == CALLER or conversation.title_record.stands_before(self._model.writer):
+    def _wants_title(
+        self, conversation: Conversation, material: Material, waiting: Waiting
+    ) -> bool:
+        if conversation.title_record.writer == CALLER or conversation.title_record.stands_before(
+            self._model.writer
+        ):
             return False
         if title_due(conversation, material.titled_turn, idle=waiting.idle):
             return True
@@ -141,7 +168,9 @@ class Naming:
             events: list[Event] = []
             time = self._space.clock()
             if not went_on and self._wants_notes(state.conversation, waiting):
-                events.append(Abbreviated(notes.abbreviation, time, notes.topics or None, by.writer, by.model))
+                events.append(
+                    Abbreviated(notes.abbreviation, time, notes.topics or None, by.writer, by.model)
+                )
                 events += [
                     AnchorSet(anchor.key, anchor.value, anchor.confidence, anchor.sequence, time)
                     for anchor in notes.anchors
@@ -163,7 +192,9 @@ class Naming:
 
 
 def read_material(space: Space, conversation_id: str) -> Material:
-    """What the transcript tells. Raises ConversationNotFound, StorageUnavailable; CannotWrite if this one cannot be read."""
+    """What the transcript tells. Raises ConversationNotFound, StorageUnavailable; CannotWrite if
+    this one cannot be read.
+    """
     with space.writing(conversation_id) as state:
         conversation = state.conversation
     try:

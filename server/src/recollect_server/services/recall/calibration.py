@@ -1,16 +1,18 @@
 """Calibrate the scores of a ranking: make each a probability, which means the same in every answer.
 
-`calibrated` is pure. The score of a candidate becomes the probability that the question is answered at its place in the
-ranking or further down. So the best one's score is the probability that anything was found that answers, and a caller who
-stops reading at a score of 0.3 misses an answer in fewer than three of ten cases. The map rises with the fused score, so the
-order stays.
+`calibrated` is pure. The score of a candidate becomes the probability that the question is answered
+at its place in the ranking or further down. So the best one's score is the probability that
+anything was found that answers, and a caller who stops reading at a score of 0.3 misses an answer
+in fewer than three of ten cases. The map rises with the fused score, so the order stays.
 
-It is a logistic regression over a few features of the whole answer (`evidence`: how much of the question's rare words was
-found, how near in meaning, how far ahead of the field the best is) and two of the candidate (`standing`: how far it is behind
-the best, and how much of the ranking's softmax lies at its place and below). The features of the answer are absolute: they
-can say that nothing fits.
+It is a logistic regression over a few features of the whole answer (`evidence`: how much of the
+question's rare words was found, how near in meaning, how far ahead of the field the best is) and
+two of the candidate (`standing`: how far it is behind the best, and how much of the ranking's
+softmax lies at its place and below). The features of the answer are absolute: they can say that
+nothing fits.
 
-`bench/calibrate.py` learns the weights in `calibration_weights.py`, apart for searches with meaning and by words alone.
+`bench/calibrate.py` learns the weights in `calibration_weights.py`, apart for searches with meaning
+and by words alone.
 """
 
 from collections.abc import Mapping
@@ -24,16 +26,21 @@ from recollect_server.services.recall.retrievers import Array, ConversationLegs,
 from recollect_server.storage.index.words import QuestionWords
 
 _LEADING = 5  # candidates whose words are averaged
-_LEAST_ODDS = 1e-9  # of a fused score, and of a share of the softmax: below it differences say nothing
-_FIELD, _FAR = 50, 6.0  # candidates of a full ranking, and how far behind the best its median usually is
+# of a fused score, and of a share of the softmax: below it differences say nothing
+_LEAST_ODDS = 1e-9
+# candidates of a full ranking, and how far behind the best its median usually is
+_FIELD, _FAR = 50, 6.0
 _LEAST_SHARE = 0.05  # of the question's words: keeps the logarithm of a share finite
-_DATE = 5.0  # a time that the question names says as much as a word that one of some 200 messages has
+# a time that the question names says as much as a word that one of some 200 messages has
+_DATE = 5.0
 _LEAST_WEIGHT = 1e-3  # a question without words has this weight, not 0
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """The input of the features, for one kind of candidates: arrays of shape [n]. Unknown cosines are nan."""
+    """The input of the features, for one kind of candidates: arrays of shape [n]. Unknown cosines
+    are nan.
+    """
 
     odds: Array
     """The fused scores, of which the best is 1."""
@@ -47,11 +54,18 @@ class Signals:
     """Cosine of the candidate with its neighbours."""
 
 
-def calibrated(fused: Fused, words: QuestionWords, messages: MessageLegs, conversations: ConversationLegs) -> Fused:
+def calibrated(
+    fused: Fused, words: QuestionWords, messages: MessageLegs, conversations: ConversationLegs
+) -> Fused:
     """Return the scores as probabilities, in the order of those given. Equal scores stay equal."""
     of_messages, of_conversations = signals_of(fused, messages, conversations)
-    way = "words" if np.isnan(messages.vector).all() and np.isnan(conversations.vector).all() else "meaning"
-    if way == "meaning":  # then a message without the words may answer; by words alone none would have been found
+    way = (
+        "words"
+        if np.isnan(messages.vector).all() and np.isnan(conversations.vector).all()
+        else "meaning"
+    )
+    # then a message without the words may answer; by words alone none would have been found
+    if way == "meaning":
         words = replace(words, missing=words.missing * words.vocabulary)
     return Fused(
         probabilities(of_messages, words, MESSAGES[way]),
@@ -62,9 +76,11 @@ def calibrated(fused: Fused, words: QuestionWords, messages: MessageLegs, conver
 def with_dates(
     words: QuestionWords, messages: MessageLegs, conversations: ConversationLegs, dates: Array
 ) -> tuple[QuestionWords, tuple[MessageLegs, ConversationLegs]]:
-    """Return the words and the legs of a question that names a time: it counts as one more rare word.
+    """Return the words and the legs of a question that names a time: it counts as one more rare
+    word.
 
-    `dates` says of each message how near it is to that time, from 0 to 1 (`fusion.dates_of`); one said in it has the word.
+    `dates` says of each message how near it is to that time, from 0 to 1 (`fusion.dates_of`); one
+    said in it has the word.
     """
     said = _DATE * (dates >= 1)
     best = np.zeros(len(conversations.keyword))
@@ -72,15 +88,27 @@ def with_dates(
     weight = words.weight + _DATE
     rest = words.weight / weight
     return (
-        replace(words, weight=weight, missing=words.missing * rest, only_stops=False, everyday=words.everyday * rest),
+        replace(
+            words,
+            weight=weight,
+            missing=words.missing * rest,
+            only_stops=False,
+            everyday=words.everyday * rest,
+        ),
         (
             replace(messages, keyword=messages.keyword + said),
-            replace(conversations, message_keyword=conversations.message_keyword + best, keyword=conversations.keyword + best),
+            replace(
+                conversations,
+                message_keyword=conversations.message_keyword + best,
+                keyword=conversations.keyword + best,
+            ),
         ),
     )
 
 
-def signals_of(fused: Fused, messages: MessageLegs, conversations: ConversationLegs) -> tuple[Signals, Signals]:
+def signals_of(
+    fused: Fused, messages: MessageLegs, conversations: ConversationLegs
+) -> tuple[Signals, Signals]:
     """Return the signals of the messages and of the conversations."""
     beside = messages.keyword_before + messages.keyword_after
     abbreviation, window = known(conversations.abbreviation), known(conversations.window)
@@ -103,10 +131,14 @@ def signals_of(fused: Fused, messages: MessageLegs, conversations: ConversationL
 
 
 def probabilities(signals: Signals, words: QuestionWords, weights: Mapping[str, float]) -> Array:
-    """Return the probability of each candidate by these weights, those of `standing` not negative."""
+    """Return the probability of each candidate by these weights, those of `standing` not
+    negative.
+    """
     if not len(signals.odds):
         return np.zeros(0)
-    bias = weights["base"] + sum(weights[name] * value for name, value in evidence(signals, words).items())
+    bias = weights["base"] + sum(
+        weights[name] * value for name, value in evidence(signals, words).items()
+    )
     logits = bias + sum(weights[name] * values for name, values in standing(signals.odds).items())
     chances: Array = 1 / (1 + np.exp(-logits))
     return chances
@@ -116,10 +148,16 @@ def evidence(signals: Signals, words: QuestionWords) -> dict[str, float]:
     """Return the features of the whole answer, by name. There is at least one candidate."""
     odds = signals.odds
     highest = np.partition(odds, -min(_LEADING, len(odds)))[-min(_LEADING, len(odds))]
-    leading, best = odds >= highest, odds == odds.max()  # by value, so that equal scores need no order
+    # by value, so that equal scores need no order
+    leading, best = odds >= highest, odds == odds.max()
     return {
         "matched": float(np.log1p(max(signals.keyword.max(), 0.0))),
-        "covered": float(np.log(signals.around[leading].sum() / leading.sum() / max(words.weight, _LEAST_WEIGHT) + _LEAST_SHARE)),
+        "covered": float(
+            np.log(
+                signals.around[leading].sum() / leading.sum() / max(words.weight, _LEAST_WEIGHT)
+                + _LEAST_SHARE
+            )
+        ),
         "missing": words.missing,
         "rare": float(np.log1p(words.weight)),
         "ahead": _ahead(_behind(odds)),
@@ -131,7 +169,9 @@ def evidence(signals: Signals, words: QuestionWords) -> dict[str, float]:
 
 
 def standing(odds: Array) -> dict[str, Array]:
-    """Return the features of each candidate, by name: they rise with its score, and equal scores have equal ones."""
+    """Return the features of each candidate, by name: they rise with its score, and equal scores
+    have equal ones.
+    """
     behind = _behind(odds)
     ascending = np.sort(behind)
     shares = np.cumsum(np.exp(ascending))
@@ -140,10 +180,13 @@ def standing(odds: Array) -> dict[str, Array]:
 
 
 def _ahead(behind: Array) -> float:
-    """Return how far the best is ahead of the median. A short ranking is filled up: what was not found at all is far behind."""
+    """Return how far the best is ahead of the median. A short ranking is filled up: what was not
+    found at all is far behind.
+    """
     short = _FIELD - len(behind)
     field = np.sort(np.concatenate([behind, np.full(short, -_FAR)]) if short > 0 else behind)
-    return -float(field[(len(field) - 1) // 2] + field[len(field) // 2]) / 2  # numpy's median takes ten times as long
+    # numpy's median takes ten times as long
+    return -float(field[(len(field) - 1) // 2] + field[len(field) // 2]) / 2
 
 
 def _behind(odds: Array) -> Array:

@@ -1,4 +1,6 @@
-"""Candidates of a search: run the retrievers, and collect the score that each gives to every candidate, as input of `fusion`."""
+"""Candidates of a search: run the retrievers, and collect the score that each gives to every
+candidate, as input of `fusion`.
+"""
 
 import re
 from dataclasses import dataclass, replace
@@ -14,7 +16,13 @@ from recollect_server.services.recall.calibration import calibrated, with_dates
 from recollect_server.services.recall.dates import Mention, asks_of_dates, read_dates, without_dates
 from recollect_server.services.recall.fusion import dates_of, fuse, share
 from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
-from recollect_server.services.recall.retrievers import Array, ConversationLegs, Fused, MessageLegs, Question
+from recollect_server.services.recall.retrievers import (
+    Array,
+    ConversationLegs,
+    Fused,
+    MessageLegs,
+    Question,
+)
 from recollect_server.services.recall.sections import by_sections
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
@@ -25,17 +33,20 @@ from recollect_server.storage.vectors.scan import Scores
 
 KEYWORD_LEGS = ("keyword_messages", "keyword_conversations")
 VECTOR_LEGS = ("vector_messages", "vector_windows", "vector_abbreviations")
-# How much of each leg is looked at. Twice of each changed nothing for the better, half of each cost 0.4 points of messages any@10
-# (`docs/decisions/retrieval-depth.md`).
+# How much of each leg is looked at. Twice of each changed nothing for the better, half of each cost
+# 0.4 points of messages any@10 (`docs/decisions/retrieval-depth.md`).
 _MESSAGES = 200  # the best messages of each leg
 _ABBREVIATIONS = 50  # the best of them
 _NOTED = 200  # conversations that are found by the words of their notes
 _NOTES = 0.5  # what BM25 of a conversation's notes counts beside BM25 of all its words
 _DATED = 100  # messages of a time that the question names, by each leg
 _AROUND = np.arange(-2, 3)[:, None]  # of a message: the two before it, itself, the two behind it
-_SCORED = 1500  # messages whose words are scored: for the others, found by their meaning, words count nothing
+# messages whose words are scored: for the others, found by their meaning, words count nothing
+_SCORED = 1500
 LEAST = 0.2
-"""A cosine below this says nothing: such texts are found by their words alone. Texts about other things have 0.0 to 0.2."""
+"""A cosine below this says nothing: such texts are found by their words alone. Texts about other
+things have 0.0 to 0.2.
+"""
 _DIGITS = 9  # of a score: sums that were added up in another order, as over a new index, are equal
 
 _WORD = re.compile(r"\w+")
@@ -45,7 +56,9 @@ _NO_WORDS = Bm25(_NO_IDS, np.zeros(0))
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Candidates with calibrated probabilities as scores. Messages have one order, conversations another."""
+    """Candidates with calibrated probabilities as scores. Messages have one order, conversations
+    another.
+    """
 
     messages: Messages
     message_scores: list[float]
@@ -67,12 +80,18 @@ class Candidates:
         return self.conversations[int(self.message_legs.conversation[message])]
 
     def fitting(self) -> NDArray[np.bool_]:
-        """Whether each message has any of the words or is near in meaning; not only beside one that does."""
-        fitting: NDArray[np.bool_] = (self.message_legs.keyword > 0) | (self.message_legs.vector >= LEAST)
+        """Whether each message has any of the words or is near in meaning; not only beside one that
+        does.
+        """
+        fitting: NDArray[np.bool_] = (self.message_legs.keyword > 0) | (
+            self.message_legs.vector >= LEAST
+        )
         return fitting
 
     def best_messages(self) -> list[int]:
-        """The places of the messages, best first; of equal ones in an order that a new index has too."""
+        """The places of the messages, best first; of equal ones in an order that a new index has
+        too.
+        """
         by_id = sorted(range(len(self.conversations)), key=lambda at: self.conversations[at].id)
         rank = np.empty(len(by_id), np.int64)
         rank[by_id] = np.arange(len(by_id))
@@ -87,11 +106,20 @@ class Candidates:
 
 
 def gather(
-    index: Index, meaning: Meaning, query: str, terms: list[Term], scope: Scope, most: int, deadline: Deadline, now: int
+    index: Index,
+    meaning: Meaning,
+    query: str,
+    terms: list[Term],
+    scope: Scope,
+    most: int,
+    deadline: Deadline,
+    now: int,
 ) -> Candidates:
-    """Run every leg. `most` conversations are found by all their words at the least, if there are so many.
+    """Run every leg. `most` conversations are found by all their words at the least, if there are
+    so many.
 
-    `now` is the time of asking: what the dates in the query are told from. Raises IndexUnavailable, CallerGone, DeadlineExceeded.
+    `now` is the time of asking: what the dates in the query are told from. Raises IndexUnavailable,
+    CallerGone, DeadlineExceeded.
     """
     now = now if scope.end is None else min(now, scope.end)
     dates = read_dates(query, now)
@@ -124,7 +152,9 @@ def gather(
     deadline.check()
     of_messages = _message_legs(query, messages, there, keyword, scans)
     deadline.check()
-    of_conversations = _conversation_legs(conversations, there, _Values(numbers, whole), of_messages, scans)
+    of_conversations = _conversation_legs(
+        conversations, there, _Values(numbers, whole), of_messages, scans
+    )
     if dates:
         dates = read_dates(query, now, int(messages.times.max(initial=0)) or now)
     deadline.check()
@@ -132,9 +162,14 @@ def gather(
     deadline.check()
     order = _rounded(fuse(Question(query, dates), of_messages, of_conversations, sections))
     normal = index.search.normal_scores(terms, scope, _SCORED) if terms else None
-    judged = (of_messages, of_conversations) if normal is None else _normal(messages, normal, of_messages, of_conversations)
+    judged = (
+        (of_messages, of_conversations)
+        if normal is None
+        else _normal(messages, normal, of_messages, of_conversations)
+    )
     words = index.search.weigh(without_dates(query, dates), terms)
-    if (past := tuple(it for it in dates if it.end <= now)) and asks_of_dates(query):  # "today" is said in passing
+    # "today" is said in passing
+    if (past := tuple(it for it in dates if it.end <= now)) and asks_of_dates(query):
         words, judged = with_dates(words, *judged, dates_of(Question(query, past), of_messages))
     scores = _rounded(calibrated(order, words, *judged))
     total = len(numbers) + int((~among(there, numbers)).sum())
@@ -197,8 +232,9 @@ def _scans(
 def _by_all_words(
     index: Index, terms: list[Term], counts: Counts, scope: Scope, within: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], Array, set[int]]:
-    """Return the conversations in the scope that have any of the words in their messages or their notes, with BM25 of all their
-    words, to which that of their notes is added; and which of them have any in their notes.
+    """Return the conversations in the scope that have any of the words in their messages or their
+    notes, with BM25 of all their words, to which that of their notes is added; and which of them
+    have any in their notes.
     """
     if not terms:
         return np.zeros(0, np.int64), np.zeros(0), set()
@@ -210,11 +246,15 @@ def _by_all_words(
         numbers, scores = numbers[inside], scores[inside]
     noted, note_scores = _by_notes(index, terms, scope, within)
     union = _union(numbers, noted)
-    total = _Values(numbers, scores).of(union, 0) + _NOTES * _Values(noted, note_scores).of(union, 0)
+    total = _Values(numbers, scores).of(union, 0) + _NOTES * _Values(noted, note_scores).of(
+        union, 0
+    )
     return union, total, {*noted.tolist()}
 
 
-def _by_notes(index: Index, terms: list[Term], scope: Scope, within: NDArray[np.int64] | None) -> tuple[NDArray[np.int64], Array]:
+def _by_notes(
+    index: Index, terms: list[Term], scope: Scope, within: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64], Array]:
     """Return the conversations in the scope whose notes fit best, and BM25 of their notes."""
     numbers, scores = index.search.notes_scores(terms, _NOTED)
     inside = np.ones(len(numbers), np.bool_)
@@ -226,9 +266,15 @@ def _by_notes(index: Index, terms: list[Term], scope: Scope, within: NDArray[np.
 
 
 def _dated(
-    index: Index, terms: list[Term], scope: Scope, scans: Scans | None, dates: tuple[Mention, ...], keyword: Bm25
+    index: Index,
+    terms: list[Term],
+    scope: Scope,
+    scans: Scans | None,
+    dates: tuple[Mention, ...],
+    keyword: Bm25,
 ) -> tuple[NDArray[np.int64], Bm25]:
-    """Return the best messages of the times that the question names, by each leg, and BM25 with that of their words added.
+    """Return the best messages of the times that the question names, by each leg, and BM25 with
+    that of their words added.
 
     Without them the few of one week would not be among the best of many years.
     """
@@ -250,7 +296,8 @@ def _dated(
 
 
 def _near(scans: Scans, hidden: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the messages that are near to the question by themselves or with their neighbours, and conversations by their notes.
+    """Return the messages that are near to the question by themselves or with their neighbours, and
+    conversations by their notes.
 
     So many of the messages may be `hidden`.
     """
@@ -271,8 +318,12 @@ def _union(*parts: NDArray[np.int64]) -> NDArray[np.int64]:
     return once
 
 
-def _message_legs(query: str, found: Messages, numbers: NDArray[np.int64], keyword: Bm25, scans: Scans | None) -> MessageLegs:
-    """Return what each leg says of these messages; `numbers` are those of the conversations that they are of, ascending."""
+def _message_legs(
+    query: str, found: Messages, numbers: NDArray[np.int64], keyword: Bm25, scans: Scans | None
+) -> MessageLegs:
+    """Return what each leg says of these messages; `numbers` are those of the conversations that
+    they are of, ascending.
+    """
     ids = found.ids
     words = _Values(keyword.ids, keyword.scores).of(ids + _AROUND, 0)
     vectors = np.full((3, len(ids)), np.nan)
@@ -304,11 +355,18 @@ def _message_legs(query: str, found: Messages, numbers: NDArray[np.int64], keywo
 
 def _named(marks: NDArray[np.int64], question: str) -> NDArray[np.bool_]:
     """Return for each message whether the question has its sender's first name."""
-    return among(names(marks), np.sort(np.array([name_hash(word) for word in _WORD.findall(question.lower())], np.int64)))
+    return among(
+        names(marks),
+        np.sort(np.array([name_hash(word) for word in _WORD.findall(question.lower())], np.int64)),
+    )
 
 
 def _conversation_legs(
-    conversations: list[Outline], numbers: NDArray[np.int64], whole: "_Values", messages: MessageLegs, scans: Scans | None
+    conversations: list[Outline],
+    numbers: NDArray[np.int64],
+    whole: "_Values",
+    messages: MessageLegs,
+    scans: Scans | None,
 ) -> ConversationLegs:
     unknown = np.full(len(numbers), np.nan)
     best, of_users, window, mean, abbreviation = (unknown,) * 5
@@ -316,7 +374,8 @@ def _conversation_legs(
     if scans:
         near = scans.messages.conversations(numbers)
         best, of_users, window, mean = (
-            _Values(near.numbers, values).of(numbers) for values in (near.best, near.best_of_users, near.window, near.mean)
+            _Values(near.numbers, values).of(numbers)
+            for values in (near.best, near.best_of_users, near.window, near.mean)
         )
         mean_vector[np.searchsorted(numbers, near.numbers)] = near.mean_vector
         abbreviation = _Values(*scans.abbreviations.best_of(numbers)).of(numbers)
@@ -337,12 +396,18 @@ def _conversation_legs(
 def _normal(
     found: Messages, words: Bm25, messages: MessageLegs, conversations: ConversationLegs
 ) -> tuple[MessageLegs, ConversationLegs]:
-    """Return the legs with the BM25 that a larger store would give: the ranking compares messages, the calibration does not."""
+    """Return the legs with the BM25 that a larger store would give: the ranking compares messages,
+    the calibration does not.
+    """
     keyword = _Values(words.ids, words.scores).of(found.ids + _AROUND, 0)
     best = _best_of_messages(messages.conversation, keyword[2], len(conversations.keyword))
     return (
-        replace(messages, keyword=keyword[2], keyword_before=keyword[1::-1], keyword_after=keyword[3:]),
-        replace(conversations, message_keyword=best, keyword=np.maximum(conversations.keyword, best)),
+        replace(
+            messages, keyword=keyword[2], keyword_before=keyword[1::-1], keyword_after=keyword[3:]
+        ),
+        replace(
+            conversations, message_keyword=best, keyword=np.maximum(conversations.keyword, best)
+        ),
     )
 
 
@@ -365,4 +430,6 @@ class _Values:
         if not len(self.names):
             return np.full(wanted.shape, missing, np.float64)
         at = self.names.searchsorted(wanted)
-        return np.where(self.names.take(at, mode="clip") == wanted, self.values.take(at, mode="clip"), missing)
+        return np.where(
+            self.names.take(at, mode="clip") == wanted, self.values.take(at, mode="clip"), missing
+        )

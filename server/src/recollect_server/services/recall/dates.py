@@ -1,12 +1,15 @@
-"""Dates that a question names, as ranges of time: "last week", "on 13 October", "vor drei Tagen", "la semaine dernière", "先週".
+"""Dates that a question names, as ranges of time: "last week", "on 13 October", "vor drei Tagen",
+"la semaine dernière", "先週".
 
-Fourteen languages are read. The names of months and weekdays and the forms of "three days ago" are those of Unicode's CLDR
-(`date_words`); the words for "last" and "yesterday", which no library offers as data, stand here. The range is that of what is
-named: a week is Monday to Sunday, a month a calendar month, all in UTC, and a point of time in the past is the day, week, month
-or year that it falls in. What lies ahead ("tomorrow", "next week") names nothing that was said.
+Fourteen languages are read. The names of months and weekdays and the forms of "three days ago" are
+those of Unicode's CLDR (`date_words`); the words for "last" and "yesterday", which no library
+offers as data, stand here. The range is that of what is named: a week is Monday to Sunday, a month
+a calendar month, all in UTC, and a point of time in the past is the day, week, month or year that
+it falls in. What lies ahead ("tomorrow", "next week") names nothing that was said.
 
-A question without a date word costs one look at its words. dateparser was measured first: its search takes some 200 ms of
-processor time for a question, and misses "letzte Woche" and "la semaine dernière" (`docs/decisions/date-parsing.md`).
+A question without a date word costs one look at its words. dateparser was measured first: its
+search takes some 200 ms of processor time for a question, and misses "letzte Woche" and "la semaine
+dernière" (`docs/decisions/date-parsing.md`).
 """
 
 import re
@@ -24,7 +27,9 @@ _QUESTION = 150  # characters of a text that asks of its dates
 _MOST = 4
 """Dates in one question. A text with more is a log or a table, and asks about none of them."""
 _LONG_AGO = timedelta(300)
-"""How long a history must have ended for "in March" to mean its own March, not that of the time of asking."""
+"""How long a history must have ended for "in March" to mean its own March, not that of the time of
+asking.
+"""
 
 Range = tuple[datetime, datetime]
 
@@ -40,7 +45,9 @@ class Mention:
     end: float
     """Its first moment and one past its last, in milliseconds since 1970."""
     is_relative: bool
-    """Whether it is told from the time of asking, as "last week" is. Its words say nothing about what was said."""
+    """Whether it is told from the time of asking, as "last week" is. Its words say nothing about
+    what was said.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,10 +263,14 @@ _LANGUAGES = {
     ),
 }  # fmt: skip
 _SHORT = frozenset(["en", "de", "fr", "nl"])
-"""Languages whose short names of months are read; in others some are words of English ("set", "out", "mar")."""
+"""Languages whose short names of months are read; in others some are words of English ("set",
+"out", "mar").
+"""
 _NOT_SHORT = frozenset(["mar", "may"])
 _AMBIGUOUS = {"fr": re.compile(r"\bhier\b")}
-"""A date word of one language that is a plain word of another: it counts with one of the words of `_PLAIN` alone, or by itself."""
+"""A date word of one language that is a plain word of another: it counts with one of the words of
+`_PLAIN` alone, or by itself.
+"""
 _PLAIN = {
     "fr": re.compile(
         r"\b(?:le|la|les|de|du|des|je|tu|il|elle|on|nous|vous|qu|que|quoi|quel|quelle|est|ai|as|a|avons|avez|dit|d|l|j|c)\b"
@@ -267,7 +278,20 @@ _PLAIN = {
 }
 
 # Chinese, Japanese and Korean have no spaces to find words by, and write most dates in figures.
-_KANJI = {"一": 1, "二": 2, "两": 2, "兩": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8, "九": 9, "十": 10}
+_KANJI = {
+    "一": 1,
+    "二": 2,
+    "两": 2,
+    "兩": 2,
+    "三": 3,
+    "四": 4,
+    "五": 5,
+    "六": 6,
+    "七": 7,
+    "八": 8,
+    "九": 9,
+    "十": 10,
+}
 _N = r"(?P<count>\d{1,3}|[一二两兩三四五六七八九十]{1,3})"
 _EASTERN_FIXED = {
     "先々週|先先週|上上个?(?:周|星期|礼拜)|지지난 ?주": ("week", -2),
@@ -303,7 +327,9 @@ _NUMERIC = [
     re.compile(rf"\b{_YEAR}-(?P<number>[01]\d)(?![\d-])"),
 ]
 _ALONE = re.compile(rf"(?<![\w.,:/$€£¥₦₹#+-]){_YEAR}(?![\w%€$£]|[.,:/-]\d)")
-_ROUND = re.compile(r"\b(?:in|since|of|year|from|until|jahre?|seit|von|en|depuis|desde|nel|dal|em|sinds|i|w|в)\s+$")
+_ROUND = re.compile(
+    r"\b(?:in|since|of|year|from|until|jahre?|seit|von|en|depuis|desde|nel|dal|em|sinds|i|w|в)\s+$"
+)
 _WORDS = re.compile(r"[^\W\d_]+")
 
 Found = Iterator[tuple[int, int, Range, bool]]
@@ -312,8 +338,8 @@ Found = Iterator[tuple[int, int, Range, bool]]
 def read_dates(question: str, now: int, newest: int | None = None) -> tuple[Mention, ...]:
     """Return the dates that a question names, in its order.
 
-    `now` is the time of asking, in milliseconds. A month or day without a year is the last one that began before it; where the
-    history ended long before, at `newest`, the last one before that.
+    `now` is the time of asking, in milliseconds. A month or day without a year is the last one that
+    began before it; where the history ended long before, at `newest`, the last one before that.
     """
     text = composed(question[:_READ])
     plain = folded(text)
@@ -324,7 +350,8 @@ def read_dates(question: str, now: int, newest: int | None = None) -> tuple[Ment
 
 
 def asks_of_dates(question: str) -> bool:
-    """Return whether a text is short enough for a date in it to say when what is asked for was said.
+    """Return whether a text is short enough for a date in it to say when what is asked for was
+    said.
 
     In a long message "today" and "Saturday" mostly tell of something new.
     """
@@ -349,7 +376,10 @@ def without_dates(question: str, dates: tuple[Mention, ...]) -> str:
 def _read(plain: str, known: tuple[str, ...], now: int, newest: int | None) -> tuple[Mention, ...]:
     try:
         last = moment = datetime.fromtimestamp(now / 1000, UTC)
-        if newest is not None and moment - (end := datetime.fromtimestamp(newest / 1000, UTC)) > _LONG_AGO:
+        if (
+            newest is not None
+            and moment - (end := datetime.fromtimestamp(newest / 1000, UTC)) > _LONG_AGO
+        ):
             last = end
     except (ValueError, OverflowError):
         return ()  # a clock that no calendar has
@@ -365,9 +395,12 @@ def _read(plain: str, known: tuple[str, ...], now: int, newest: int | None) -> t
         except (ValueError, OverflowError):
             continue  # no such day
     claimed: list[Mention] = []
-    for first, end_, (begin, after), relative in sorted(read, key=lambda it: it[0] - it[1]):  # the longest wins
+    # the longest wins
+    for first, end_, (begin, after), relative in sorted(read, key=lambda it: it[0] - it[1]):
         if not any(it.first < end_ and first < it.last for it in claimed):
-            claimed.append(Mention(first, end_, _milliseconds(begin), _milliseconds(after), relative))
+            claimed.append(
+                Mention(first, end_, _milliseconds(begin), _milliseconds(after), relative)
+            )
     claimed.sort(key=lambda it: it.first)
     try:
         joined = tuple(_joined(plain, claimed, known))
@@ -377,8 +410,12 @@ def _read(plain: str, known: tuple[str, ...], now: int, newest: int | None) -> t
 
 
 def _joined(plain: str, mentions: list[Mention], known: tuple[str, ...]) -> Iterator[Mention]:
-    """Make one range of two dates with "to" or "and" between them, and one date of two that stand together."""
-    joins = "|".join(["-", "–", "から", "到", "至", "~", "〜", *(_LANGUAGES[it].joins for it in known)])
+    """Make one range of two dates with "to" or "and" between them, and one date of two that stand
+    together.
+    """
+    joins = "|".join(
+        ["-", "–", "から", "到", "至", "~", "〜", *(_LANGUAGES[it].joins for it in known)]
+    )
     between = re.compile(rf"\s*(?:{joins})\s*(?:the |dem |den |le |el |il |o |al )?")
     held: Mention | None = None
     for it in mentions:
@@ -389,7 +426,9 @@ def _joined(plain: str, mentions: list[Mention], known: tuple[str, ...]) -> Iter
         if between.fullmatch(gap):
             held = _before(held, it)  # "from 28 April to 3 May 2024"
         if between.fullmatch(gap) and held.end <= it.end:
-            held = replace(held, last=it.last, end=it.end, is_relative=held.is_relative and it.is_relative)
+            held = replace(
+                held, last=it.last, end=it.end, is_relative=held.is_relative and it.is_relative
+            )
         elif gap.strip(" ,.の'(") in _GLUE and (narrower := _within(held, it)):
             held = replace(narrower, first=held.first, last=it.last)
         else:
@@ -403,26 +442,40 @@ def _before(one: Mention, other: Mention) -> Mention:
     """Return a date in the year of the one behind it, if it is later than that."""
     if one.end <= other.end or one.is_relative:
         return one
-    begin, end, behind = (datetime.fromtimestamp(it / 1000, UTC) for it in (one.begin, one.end, other.end))
-    moved = begin.replace(year=behind.year if begin.replace(year=behind.year) < behind else behind.year - 1)
+    begin, end, behind = (
+        datetime.fromtimestamp(it / 1000, UTC) for it in (one.begin, one.end, other.end)
+    )
+    moved = begin.replace(
+        year=behind.year if begin.replace(year=behind.year) < behind else behind.year - 1
+    )
     return replace(one, begin=_milliseconds(moved), end=_milliseconds(moved + (end - begin)))
 
 
 def _within(one: Mention, other: Mention) -> Mention | None:
-    """Return the narrower of two dates: a weekday of a week is moved into it. None where they have nothing in common."""
+    """Return the narrower of two dates: a weekday of a week is moved into it. None where they have
+    nothing in common.
+    """
     narrow, wide = sorted((one, other), key=lambda it: it.end - it.begin)
     week = _WEEK / _MILLISECOND
     if wide.end - wide.begin == week and narrow.end - narrow.begin < week:
         days = (narrow.begin - wide.begin) % week
         length = narrow.end - narrow.begin
         return replace(narrow, begin=wide.begin + days, end=wide.begin + days + length)
-    if wide.end - wide.begin >= _YEAR_LONG and narrow.end - narrow.begin <= _YEAR_LONG / 10:  # "in May last year"
+    # "in May last year"
+    if wide.end - wide.begin >= _YEAR_LONG and narrow.end - narrow.begin <= _YEAR_LONG / 10:
         year = datetime.fromtimestamp(wide.begin / 1000, UTC).year
         begin, end = (datetime.fromtimestamp(it / 1000, UTC) for it in (narrow.begin, narrow.end))
         with suppress(ValueError):  # the 29th of February
             moved = begin.replace(year=year)
-            return replace(narrow, begin=_milliseconds(moved), end=_milliseconds(moved + (end - begin)))
-    return narrow if wide.begin <= narrow.begin < wide.end or wide.end - wide.begin == narrow.end - narrow.begin else None
+            return replace(
+                narrow, begin=_milliseconds(moved), end=_milliseconds(moved + (end - begin))
+            )
+    return (
+        narrow
+        if wide.begin <= narrow.begin < wide.end
+        or wide.end - wide.begin == narrow.end - narrow.begin
+        else None
+    )
 
 
 _GLUE = frozenset(["", "of", "in", "im", "des", "en", "de", "del", "di", "do", "van"])
@@ -439,7 +492,7 @@ def _has_figures(text: str) -> bool:
     return any("0" <= it <= "9" for it in text)
 
 
-# Ranges ------------------------------------------------------------------------------------------------------------------
+# Ranges -------------------------------------------------------------------------------------------
 
 
 def _unit(unit: str, offset: int, now: datetime) -> Range:
@@ -477,7 +530,9 @@ def _since(unit: str, count: int, now: datetime) -> Range:
 
 
 def _calendar(year: int | None, month: int, day: int | None, last: datetime) -> Range:
-    """A month or a day; without a year the last one that began before a moment. Raises ValueError."""
+    """A month or a day; without a year the last one that began before a moment. Raises
+    ValueError.
+    """
     begin = datetime(year or last.year, month, day or 1, tzinfo=UTC)
     if year is None and begin > last:
         begin = begin.replace(year=begin.year - 1)
@@ -492,7 +547,7 @@ def _weekday(number: int, now: datetime, *, before: bool) -> Range:
     return begin, begin + _ONE_DAY
 
 
-# Readers -----------------------------------------------------------------------------------------------------------------
+# Readers ------------------------------------------------------------------------------------------
 
 
 def _numeric(plain: str, last: datetime) -> Found:
@@ -502,7 +557,11 @@ def _numeric(plain: str, last: datetime) -> Found:
             year, day = named.get("year"), named.get("day")
             month = int(named["number"])
             if 1 <= month <= 12 and (day is None or 1 <= int(day) <= 31):
-                yield *it.span(), _calendar(int(year) if year else None, month, int(day) if day else None, last), False
+                yield (
+                    *it.span(),
+                    _calendar(int(year) if year else None, month, int(day) if day else None, last),
+                    False,
+                )
 
 
 def _years(plain: str, now: datetime) -> Found:
@@ -523,7 +582,16 @@ def _eastern(plain: str, now: datetime, last: datetime) -> Found:
     for form in (of_day, of_month):
         for it in form.finditer(plain):
             month, day = _number(it["month"]), it.groupdict().get("day")
-            yield *it.span(), _calendar(int(it["year"]) if it["year"] else None, month, _number(day) if day else None, last), False
+            yield (
+                *it.span(),
+                _calendar(
+                    int(it["year"]) if it["year"] else None,
+                    month,
+                    _number(day) if day else None,
+                    last,
+                ),
+                False,
+            )
     for it in re.finditer(r"(?<!\d)(?P<year>(?:19|20)\d\d)\s*[年년]", plain):
         yield *it.span(), _years_from(int(it["year"])), False
     for unit, words in _EASTERN_UNITS.items():
@@ -533,14 +601,22 @@ def _eastern(plain: str, now: datetime, last: datetime) -> Found:
         for it in re.finditer(words, plain):
             span = it.span()
             if unit == "week" and (day := re.compile("[一二三四五六日天]").match(plain, span[1])):
-                begin = _unit("week", offset, now)[0] + timedelta(min("一二三四五六日天".index(day[0]), 6))
+                begin = _unit("week", offset, now)[0] + timedelta(
+                    min("一二三四五六日天".index(day[0]), 6)
+                )
                 yield span[0], day.end(), (begin, begin + _ONE_DAY), True
             else:
                 yield *span, _unit(unit, offset, now), True
-    for weekday in ("([月火水木金土日])曜日?", "(?:周|週|星期|礼拜|禮拜)([一二三四五六日天])", "([월화수목금토일])요일"):
+    for weekday in (
+        "([月火水木金土日])曜日?",
+        "(?:周|週|星期|礼拜|禮拜)([一二三四五六日天])",
+        "([월화수목금토일])요일",
+    ):
         for it in re.finditer(weekday, plain):
             if not re.search("[来毎下每다매]$|다음 ?주? ?$|来週の?$|下个?$", plain[: it.start()]):
-                number = min(max(days.find(it[1]) for days in _EASTERN_DAYS if days[1] in weekday), 6)
+                number = min(
+                    max(days.find(it[1]) for days in _EASTERN_DAYS if days[1] in weekday), 6
+                )
                 yield *it.span(), _weekday(number, now, before=False), True
 
 
@@ -560,10 +636,15 @@ class _Reader:
         self._months = dict(_months(language, short=False))
         short = self._months | dict(_months(language, short=language in _SHORT))
         self._short = short
-        self._days = {name: number for number, names in enumerate(WEEKDAYS[language]) for name in names}
+        self._days = {
+            name: number for number, names in enumerate(WEEKDAYS[language]) for name in names
+        }
         self._days |= {name: number for number, name in enumerate(it.weekdays) if name}
         self._numbers = {
-            form: number for number, forms in enumerate(it.numbers.split(), start=1) for form in forms.split("|") if form != "1"
+            form: number
+            for number, forms in enumerate(it.numbers.split(), start=1)
+            for form in forms.split("|")
+            if form != "1"
         }
         month, any_month, days = (_any(names) for names in (self._months, short, self._days))
         count = rf"(?P<count>\d{{1,3}}|{'|'.join(self._numbers)})"
@@ -571,39 +652,84 @@ class _Reader:
         of = rf"(?:\s+(?:{it.of}))?" if it.of else ""
         article = r"(?:the|den|dem|der|le|el|il|lo|o|de)"
         end = rf"(?:{it.weekday_end})"
-        self._forms: list[tuple[re.Pattern[str], Callable[[re.Match[str], datetime, datetime], Range | None], bool]] = []
+        self._forms: list[
+            tuple[
+                re.Pattern[str], Callable[[re.Match[str], datetime, datetime], Range | None], bool
+            ]
+        ] = []
 
-        def add(form: str, resolve: Callable[[re.Match[str], datetime, datetime], Range | None], *, relative: bool) -> None:
+        def add(
+            form: str,
+            resolve: Callable[[re.Match[str], datetime, datetime], Range | None],
+            *,
+            relative: bool,
+        ) -> None:
             self._forms.append((re.compile(rf"(?<!\w){form}(?!\w)"), resolve, relative))
 
         for words, (name, offset) in it.fixed.items():
-            add(f"(?:{words})", lambda _m, now, _l, name=name, offset=offset: _unit(name, offset, now), relative=True)  # type: ignore[misc]
+            add(
+                f"(?:{words})",
+                lambda _m, now, _l, name=name, offset=offset: _unit(name, offset, now),  # type: ignore[misc]
+                relative=True,
+            )
         add(rf"(?:{it.before})\s+{count}\s+(?:{unit})", self._last_some, relative=True)
         add(rf"{count}\s+(?:{it.before}|{it.after})\s+(?:{unit})", self._last_some, relative=True)
         add(rf"{count}\s+(?:{unit})\s+(?:{it.after})", self._last_some, relative=True)
         for before, behind, name in AGO[language]:
-            parts = [rf"{re.escape(before)}\s*" if before else "", count, rf"\s*{re.escape(behind)}" if behind else ""]
+            parts = [
+                rf"{re.escape(before)}\s*" if before else "",
+                count,
+                rf"\s*{re.escape(behind)}" if behind else "",
+            ]
             resolve = lambda m, now, _l, name=name: _unit(name, -self._count(m["count"]), now)  # noqa: E731
             add("".join(parts), resolve, relative=True)
-        not_of = rf"(?!\s+(?:of|des|du|del|van|{it.of or 'of'})\s)" if language not in ("es", "pt", "it", "fr") else ""
-        add(rf"(?:(?:{article})\s+)?(?:{it.before})\s+(?:{unit}){not_of}", self._last_one, relative=True)
-        add(rf"(?:(?:la|le|les|el|il|lo|o|a|na|no)\s+|l')?(?:{unit})\s+(?:{it.after})", self._last_one, relative=True)
+        not_of = (
+            rf"(?!\s+(?:of|des|du|del|van|{it.of or 'of'})\s)"
+            if language not in ("es", "pt", "it", "fr")
+            else ""
+        )
+        add(
+            rf"(?:(?:{article})\s+)?(?:{it.before})\s+(?:{unit}){not_of}",
+            self._last_one,
+            relative=True,
+        )
+        add(
+            rf"(?:(?:la|le|les|el|il|lo|o|a|na|no)\s+|l')?(?:{unit})\s+(?:{it.after})",
+            self._last_one,
+            relative=True,
+        )
         add(rf"(?:{it.this})\s*(?:{unit})", self._this, relative=True)
         add(
             rf"(?:(?:{it.before})\s+(?P<weekday>{days}){end}|(?P<weekday2>{days})\s+(?:{it.after}))",
             self._last_weekday,
             relative=True,
         )
-        add(rf"(?:(?:{it.before})\s+(?P<month>{month})|(?P<month2>{month})\s+(?:{it.after}))", self._last_month, relative=True)
+        add(
+            rf"(?:(?:{it.before})\s+(?P<month>{month})|(?P<month2>{month})\s+(?:{it.after}))",
+            self._last_month,
+            relative=True,
+        )
         ends = rf"(?:{_DAY}\s*(?:-|–|{it.joins})\s*(?:{article}\s+)?)?"
-        add(rf"{ends}{_UNTIL}{of}\s+(?P<month>{any_month})\.?(?:,?{of}\s+{_YEAR})?", self._day_of_month, relative=False)
+        add(
+            rf"{ends}{_UNTIL}{of}\s+(?P<month>{any_month})\.?(?:,?{of}\s+{_YEAR})?",
+            self._day_of_month,
+            relative=False,
+        )
         add(
             rf"(?P<month>{any_month})\.?\s+{_DAY}(?:\s*(?:-|–|{it.joins})\s*{_UNTIL})?(?:(?:,\s*|\s+){_YEAR})?",
             self._day_of_month,
             relative=False,
         )
-        add(rf"(?:(?:{it.in_month})\s+)?(?P<month>{any_month})\.?,?{of}\s+{_YEAR}", self._month, relative=False)
-        add(rf"(?:{it.in_month})(?:\s+|(?<='))(?P<month>{month})(?!\.?,?\s+\d)", self._month, relative=False)
+        add(
+            rf"(?:(?:{it.in_month})\s+)?(?P<month>{any_month})\.?,?{of}\s+{_YEAR}",
+            self._month,
+            relative=False,
+        )
+        add(
+            rf"(?:{it.in_month})(?:\s+|(?<='))(?P<month>{month})(?!\.?,?\s+\d)",
+            self._month,
+            relative=False,
+        )
         opening = "between|from|zwischen|von|entre|de|da|tra|fra|desde|van|tussen|mellan|fran|miedzy|od|с|между"
         add(
             rf"(?:{opening})\s+(?P<month>{month})\s+(?:{it.joins})\s+(?P<until>{month})(?:\s+{_YEAR})?",
@@ -617,7 +743,9 @@ class _Reader:
         self._never_after = re.compile(rf"\s+(?:{it.never_after or _NONE})(?!\w)")
 
     def read(self, plain: str, now: datetime, last: datetime) -> Found:
-        """Yield the dates in a folded text: where each stands, its range, and whether it is relative."""
+        """Yield the dates in a folded text: where each stands, its range, and whether it is
+        relative.
+        """
         ambiguous = _AMBIGUOUS.get(self._name)
         for form, resolve, relative in self._forms:
             for it in form.finditer(plain):
@@ -631,7 +759,9 @@ class _Reader:
                 except (ValueError, OverflowError):
                     continue  # no such day
         for it in self._weekday_form.finditer(plain):
-            if not self._never.search(plain[: it.start()]) and not self._never_after.match(plain, it.end()):
+            if not self._never.search(plain[: it.start()]) and not self._never_after.match(
+                plain, it.end()
+            ):
                 yield *it.span(), _weekday(self._days[it["weekday"]], now, before=False), True
 
     def _is_spoken(self, plain: str, it: re.Match[str]) -> bool:
@@ -641,7 +771,9 @@ class _Reader:
     def _count(self, text: str) -> int:
         if text.isdecimal():
             return int(text)
-        return next((number for form, number in self._numbers.items() if re.fullmatch(form, text)), 1)
+        return next(
+            (number for form, number in self._numbers.items() if re.fullmatch(form, text)), 1
+        )
 
     def _unit_of(self, it: re.Match[str]) -> str:
         return next(name for name in self._language.units if it[name])
@@ -667,10 +799,14 @@ class _Reader:
     def _month(self, it: re.Match[str], now: datetime, last: datetime) -> Range:
         year = it.groupdict().get("year")
         begin, end = _calendar(int(year) if year else None, self._short[it["month"]], None, last)
-        return begin, now + _ONE_DAY if it[0].startswith(("since ", "seit ", "depuis ", "desde ", "sinds ", "sedan ")) else end
+        return begin, now + _ONE_DAY if it[0].startswith(
+            ("since ", "seit ", "depuis ", "desde ", "sinds ", "sedan ")
+        ) else end
 
     def _months_to(self, it: re.Match[str], _now: datetime, last: datetime) -> Range | None:
-        until = _calendar(int(it["year"]) if it["year"] else None, self._short[it["until"]], None, last)
+        until = _calendar(
+            int(it["year"]) if it["year"] else None, self._short[it["until"]], None, last
+        )
         begin = _calendar(None, self._short[it["month"]], None, until[0])[0]
         return begin, until[1]
 
@@ -688,7 +824,12 @@ def _months(language: str, *, short: bool) -> Iterator[tuple[str, int]]:
     longer = {"mai", "maj", "mei", "may"}
     for number, names in enumerate(MONTHS[language], start=1):
         for name in names:
-            if len(name) > 4 or name in longer or name in _FULL_OF_FOUR or (short and name not in _NOT_SHORT):
+            if (
+                len(name) > 4
+                or name in longer
+                or name in _FULL_OF_FOUR
+                or (short and name not in _NOT_SHORT)
+            ):
                 yield name, number
         if short and language == "en" and number == 9:
             yield "sept", number
@@ -698,7 +839,22 @@ def _months(language: str, *, short: bool) -> Iterator[tuple[str, int]]:
 
 _FULL_OF_FOUR = frozenset(
     (
-        *("june", "july", "juni", "juli", "mars", "juin", "aout", "mayo", "maio", "maja", "marz", "mart", "ekim", "ocak"),
+        *(
+            "june",
+            "july",
+            "juni",
+            "juli",
+            "mars",
+            "juin",
+            "aout",
+            "mayo",
+            "maio",
+            "maja",
+            "marz",
+            "mart",
+            "ekim",
+            "ocak",
+        ),
         *("май", "мая", "мае", "июнь", "июня", "июне", "июль", "июля", "июле", "март"),
     )
 )
@@ -730,13 +886,19 @@ _NAMES = _vocabulary()
 
 
 def _cue_of(language: str) -> re.Pattern[str]:
-    """What a text must have for a date of a language to be in it, beside the names of months and weekdays."""
+    """What a text must have for a date of a language to be in it, beside the names of months and
+    weekdays.
+    """
     it = _LANGUAGES[language]
     words = [*it.units.values(), *it.fixed]
     if it.month_end:
-        words.append(f"(?:{'|'.join(name for name, _ in _months(language, short=False))}){it.month_end}")
+        words.append(
+            f"(?:{'|'.join(name for name, _ in _months(language, short=False))}){it.month_end}"
+        )
     if it.weekday_end:
-        words.append(f"(?:{'|'.join(name for names in WEEKDAYS[language] for name in names)}){it.weekday_end}")
+        words.append(
+            f"(?:{'|'.join(name for names in WEEKDAYS[language] for name in names)}){it.weekday_end}"
+        )
     return re.compile(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)")
 
 

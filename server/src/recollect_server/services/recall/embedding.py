@@ -1,7 +1,8 @@
 """Embeds what the index has and the file of vectors lacks: behind the appends, never on their way.
 
-What is to do is told by the index alone: how far each conversation is indexed, against how far it was embedded. While the server
-runs, the update log says which conversations changed. So a restart, a lost file and an import are all the same work.
+What is to do is told by the index alone: how far each conversation is indexed, against how far it
+was embedded. While the server runs, the update log says which conversations changed. So a restart,
+a lost file and an import are all the same work.
 """
 
 import threading
@@ -30,12 +31,15 @@ log = structlog.get_logger("recollect.meaning")
 _TEXTS = 128  # in one step: so that a batch has texts of like lengths
 _BYTES = 128 << 10  # of their lines: so that what was said meanwhile waits for some seconds at most
 _LONG = 16 << 10  # bytes of a text that is embedded a slice at a time, behind all shorter ones
-_SLICE, _LITTLE_SLICE = 16, 2  # pieces of a long text between two looks at what came in; while appends come
+# pieces of a long text between two looks at what came in; while appends come
+_SLICE, _LITTLE_SLICE = 16, 2
 _CALM = 0.3  # seconds without an append, after which it works at full speed
 
 
 def text_of(message: Message) -> str:
-    """What is embedded of a message: who speaks, where a name says so, and what. Nothing of one without words."""
+    """What is embedded of a message: who speaks, where a name says so, and what. Nothing of one
+    without words.
+    """
     if not message.content.strip():
         return ""
     return f"{message.sender}: {message.content}" if message.sender else message.content
@@ -85,8 +89,8 @@ class _Long:
 class Embedding:
     """Embeds what is missing. One thread calls it.
 
-    A long text is put aside and embedded a slice at a time, each of which is kept. Meanwhile everything behind it is embedded;
-    its conversation counts as embedded up to the line before it.
+    A long text is put aside and embedded a slice at a time, each of which is kept. Meanwhile
+    everything behind it is embedded; its conversation counts as embedded up to the line before it.
     """
 
     def __init__(self, space: Space, meaning: Meaning, workers: Workers) -> None:
@@ -107,7 +111,9 @@ class Embedding:
         self._stopping.set()
 
     def tend(self) -> bool:
-        """Does a part of what is to do. False if nothing is left, or it cannot be done now. Raises nothing."""
+        """Does a part of what is to do. False if nothing is left, or it cannot be done now. Raises
+        nothing.
+        """
         try:
             store, index = self._meaning.store(), self._space.index
             embedder = self._meaning.wanted()
@@ -156,16 +162,16 @@ class Embedding:
         return True
 
     def _make_copy(self, store: VectorStore, index: Index, model: int, embedder: Embedder) -> None:
-        """Loads what searches read: of the model that was complete last, if that can still be had."""
+        """Loads what searches read: of the model that was complete last, if that can still be
+        had.
+        """
         self._meaning.reason = "the vectors are being loaded"
         self._index = None
         served = store.served()
         if served is not None and served[0] != model:
             old = self._meaning.of_weights(served[1], served[2])
             if old is None:
-                self._meaning.reason = (
-                    "the vectors are worked out anew for another model, and the one before cannot be had any more"
-                )
+                self._meaning.reason = "the vectors are computed anew for another model, and the one before is not available"
                 return
             self._meaning.copy = self._meaning.load(store, served[0], old, index)
             return
@@ -174,14 +180,16 @@ class Embedding:
         self._meaning.copy = self._meaning.load(store, model, embedder, index)
 
     def _complete(self, store: VectorStore, index: Index, model: int, embedder: Embedder) -> None:
-        """Everything is embedded: if that was for another model than is served, it is served from now on."""
+        """Everything is embedded: if that was for another model than is served, it is served from
+        now on.
+        """
         copy = self._meaning.copy
         if copy is None or copy.model != model:
             self._meaning.copy = self._meaning.load(store, model, embedder, index)
             store.serve(model)
             log.info("model_changed", identity=embedder.identity)
 
-    # What is to do ------------------------------------------------------------------------------------------------------
+    # What is to do --------------------------------------------------------------------------------
 
     def _look(self, store: VectorStore, index: Index, model: int) -> None:
         now = time.monotonic()
@@ -200,14 +208,20 @@ class Embedding:
         for name in changed:
             if name not in self._waiting:
                 long = self._long.get(name)
-                self._waiting[name] = _Waiting(long[0].looked_at if long else store.lines_of(model, name), now)
+                self._waiting[name] = _Waiting(
+                    long[0].looked_at if long else store.lines_of(model, name), now
+                )
 
     def _tell(self) -> None:
         """Lets the searches say what they lack."""
-        begun = [waiting.since for waiting in self._waiting.values()] + [it.since for long in self._long.values() for it in long]
-        self._meaning.waiting = Waiting(len({*self._waiting, *self._long}), min(begun)) if begun else None
+        begun = [waiting.since for waiting in self._waiting.values()] + [
+            it.since for long in self._long.values() for it in long
+        ]
+        self._meaning.waiting = (
+            Waiting(len({*self._waiting, *self._long}), min(begun)) if begun else None
+        )
 
-    # The work -----------------------------------------------------------------------------------------------------------
+    # The work -------------------------------------------------------------------------------------
 
     def _step(self, store: VectorStore, index: Index, model: int, embedder: Embedder) -> bool:
         texts: list[_Text] = []
@@ -241,7 +255,10 @@ class Embedding:
             assert vectors is not None
             known[text_hash] = vectors[start : start + len(cut)]
             start += len(cut)
-        places = [EmbeddedText(t.conversation_id, t.line, t.time, t.marks, t.hash, known[t.hash]) for t in texts]
+        places = [
+            EmbeddedText(t.conversation_id, t.line, t.time, t.marks, t.hash, known[t.hash])
+            for t in texts
+        ]
         changed = store.add(model, places, progress)
         if (copy := self._meaning.copy) is not None and copy.model == model:
             numbers = {text.conversation_id: text.number for text in texts}
@@ -255,7 +272,9 @@ class Embedding:
             del self._waiting[name]
         return True
 
-    def _put_aside(self, store: VectorStore, model: int, name: str, texts: list[_Text], waiting: _Waiting) -> list[_Text]:
+    def _put_aside(
+        self, store: VectorStore, model: int, name: str, texts: list[_Text], waiting: _Waiting
+    ) -> list[_Text]:
         """Put long texts aside whose vectors are not known. Return the others."""
         long = [it for it in texts if it.line != ABBREVIATION and len(it.text.encode()) > _LONG]
         known = store.vectors_of(model, {it.hash for it in long}) if long else {}
@@ -267,12 +286,16 @@ class Embedding:
         return [it for it in texts if it not in aside]
 
     def _whole_until(self, name: str, line: int) -> int:
-        """Return the line up to which a conversation is embedded, of those up to `line`: that before its first long text."""
+        """Return the line up to which a conversation is embedded, of those up to `line`: that
+        before its first long text.
+        """
         first = min((it.line for it in self._long.get(name, ())), default=line + 1)
         return min(line, first - 1)
 
     def _slice(self, store: VectorStore, index: Index, model: int, embedder: Embedder) -> bool:
-        """Embed the next pieces of the long text that was put aside first. False if there is none."""
+        """Embed the next pieces of the long text that was put aside first. False if there is
+        none.
+        """
         name = next(iter(self._long), None)
         if name is None:
             return False
@@ -292,11 +315,17 @@ class Embedding:
             long.done += len(part)
         if long.done == len(long.pieces):
             vectors = store.parts_of(model, text.hash)
-            places = [EmbeddedText(name, text.line, text.time, text.marks, text.hash, vectors)] if len(vectors) else []
+            places = (
+                [EmbeddedText(name, text.line, text.time, text.marks, text.hash, vectors)]
+                if len(vectors)
+                else []
+            )
             self._end_long(store, index, model, name, places)
         return True
 
-    def _end_long(self, store: VectorStore, index: Index, model: int, name: str, places: list[EmbeddedText]) -> None:
+    def _end_long(
+        self, store: VectorStore, index: Index, model: int, name: str, places: list[EmbeddedText]
+    ) -> None:
         """Keep a long text whose pieces are all there, or forget one that is gone."""
         rest = self._long[name][1:]
         if rest:
@@ -313,12 +342,17 @@ class Embedding:
                 _show(copy, stored.number, place, stood=stood)
 
     def _yield(self, worked: float) -> bool:
-        """Lets appends go first: while there are some, a ninth of one thread's time is taken. Whether there are.
+        """Lets appends go first: while there are some, a ninth of one thread's time is taken.
+        Whether there are.
 
         Raises _Stopped.
         """
         end = time.monotonic() + min(8 * worked, 5.0)
-        while (busy := self._is_busy()) and (left := end - time.monotonic()) > 0 and not self._stopping.is_set():
+        while (
+            (busy := self._is_busy())
+            and (left := end - time.monotonic()) > 0
+            and not self._stopping.is_set()
+        ):
             self._stopping.wait(min(left, _CALM))
         if self._stopping.is_set():
             raise _Stopped
@@ -338,18 +372,21 @@ class Embedding:
         found = read_found(self._space, name, places)
         if stored is None or not found or not (text := text_of(found[0])):
             return None
-        return _Text(name, stored.number, line, found[0].timestamp, marks_of(found[0]), text, hash_of(text))
+        return _Text(
+            name, stored.number, line, found[0].timestamp, marks_of(found[0]), text, hash_of(text)
+        )
 
     def _texts_of(
         self, index: Index, name: str, after: int, most: int, most_bytes: int
     ) -> tuple[list[_Text], int, bool, int] | None:
-        """Return the next texts of a conversation, one at least; up to which line they go, whether that is its end, and the bytes
-        of their lines. None if the conversation is gone.
+        """Return the next texts of a conversation, one at least; up to which line they go, whether
+        that is its end, and the bytes of their lines. None if the conversation is gone.
         """
         stored = index.conversations.find(name)
         if stored is None:
             return None
-        after = after if after <= stored.lines else 0  # more was looked at than there is: it is another file
+        # more was looked at than there is: it is another file
+        after = after if after <= stored.lines else 0
         places = index.messages.of_lines(stored.number, after + 1, stored.lines)
         sizes = np.cumsum([length for _, _, length in places[:most]])
         count = max(1, int(np.searchsorted(sizes, most_bytes, "right")))
@@ -359,7 +396,15 @@ class Embedding:
         if messages is None:
             return None
         texts = [
-            _Text(name, stored.number, message.sequence, message.timestamp, marks_of(message), text, hash_of(text))
+            _Text(
+                name,
+                stored.number,
+                message.sequence,
+                message.timestamp,
+                marks_of(message),
+                text,
+                hash_of(text),
+            )
             for message in messages
             if (text := text_of(message))
         ]
@@ -376,4 +421,9 @@ def _show(copy: Copy, number: int, place: EmbeddedText, *, stood: bool) -> None:
     if stood:
         matrix.remove(number, identity)
     count = len(place.vectors)
-    matrix.add(np.full(count, identity), np.full(count, place.time), np.full(count, place.marks), place.vectors)
+    matrix.add(
+        np.full(count, identity),
+        np.full(count, place.time),
+        np.full(count, place.marks),
+        place.vectors,
+    )

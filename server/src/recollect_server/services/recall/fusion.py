@@ -1,11 +1,13 @@
 """How what the legs of a search give becomes one order: of messages, and of conversations.
 
-`fuse` is pure. Every candidate gets features (`message_features`, `conversation_features`), and its score is their weighted sum.
-The weights follow the question: each is a base plus so much for every gate, and the gates say how the question is put. Weights
-without gates that are fitted to one kind of text cost forty points on another; gates over the corpus (how long its messages are,
-how much of it the agent said) cost as much on kinds that were not learned from.
+`fuse` is pure. Every candidate gets features (`message_features`, `conversation_features`), and its
+score is their weighted sum. The weights follow the question: each is a base plus so much for every
+gate, and the gates say how the question is put. Weights without gates that are fitted to one kind
+of text cost forty points on another; gates over the corpus (how long its messages are, how much of
+it the agent said) cost as much on kinds that were not learned from.
 
-The weights in `services/recall/fusion_weights.py` were learned by `bench/learn.py`, which says from what.
+The weights in `services/recall/fusion_weights.py` were learned by `bench/learn.py`, which says from
+what.
 """
 
 import re
@@ -16,15 +18,21 @@ from numpy.typing import NDArray
 from recollect_server.domain.embedding import ASSISTANT
 from recollect_server.domain.time import DAY
 from recollect_server.services.recall.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
-from recollect_server.services.recall.retrievers import Array, ConversationLegs, Fused, MessageLegs, Question
+from recollect_server.services.recall.retrievers import (
+    Array,
+    ConversationLegs,
+    Fused,
+    MessageLegs,
+    Question,
+)
 
 _WORD = re.compile(r"\w+")
 _ASKS = frozenset("what when where who whose whom which why how".split(" ")) | frozenset(  # noqa: SIM905 - a list is a line a word
     "did does do is are was were has have had can could would will should".split(" ")  # noqa: SIM905
 )
 _OWN = frozenset(["i", "me", "my", "we", "us", "our"])
-# Scales of features, chosen by hand before the weights were learned, which compensate for most of them
-# (`docs/decisions/ranking-features.md`).
+# Scales of features, chosen by hand before the weights were learned, which compensate for most of
+# them (`docs/decisions/ranking-features.md`).
 _GRACE = 7 * DAY  # what happened on a day is told within a week
 _FADING = 10 * DAY
 _BESIDE, _BESIDE_RELATIVE = 0.9, 0.6  # what counts of a time beside the one that is named
@@ -38,23 +46,38 @@ Sections = tuple[MessageLegs, ConversationLegs]
 """The legs of messages by the sections of long conversations, which stand for the conversations."""
 
 
-def fuse(question: Question, messages: MessageLegs, conversations: ConversationLegs, sections: Sections | None = None) -> Fused:
-    """Scores every candidate: the best has 1, any other e to the power of a quarter of how far it is behind.
+def fuse(
+    question: Question,
+    messages: MessageLegs,
+    conversations: ConversationLegs,
+    sections: Sections | None = None,
+) -> Fused:
+    """Scores every candidate: the best has 1, any other e to the power of a quarter of how far it
+    is behind.
 
     Messages are judged beside those of their section where `sections` are given.
     """
     gates = gates_of(question, messages, conversations)
     dates = dates_of(question, messages)
-    of_messages = weighted(message_features(*(sections or (messages, conversations)), dates), MESSAGE_WEIGHTS, gates)
-    of_conversations = weighted(conversation_features(messages, conversations, dates, of_messages), CONVERSATION_WEIGHTS, gates)
+    of_messages = weighted(
+        message_features(*(sections or (messages, conversations)), dates), MESSAGE_WEIGHTS, gates
+    )
+    of_conversations = weighted(
+        conversation_features(messages, conversations, dates, of_messages),
+        CONVERSATION_WEIGHTS,
+        gates,
+    )
     return Fused(_odds(of_messages), _odds(of_conversations))
 
 
-def gates_of(question: Question, messages: MessageLegs, conversations: ConversationLegs) -> dict[str, float]:
+def gates_of(
+    question: Question, messages: MessageLegs, conversations: ConversationLegs
+) -> dict[str, float]:
     """How the question is put, and which legs there are.
 
-    `asks`: 1 if a word of asking is among its first three. `long`: log(1 + words) - 2.5. `own`: 1 if it speaks of the asker.
-    `notes`: 1 if any conversation has an abbreviation. `blind`: 1 if nothing is known by meaning.
+    `asks`: 1 if a word of asking is among its first three. `long`: log(1 + words) - 2.5. `own`: 1
+    if it speaks of the asker. `notes`: 1 if any conversation has an abbreviation. `blind`: 1 if
+    nothing is known by meaning.
     """
     words = _WORD.findall(question.text.lower())
     return {
@@ -68,7 +91,9 @@ def gates_of(question: Question, messages: MessageLegs, conversations: Conversat
 
 
 def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -> dict[str, Array]:
-    """By name, each of shape [n]; 0 says nothing. `z`: less the mean, by the standard deviation, over the candidates."""
+    """By name, each of shape [n]; 0 says nothing. `z`: less the mean, by the standard deviation,
+    over the candidates.
+    """
     top = _top(legs.keyword)
     own, before, after = legs.keyword / top, legs.keyword_before / top, legs.keyword_after / top
     of = legs.conversation
@@ -103,16 +128,24 @@ def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -
     }
 
 
-def conversation_features(messages: MessageLegs, legs: ConversationLegs, dates: Array, scores: Array) -> dict[str, Array]:
-    """By name, each of shape [m]; `scores` are those of the messages, before they are made shares."""
+def conversation_features(
+    messages: MessageLegs, legs: ConversationLegs, dates: Array, scores: Array
+) -> dict[str, Array]:
+    """By name, each of shape [m]; `scores` are those of the messages, before they are made
+    shares.
+    """
     of, count = messages.conversation, len(legs.keyword)
     chances = np.exp(scores - scores.max(initial=-np.inf)) if len(scores) else scores
-    mass: Array = np.bincount(of, weights=chances / (chances.sum() or 1.0), minlength=count).astype(np.float64)
+    mass: Array = np.bincount(of, weights=chances / (chances.sum() or 1.0), minlength=count).astype(
+        np.float64
+    )
     best = np.full(count, scores.min(initial=np.inf) if len(scores) else 0.0)
     np.maximum.at(best, of, scores)
     dated = np.zeros(count)
     np.maximum.at(dated, of, dates)
-    vector, window, user_vector, mean = z(np.array([legs.vector, legs.window, legs.user_vector, legs.vector_mean]))
+    vector, window, user_vector, mean = z(
+        np.array([legs.vector, legs.window, legs.user_vector, legs.vector_mean])
+    )
     keyword, best_keyword = share(legs.keyword), share(legs.message_keyword)
     behind = (best - best.max(initial=-np.inf)) / 2 if count else best
     near = _related(legs.mean_vector, mass, keyword + best_keyword + 0.3 * window + behind)
@@ -137,7 +170,8 @@ def conversation_features(messages: MessageLegs, legs: ConversationLegs, dates: 
 
 
 def z(columns: Array, like: Array | None = None) -> Array:
-    """Return each row less its mean, by its standard deviation: its own, or those of `like`. 0 where nothing is known.
+    """Return each row less its mean, by its standard deviation: its own, or those of `like`. 0
+    where nothing is known.
 
     `columns` has shape [k, n], `like` [n].
     """
@@ -184,7 +218,8 @@ def _newness(times: Array) -> Array:
 
 
 def dates_of(question: Question, messages: MessageLegs) -> Array:
-    """Return 1 in a time that the question names, somewhat less right behind it, then less and less; 0 if it names none.
+    """Return 1 in a time that the question names, somewhat less right behind it, then less and
+    less; 0 if it names none.
 
     What happened on a day is told within a week; what was said "yesterday" was said on that day.
     """
@@ -198,7 +233,9 @@ def dates_of(question: Question, messages: MessageLegs) -> Array:
 
 
 def _related(means: NDArray[np.float32], mass: Array, scores: Array) -> Array:
-    """How near each conversation's mean vector is to those of others, itself left out (z): a project's other sessions are."""
+    """How near each conversation's mean vector is to those of others, itself left out (z): a
+    project's other sessions are.
+    """
     near = (means @ means.T).astype(np.float64)
     near.reshape(-1)[:: len(near) + 1] = 0  # the diagonal
     root = np.sqrt(mass)
@@ -206,21 +243,29 @@ def _related(means: NDArray[np.float32], mass: Array, scores: Array) -> Array:
     seeds = np.argsort(-scores, kind="stable")[:_SEEDS]
     others = np.full(len(mass), len(seeds))
     others[seeds] -= 1
-    by_mass, by_root = (near @ share_of / np.maximum(1 - share_of, 0.05) for share_of in (mass, root))
+    by_mass, by_root = (
+        near @ share_of / np.maximum(1 - share_of, 0.05) for share_of in (mass, root)
+    )
     return z(np.array([by_mass, by_root, near[:, seeds].sum(axis=1) / np.maximum(others, 1)]))
 
 
 def _beside(begins: Array) -> Array:
-    """How near in the order of time each conversation began to each other one: e to minus a third of the places between; [m, m]."""
+    """How near in the order of time each conversation began to each other one: e to minus a third
+    of the places between; [m, m].
+    """
     place = np.searchsorted(np.sort(begins), begins).astype(float)
     near: Array = np.exp(-np.abs(place[:, None] - place[None, :]) / 3)
     near.reshape(-1)[:: len(near) + 1] = 0  # the diagonal
     return near
 
 
-def weighted(features: dict[str, Array], weights: dict[str, dict[str, float]], gates: dict[str, float]) -> Array:
+def weighted(
+    features: dict[str, Array], weights: dict[str, dict[str, float]], gates: dict[str, float]
+) -> Array:
     """The sum of the features, each by its base weight and what the gates add."""
-    factors = [sum(gates[gate] * weight for gate, weight in weights[name].items()) for name in features]
+    factors = [
+        sum(gates[gate] * weight for gate, weight in weights[name].items()) for name in features
+    ]
     total: Array = np.add.reduce(np.array([*features.values()]) * np.array(factors)[:, None])
     return total
 

@@ -1,7 +1,8 @@
-"""What is known by meaning: the file of vectors, the copy that searches read, and the model that questions are put to.
+"""What is known by meaning: the file of vectors, the copy that searches read, and the model that
+questions are put to.
 
-Everything here may be missing or break while the service goes on: then `reason` says why, the searches say so too, and the job that
-tends it (`embedding`) tries again.
+Everything here may be missing or break while the service goes on: then `reason` says why, the
+searches say so too, and the job that tends it (`embedding`) tries again.
 """
 
 import threading
@@ -26,7 +27,9 @@ from recollect_server.storage.vectors.store import ABBREVIATION, Loaded, VectorS
 
 log = structlog.get_logger("recollect.meaning")
 
-_LATE = 2.0  # seconds after which an answer says that it lacks what was said: the goal for a message to be found by meaning
+# seconds after which an answer says that it lacks what was said: the goal for a message to be found
+# by meaning
+_LATE = 2.0
 
 
 class MeaningUnavailable(Exception):
@@ -54,7 +57,9 @@ class Scans:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What is not embedded yet: of how many conversations, and since when the first one waits, on the monotonic clock."""
+    """What is not embedded yet: of how many conversations, and since when the first one waits, on
+    the monotonic clock.
+    """
 
     conversations: int
     since: float
@@ -64,7 +69,9 @@ class Meaning:
     """What is known by meaning. Safe to call from any thread."""
 
     def __init__(self, folder: Path, weights: Path | None) -> None:
-        """`folder` is where `vectors.db` is, `weights` the model's folder; None: nothing is embedded, and nothing found so."""
+        """`folder` is where `vectors.db` is, `weights` the model's folder; None: nothing is
+        embedded, and nothing found so.
+        """
         self._folder = folder
         self._weights = weights
         self._guard = threading.Lock()  # guards `_store` while it is opened, closed and made anew
@@ -82,8 +89,8 @@ class Meaning:
         return self._weights is not None
 
     def backlog(self) -> str:
-        """What was said and is not known by meaning, as words: why, or that it is late; or nothing. It is asked with each search:
-        whoever embeds may be at work for long.
+        """What was said and is not known by meaning, as words: why, or that it is late; or nothing.
+        It is asked with each search: whoever embeds may be at work for long.
         """
         if self.failure:
             return self.failure
@@ -105,11 +112,22 @@ class Meaning:
         if copy is None:
             raise MeaningUnavailable(self.reason)
         if copy.index is not index:
-            raise MeaningUnavailable("the index was made anew, and the vectors are still ordered by the one before")
+            raise MeaningUnavailable(
+                "the index was made anew, and the vectors are still ordered by the one before"
+            )
         return copy
 
-    def ask(self, text: str, index: Index, numbers: NDArray[np.int64] | None, start: int | None, end: int | None) -> Scans:
-        """Puts a question, to some conversations or all and to a time. Raises MeaningUnavailable."""
+    def ask(
+        self,
+        text: str,
+        index: Index,
+        numbers: NDArray[np.int64] | None,
+        start: int | None,
+        end: int | None,
+    ) -> Scans:
+        """Puts a question, to some conversations or all and to a time. Raises
+        MeaningUnavailable.
+        """
         copy = self._copy_for(index)
         try:
             question = copy.embedder.question(text)
@@ -117,13 +135,18 @@ class Meaning:
             raise MeaningUnavailable(str(error)) from error
         messages = Scan(copy.messages, question, numbers, start, end)
         if len(copy.abbreviations) and (start is not None or end is not None):
-            # An abbreviation is of a whole conversation: a time finds those of the conversations that lie within it.
+            # An abbreviation is of a whole conversation: a time finds those of the conversations
+            # that lie within it.
             within = index.search.numbers_within(start, end)
-            numbers = within if numbers is None else np.intersect1d(numbers, within, assume_unique=True)
+            numbers = (
+                within if numbers is None else np.intersect1d(numbers, within, assume_unique=True)
+            )
         return Scans(messages, Scan(copy.abbreviations, question, numbers))
 
     def forget(self, event: Deleted) -> None:
-        """Remove the vectors of a deleted conversation. Raises nothing: a file that refuses is removed whole."""
+        """Remove the vectors of a deleted conversation. Raises nothing: a file that refuses is
+        removed whole.
+        """
         if (copy := self.copy) and event.number is not None:
             copy.messages.remove(event.number)
             copy.abbreviations.remove(event.number)
@@ -136,7 +159,7 @@ class Meaning:
             log.warning("vectors_removed", reason=str(error))
             self.drop()
 
-    # For the job that tends it ------------------------------------------------------------------------------------------
+    # For the job that tends it --------------------------------------------------------------------
 
     def store(self) -> VectorStore:
         """The file, open. Raises VectorsUnavailable, VectorsDamaged: then `drop` helps."""
@@ -164,7 +187,9 @@ class Meaning:
             raise VectorsUnavailable(f"{NAME} cannot be removed: {error.strerror}") from error
 
     def wanted(self) -> Embedder:
-        """The model that is to be used, loaded when it is first asked for. Raises NoWeights, WrongWeights, ImportError."""
+        """The model that is to be used, loaded when it is first asked for. Raises NoWeights,
+        WrongWeights, ImportError.
+        """
         assert self._weights is not None
         if self.embedder is None:
             self.embedder = Embedder(look(self._weights))
@@ -192,7 +217,10 @@ class Meaning:
             of_key[key] = numbers.get(name, -1)
         owners = of_key[loaded.places >> SEQUENCE_BITS]
         lines = loaded.places & MAX_LINES
-        for matrix, chosen in ((messages, lines != ABBREVIATION), (abbreviations, lines == ABBREVIATION)):
+        for matrix, chosen in (
+            (messages, lines != ABBREVIATION),
+            (abbreviations, lines == ABBREVIATION),
+        ):
             _fill(matrix, loaded, store, owners << SEQUENCE_BITS | lines, chosen & (owners >= 0))
         return Copy(model, embedder, index, messages, abbreviations)
 
@@ -203,7 +231,13 @@ class Meaning:
                 self._store.close()
 
 
-def _fill(matrix: Matrix, loaded: Loaded, store: VectorStore, ids: NDArray[np.int64], chosen: NDArray[np.bool_]) -> None:
+def _fill(
+    matrix: Matrix,
+    loaded: Loaded,
+    store: VectorStore,
+    ids: NDArray[np.int64],
+    chosen: NDArray[np.bool_],
+) -> None:
     """Loads those entries into a matrix, by id."""
     entries = np.flatnonzero(chosen)
     entries = entries[np.argsort(ids[entries], kind="stable")]
@@ -213,7 +247,10 @@ def _fill(matrix: Matrix, loaded: Loaded, store: VectorStore, ids: NDArray[np.in
 
     def parts() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int8]]]:
         for there, vectors in store.chunks():
-            first, last = np.searchsorted(sorted_rows, there), np.searchsorted(sorted_rows, there, "right")
+            first, last = (
+                np.searchsorted(sorted_rows, there),
+                np.searchsorted(sorted_rows, there, "right"),
+            )
             counts = last - first  # a text that stands in several places has several entries
             places = np.arange(counts.sum()) + np.repeat(first - np.cumsum(counts) + counts, counts)
             yield order[places], np.repeat(vectors, counts, axis=0)

@@ -1,4 +1,6 @@
-"""Recall: conversations and messages found again by their words, by what they mean, by time, and the turns around them."""
+"""Recall: conversations and messages found again by their words, by what they mean, by time, and
+the turns around them.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -33,7 +35,9 @@ from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.search import Found, Scope
 from recollect_server.storage.index.words import Term
 
-_SPARE = 50  # conversations that are scored beside twice as many as are asked for: by other legs others may be better
+# conversations that are scored beside twice as many as are asked for: by other legs others may be
+# better
+_SPARE = 50
 _TURNS = 10  # matched turns named in a result
 _NEAR = 5  # turns between two matches of one range, at the most
 _FOUND = 3  # conversations of an answer that count as recalled
@@ -97,9 +101,13 @@ class Fetched:
 
 
 class Recall:
-    """The work of RecallService. Raises the errors of `domain.errors`; safe to call from any thread."""
+    """The work of RecallService. Raises the errors of `domain.errors`; safe to call from any
+    thread.
+    """
 
-    def __init__(self, space: Space, meaning: Meaning, tiers: Tiers, identities: Identities) -> None:
+    def __init__(
+        self, space: Space, meaning: Meaning, tiers: Tiers, identities: Identities
+    ) -> None:
         self._space = space
         self._identities = identities
         self._meaning = meaning
@@ -119,7 +127,9 @@ class Recall:
         least: float = 0.0,
         deadline: Deadline = UNLIMITED,
     ) -> Answer:
-        """Return the conversations and the messages that fit best and score at `least`. Raises CallerGone, DeadlineExceeded."""
+        """Return the conversations and the messages that fit best and score at `least`. Raises
+        CallerGone, DeadlineExceeded.
+        """
         deadline.check()
         legs = KEYWORD_LEGS + (VECTOR_LEGS if self._meaning.on else ())
         scope = replace(scope, conversations=self._identities.widened(scope.conversations))
@@ -128,29 +138,40 @@ class Recall:
             with index.until(deadline):
                 now = self._space.clock()
                 terms = index.search.terms(without_dates(query, read_dates(query, now)))
-                found = gather(index, self._meaning, query, terms, scope, 2 * limit + _SPARE, deadline, now)
+                found = gather(
+                    index, self._meaning, query, terms, scope, 2 * limit + _SPARE, deadline, now
+                )
                 best, leading = found.best_messages(), found.best_conversations()
                 showing = Showing(self._space, index, terms, found.scans, deadline)
                 showing.prepare(_first_shown(found, best, leading, limit))
                 hits = self._hits(found, best, showing, limit, least, explain=explain)
-                results = self._results(found, best, leading, showing, scope, limit, least, explain=explain)
+                results = self._results(
+                    found, best, leading, showing, scope, limit, least, explain=explain
+                )
         except IndexUnavailable as error:
             return Answer(legs_run=(), degraded=dict.fromkeys(legs, str(error)))
         run = legs if found.scans else KEYWORD_LEGS
         self._tiers.found(result.conversation.id for result in results[:_FOUND])
         degraded = self._behind() | found.degraded
         if showing.unread:
-            degraded |= dict.fromkeys(run, f"the transcripts of {len(showing.unread)} conversations that were found cannot be read")
+            degraded |= dict.fromkeys(
+                run,
+                f"the transcripts of {len(showing.unread)} conversations that were found cannot be read",
+            )
         return Answer(results, hits, found.total, run, degraded)
 
     def degraded(self) -> dict[str, str]:
-        """Return each leg that is on with why a search would find less by it than it could; no reason where it would not."""
+        """Return each leg that is on with why a search would find less by it than it could; no
+        reason where it would not.
+        """
         legs = KEYWORD_LEGS + (VECTOR_LEGS if self._meaning.on else ())
         try:
             index = self._index
         except IndexUnavailable as error:
             return dict.fromkeys(legs, str(error))
-        vectors = dict.fromkeys(VECTOR_LEGS, self._meaning.lacking(index)) if self._meaning.on else {}
+        vectors = (
+            dict.fromkeys(VECTOR_LEGS, self._meaning.lacking(index)) if self._meaning.on else {}
+        )
         return dict.fromkeys(KEYWORD_LEGS, "") | self._behind() | vectors
 
     def _behind(self) -> dict[str, str]:
@@ -158,19 +179,29 @@ class Recall:
         doubt = self._space.doubt
         return dict.fromkeys(KEYWORD_LEGS, doubt) if doubt else {}
 
-    def fetch_context(self, conversation_id: str, turns: tuple[int, int] | None, after: int, max_bytes: int) -> Fetched:
-        """Some turns of a conversation, by default the last ones: their messages behind line `after`, within so many bytes."""
+    def fetch_context(
+        self, conversation_id: str, turns: tuple[int, int] | None, after: int, max_bytes: int
+    ) -> Fetched:
+        """Some turns of a conversation, by default the last ones: their messages behind line
+        `after`, within so many bytes.
+        """
         head = self._space.read(conversation_id)
         count = head.conversation.turn_count
         first, last = turns or (max(1, count - DEFAULT_TURNS + 1), max(1, count))
         if turns and first > count:
-            raise InvalidField.of("turn_range.first", f"is {first}, and the conversation has {count} turns")
+            raise InvalidField.of(
+                "turn_range.first", f"is {first}, and the conversation has {count} turns"
+            )
         self._tiers.fetched(conversation_id)
         found, has_more = page_of_turns(self._space, head, first, last, after, max_bytes)
         return Fetched(head.conversation, found, has_more)
 
-    def recent(self, chosen: Filter, limit: int, *, newest_first: bool) -> list[tuple[Conversation, str]]:
-        """Conversations by time, each with the beginning of its newest message where it has no abbreviation."""
+    def recent(
+        self, chosen: Filter, limit: int, *, newest_first: bool
+    ) -> list[tuple[Conversation, str]]:
+        """Conversations by time, each with the beginning of its newest message where it has no
+        abbreviation.
+        """
         showing = Showing(self._space, self._index, [], None, UNLIMITED)
         found = self._index.conversations.select(chosen, limit, newest_first=newest_first)
         return [
@@ -186,19 +217,39 @@ class Recall:
         message = showing.message(stored.conversation.id, newest[0]) if newest else None
         return opening_of(message.content) if message else ""
 
-    # Answers ------------------------------------------------------------------------------------------------------------
+    # Answers --------------------------------------------------------------------------------------
 
-    def _hits(self, found: Candidates, best: list[int], showing: Showing, limit: int, least: float, *, explain: bool) -> list[Hit]:
+    def _hits(
+        self,
+        found: Candidates,
+        best: list[int],
+        showing: Showing,
+        limit: int,
+        least: float,
+        *,
+        explain: bool,
+    ) -> list[Hit]:
         legs = legs_of_messages(found) if explain else {}
         hits: list[Hit] = []
         for at in best:
-            if len(hits) == limit or found.order.messages[at] <= 0 or found.message_scores[at] < least:
+            if (
+                len(hits) == limit
+                or found.order.messages[at] <= 0
+                or found.message_scores[at] < least
+            ):
                 break
             place, above = found.messages[at].place, found.conversation_of(at)
-            message, conversation = showing.message(above.id, place), showing.conversation(above.number)
+            message, conversation = (
+                showing.message(above.id, place),
+                showing.conversation(above.number),
+            )
             if message is not None and conversation is not None:
                 snippet = showing.snippet(conversation.id, above.number, message)
-                hits.append(Hit(conversation, message, snippet, found.message_scores[at], _explain(legs, at)))
+                hits.append(
+                    Hit(
+                        conversation, message, snippet, found.message_scores[at], _explain(legs, at)
+                    )
+                )
         return hits
 
     def _results(
@@ -214,30 +265,44 @@ class Recall:
         explain: bool,
     ) -> list[Result]:
         fitting, has_words = found.fitting().tolist(), (found.message_legs.keyword > 0).tolist()
-        turn_numbers, owners = found.messages.turn_numbers.tolist(), found.message_legs.conversation.tolist()
+        turn_numbers, owners = (
+            found.messages.turn_numbers.tolist(),
+            found.message_legs.conversation.tolist(),
+        )
         within: list[list[int]] = [[] for _ in found.conversations]
         for message_at in best:
             within[owners[message_at]].append(message_at)
         legs = legs_of_conversations(found) if explain else {}
         results: list[Result] = []
         for at in leading:
-            if len(results) == limit or found.order.conversations[at] <= 0 or found.conversation_scores[at] < least:
+            if (
+                len(results) == limit
+                or found.order.conversations[at] <= 0
+                or found.conversation_scores[at] < least
+            ):
                 break
             number, conversation_id = found.conversations[at].number, found.conversations[at].id
             there = within[at]
             fits = [message_at for message_at in there if fitting[message_at]]
             by_words = any(has_words[message_at] for message_at in there)
             turns = [turn_numbers[message_at] for message_at in there]
-            shown: Iterable[Found] = (found.messages[place] for place in dict.fromkeys([*there[:1], *fits]))
+            shown: Iterable[Found] = (
+                found.messages[place] for place in dict.fromkeys([*there[:1], *fits])
+            )
             if not turns:
                 matched, by_words = self._best_within(showing.terms, found.scans, scope, number)
                 shown, turns = matched, [it.turn_number for it in matched]
-            # What led here is shown: the notes where they have the words and no message does, or are near and no message is.
+            # What led here is shown: the notes where they have the words and no message does, or
+            # are near and no message is.
             by_notes = not by_words and (
-                number in found.noted or (bool(found.conversation_legs.abbreviation[at] >= LEAST) and not fits)
+                number in found.noted
+                or (bool(found.conversation_legs.abbreviation[at] >= LEAST) and not fits)
             )
-            # The best one, or where that cannot be read another that fits. None: no message that has the words may be shown.
-            message = next((read for it in shown if (read := showing.message(conversation_id, it.place))), None)
+            # The best one, or where that cannot be read another that fits. None: no message that
+            # has the words may be shown.
+            message = next(
+                (read for it in shown if (read := showing.message(conversation_id, it.place))), None
+            )
             conversation = showing.conversation(number)
             if conversation is None or (message is None and not by_notes):
                 continue
@@ -246,16 +311,34 @@ class Recall:
                 snippet = showing.notes(conversation)
             else:
                 snippet = showing.snippet(conversation.id, number, message)
-            date, score = message.timestamp if message else conversation.update_time, found.conversation_scores[at]
-            results.append(Result(conversation, snippet, by_notes, turns, _around(turns), date, score, _explain(legs, at)))
+            date, score = (
+                message.timestamp if message else conversation.update_time,
+                found.conversation_scores[at],
+            )
+            results.append(
+                Result(
+                    conversation,
+                    snippet,
+                    by_notes,
+                    turns,
+                    _around(turns),
+                    date,
+                    score,
+                    _explain(legs, at),
+                )
+            )
         return results
 
-    def _best_within(self, terms: list[Term], scans: Scans | None, scope: Scope, number: int) -> tuple[list[Found], bool]:
-        """Return the best messages of a conversation none of which is among the best of all, and whether they have the words; those
-        without are the nearest in meaning.
+    def _best_within(
+        self, terms: list[Term], scans: Scans | None, scope: Scope, number: int
+    ) -> tuple[list[Found], bool]:
+        """Return the best messages of a conversation none of which is among the best of all, and
+        whether they have the words; those without are the nearest in meaning.
         """
         best = (
-            self._index.search.message_scores(terms, scope, _TURNS, within=number).best(_TURNS) if terms else np.zeros(0, np.int64)
+            self._index.search.message_scores(terms, scope, _TURNS, within=number).best(_TURNS)
+            if terms
+            else np.zeros(0, np.int64)
         )
         by_words = len(best) > 0
         if not by_words and scans:
@@ -265,19 +348,27 @@ class Recall:
         return [shown[at[identity]] for identity in best.tolist() if identity in at], by_words
 
 
-def _first_shown(found: Candidates, best: list[int], leading: list[int], limit: int) -> dict[int, list[Place]]:
-    """Return by conversation the messages that are shown first: the best of all, and the best of each of the best conversations."""
+def _first_shown(
+    found: Candidates, best: list[int], leading: list[int], limit: int
+) -> dict[int, list[Place]]:
+    """Return by conversation the messages that are shown first: the best of all, and the best of
+    each of the best conversations.
+    """
     owners = found.message_legs.conversation.tolist()
     best_of = {owners[at]: at for at in reversed(best)}
     places: dict[int, list[Place]] = {found.conversations[at].number: [] for at in leading[:limit]}
-    for at in dict.fromkeys([*best[:limit], *(best_of[at] for at in leading[:limit] if at in best_of)]):
+    for at in dict.fromkeys(
+        [*best[:limit], *(best_of[at] for at in leading[:limit] if at in best_of)]
+    ):
         message = found.messages[at]
         places.setdefault(message.number, []).append(message.place)
     return places
 
 
 def _around(turns: list[int]) -> tuple[int, int] | None:
-    """Return the range of turns around the best one that holds those of the others which lie near it; None for none."""
+    """Return the range of turns around the best one that holds those of the others which lie near
+    it; None for none.
+    """
     if not turns:
         return None
     first = last = turns[0]

@@ -1,4 +1,5 @@
-"""What the legs of a search say of every candidate, whichever leg found it: arrays of one value a candidate.
+"""What the legs of a search say of every candidate, whichever leg found it: arrays of one value a
+candidate.
 
 A value that is not known is nan: a leg that did not run, a message without a vector.
 """
@@ -24,14 +25,18 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class MessageLegs:
-    """The messages that were found, or stand next to one: arrays of shape [n], unless they say otherwise."""
+    """The messages that were found, or stand next to one: arrays of shape [n], unless they say
+    otherwise.
+    """
 
     conversation: NDArray[np.int64]
     """Where its conversation stands in `ConversationLegs`."""
     keyword: Array
     """BM25; 0 without any of the words."""
     keyword_before: Array
-    """Of the message right before it in the conversation, and of the one before that: [2, n]. 0 where there is none."""
+    """Of the message right before it in the conversation, and of the one before that: [2, n]. 0
+    where there is none.
+    """
     keyword_after: Array
     """Of the two behind it: [2, n]."""
     vector: Array
@@ -58,7 +63,9 @@ class MessageLegs:
 
 @dataclass(frozen=True, slots=True)
 class ConversationLegs:
-    """Their conversations, and those found by all their words or by their abbreviations: arrays of shape [m]."""
+    """Their conversations, and those found by all their words or by their abbreviations: arrays of
+    shape [m].
+    """
 
     keyword: Array
     """BM25 of all its words."""

@@ -1,8 +1,9 @@
 """Sections: a long conversation is ranked as if each of its parts were a conversation.
 
-What a message's conversation says of it counts much in the ranking. Of one that goes on for years this says nothing: with a history
-of RealMem in one conversation, by words, a question has a right message among the first ten in 31 % of cases, split into its
-conversations in 58 %. So a long conversation is split where it was quiet, and messages are judged beside those of their section.
+What a message's conversation says of it counts much in the ranking. Of one that goes on for years
+this says nothing: with a history of RealMem in one conversation, by words, a question has a right
+message among the first ten in 31 % of cases, split into its conversations in 58 %. So a long
+conversation is split where it was quiet, and messages are judged beside those of their section.
 """
 
 from collections import Counter
@@ -19,7 +20,9 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.ranking import Counts, Postings, conversation_bm25
 
 LONG = 200
-"""Messages of a conversation that is split. Meetings of some 400 messages were learned from whole."""
+"""Messages of a conversation that is split. Meetings of some 400 messages were learned from
+whole.
+"""
 _MOST = 8  # conversations of one search that are split: those with the most candidates
 
 
@@ -44,32 +47,45 @@ def by_sections(
     messages: MessageLegs,
     above: ConversationLegs,
 ) -> tuple[MessageLegs, ConversationLegs] | None:
-    """Return what the legs say of the messages and of their sections, in place of their conversations; None if none is long.
+    """Return what the legs say of the messages and of their sections, in place of their
+    conversations; None if none is long.
 
-    Of the sections only what ranks messages is known: `keyword`, `vector`, `window` and `begin`. The neighbours of a message
-    count only within its section: what was said last before a quiet hour says nothing of what came after it. Raises
-    IndexUnavailable.
+    Of the sections only what ranks messages is known: `keyword`, `vector`, `window` and `begin`.
+    The neighbours of a message count only within its section: what was said last before a quiet
+    hour says nothing of what came after it. Raises IndexUnavailable.
     """
     candidates = Counter(messages.conversation.tolist())
-    split = [at for at, _ in candidates.most_common() if conversations[at].message_count > LONG][:_MOST]
+    split = [at for at, _ in candidates.most_common() if conversations[at].message_count > LONG][
+        :_MOST
+    ]
     if not split:
         return None
     of, sequence = messages.conversation.copy(), messages.sequence.copy()
-    before, behind = np.full((2, len(of)), np.inf)  # lines of the section before and behind each message
+    # lines of the section before and behind each message
+    before, behind = np.full((2, len(of)), np.inf)
     count = len(conversations)
     sections: list[_Section] = []
     for at in split:
-        section = _Section(conversations[at].number, *index.search.sections(conversations[at].number))
+        section = _Section(
+            conversations[at].number, *index.search.sections(conversations[at].number)
+        )
         inside = np.flatnonzero(messages.conversation == at)
-        place = np.maximum(np.searchsorted(section.first, messages.sequence[inside], "right") - 1, 0)
+        place = np.maximum(
+            np.searchsorted(section.first, messages.sequence[inside], "right") - 1, 0
+        )
         of[inside] = count + place
         before[inside] = messages.sequence[inside] - section.first[place]
-        behind[inside] = np.append(section.first[1:], MAX_LINES)[place] - 1 - messages.sequence[inside]
+        behind[inside] = (
+            np.append(section.first[1:], MAX_LINES)[place] - 1 - messages.sequence[inside]
+        )
         sequence[inside] = FIRST_LINE + before[inside]
         count += len(section.first)
         sections.append(section)
     # Only the sections of candidates are compared, as only conversations that were found are.
-    kept, of = np.unique(np.concatenate([np.setdiff1d(np.arange(len(conversations)), split), of]), return_inverse=True)
+    kept, of = np.unique(
+        np.concatenate([np.setdiff1d(np.arange(len(conversations)), split), of]),
+        return_inverse=True,
+    )
     of = of[len(conversations) - len(split) :]
     unknown = np.full(count - len(conversations), np.nan)
     legs = replace(
@@ -96,20 +112,35 @@ def by_sections(
 
 
 def _best(values: Array, of: NDArray[np.int64], known: Array) -> Array:
-    """Return the values of whole conversations, and of each section its best message's; nan where none is known."""
+    """Return the values of whole conversations, and of each section its best message's; nan where
+    none is known.
+    """
     best = np.full(len(known), np.nan)
     np.fmax.at(best, of, values)
     return np.where(np.isnan(known), best, known)
 
 
-def _keyword(index: Index, postings: Postings, counts: Counts, conversations: list[Outline], sections: list[_Section]) -> Array:
-    """Return BM25 of the conversations, those that are split included, and of the sections behind them."""
+def _keyword(
+    index: Index,
+    postings: Postings,
+    counts: Counts,
+    conversations: list[Outline],
+    sections: list[_Section],
+) -> Array:
+    """Return BM25 of the conversations, those that are split included, and of the sections behind
+    them.
+    """
     lengths, total, mean = index.search.lengths()
     whole = np.array([it.number for it in sections])
     bases = len(lengths) + np.cumsum([0, *(len(it.first) for it in sections)])
     kept = ~np.isin(counts.numbers, whole)
-    of_terms, numbers, often = [counts.terms[kept]], [counts.numbers[kept]], [counts.frequencies[kept]]
-    first = np.flatnonzero(np.diff(postings.ids, prepend=-1) | np.diff(postings.terms, prepend=-1))  # of each message, once
+    of_terms, numbers, often = (
+        [counts.terms[kept]],
+        [counts.numbers[kept]],
+        [counts.frequencies[kept]],
+    )
+    # of each message, once
+    first = np.flatnonzero(np.diff(postings.ids, prepend=-1) | np.diff(postings.terms, prepend=-1))
     ids, terms = postings.ids[first], postings.terms[first]
     for section, base in zip(sections, bases, strict=False):
         inside = np.flatnonzero(ids >> SEQUENCE_BITS == section.number)

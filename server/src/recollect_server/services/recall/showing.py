@@ -1,4 +1,6 @@
-"""What an answer shows of a message: the part that has the words, or that is nearest to the question in meaning."""
+"""What an answer shows of a message: the part that has the words, or that is nearest to the
+question in meaning.
+"""
 
 import structlog
 
@@ -22,7 +24,9 @@ log = structlog.get_logger("recollect.recall")
 class Showing:
     """Reads what one answer shows, and makes its snippets."""
 
-    def __init__(self, space: Space, index: Index, terms: list[Term], scans: Scans | None, deadline: Deadline) -> None:
+    def __init__(
+        self, space: Space, index: Index, terms: list[Term], scans: Scans | None, deadline: Deadline
+    ) -> None:
         self.terms = terms
         self.unread: set[str] = set()
         """Conversations whose transcripts cannot be read now."""
@@ -30,14 +34,18 @@ class Showing:
         self._index = index
         self._scans = scans
         self._deadline = deadline
-        stems, prefixes = ({term.stem for term in terms if term.prefix == prefix} for prefix in (False, True))
+        stems, prefixes = (
+            {term.stem for term in terms if term.prefix == prefix} for prefix in (False, True)
+        )
         self._passages = Passages(stems, prefixes, index.search.tokens, deadline)
         self._messages: dict[tuple[str, int], Message | None] = {}
         self._shown: dict[tuple[str, int], str] = {}
         self._conversations: dict[int, Conversation] = {}
 
     def prepare(self, places: dict[int, list[Place]]) -> None:
-        """Read these conversations and messages, by number: each transcript is opened once, and the index is asked once for all."""
+        """Read these conversations and messages, by number: each transcript is opened once, and the
+        index is asked once for all.
+        """
         self._conversations |= self._index.conversations.by_number({*places})
         for number, wanted in places.items():
             if (conversation := self._conversations.get(number)) is not None and wanted:
@@ -50,7 +58,9 @@ class Showing:
         return self._conversations.get(number)
 
     def message(self, conversation_id: str, place: Place) -> Message | None:
-        """The message at a place of a transcript; None if its line is damaged, or its conversation gone or among the `unread`."""
+        """The message at a place of a transcript; None if its line is damaged, or its conversation
+        gone or among the `unread`.
+        """
         name = (conversation_id, place[0])
         if name not in self._messages:
             self._read(conversation_id, [place])
@@ -64,21 +74,36 @@ class Showing:
             try:
                 found = read_found(self._space, conversation_id, places) or []
             except StorageUnavailable as error:
-                log.warning("transcript_passed_over", conversation=conversation_id, reason=str(error))
+                log.warning(
+                    "transcript_passed_over", conversation=conversation_id, reason=str(error)
+                )
                 self.unread.add(conversation_id)
         self._messages |= {(conversation_id, place[0]): None for place in places}
         self._messages |= {(conversation_id, message.sequence): message for message in found}
 
     def snippet(self, conversation_id: str, number: int, message: Message) -> str:
-        """Return the part of the message with the most of the words; without any, the part that is nearest in meaning."""
+        """Return the part of the message with the most of the words; without any, the part that is
+        nearest in meaning.
+        """
         name = (conversation_id, message.sequence)
         if name not in self._shown:
-            self._shown[name] = self._snippet(message_id(number, message.sequence), composed(message.content))
+            self._shown[name] = self._snippet(
+                message_id(number, message.sequence), composed(message.content)
+            )
         return self._shown[name]
 
     def notes(self, conversation: Conversation) -> str:
-        """Return the part of the abbreviation with the most of the words, or the title or the topics if only those have any."""
-        texts = [composed(text) for text in (conversation.abbreviation, conversation.title, ", ".join(conversation.topics))]
+        """Return the part of the abbreviation with the most of the words, or the title or the
+        topics if only those have any.
+        """
+        texts = [
+            composed(text)
+            for text in (
+                conversation.abbreviation,
+                conversation.title,
+                ", ".join(conversation.topics),
+            )
+        ]
         for text in texts:
             if passage := self._passages.best(text):
                 return passage.rendered(text)
@@ -89,6 +114,7 @@ class Showing:
             return passage.rendered(content)
         if self._scans is None or len(content) <= LENGTH:
             return opening_of(plain(content))
-        # The model is asked once for each search: the vectors that are kept say which piece of a long message is nearest.
+        # The model is asked once for each search: the vectors that are kept say which piece of a
+        # long message is nearest.
         piece, count = self._scans.messages.best_piece(identity)
         return passage_at(content, len(content) * piece // count)

@@ -93,18 +93,21 @@ class ConversationLogs(Logs[Conversation]):
     def fold(self, before: Conversation | None, content: Content, name: str) -> Conversation | None:
         """Return the state after an entry; a lost first line is made up for."""
         if isinstance(content, Began):
-            # A file that was copied under another name is another conversation. One that was written by hand may not say when
-            # it began.
+            # A file that was copied under another name is another conversation. One that was
+            # written by hand may not say when it began.
             content = replace(content, id=name, time=content.time or time_of(name))
         after = fold(before, content)
         if after is None and isinstance(content, Message | Event):
-            # The first line is damaged. The log's name says which conversation it is, the lines that follow say the rest.
+            # The first line is damaged. The log's name says which conversation it is, the lines
+            # that follow say the rest.
             time = content.timestamp if isinstance(content, Message) else content.time
             after = fold(Conversation(name, LOST_CHANNEL, time, time), content)
         return after
 
     def not_found(self, name: str) -> ConversationNotFound:
-        """Return why no line can be read: it never began or was deleted, or each of its lines is damaged."""
+        """Return why no line can be read: it never began or was deleted, or each of its lines is
+        damaged.
+        """
         remains = self.store.remains(name)
         return ConversationDamaged(name, remains) if remains else ConversationNotFound(name)
 
@@ -119,17 +122,23 @@ class ConversationLogs(Logs[Conversation]):
     def goes_on(self, index: Index, stored: Indexed[Conversation]) -> bool:
         """Return whether the newest message still stands where the index says.
 
-        What was put in or taken out before it moves it. Then nothing that the index knows is where it says.
+        What was put in or taken out before it moves it. Then nothing that the index knows is where
+        it says.
         """
         if not (newest := index.messages.newest(stored.number)):
             return True
         place, turn_number, timestamp = newest
         entry = self.store.read_at(stored.state.id, [place])[0].entry
         content = entry.content if entry else None
-        return isinstance(content, Message) and (content.turn_number, content.timestamp) == (turn_number, timestamp)
+        return isinstance(content, Message) and (content.turn_number, content.timestamp) == (
+            turn_number,
+            timestamp,
+        )
 
     def whole(self, stored: Indexed[Conversation]) -> Conversation:
-        """Return the state in the index, with the open tool calls, which an older version did not index."""
+        """Return the state in the index, with the open tool calls, which an older version did not
+        index.
+        """
         if not isinstance(stored, Stored) or not stored.calls_unknown:
             return stored.state
         calls: tuple[OpenCall, ...] = ()
@@ -152,7 +161,9 @@ class ConversationLogs(Logs[Conversation]):
     ) -> int:
         """Put lines in, to be taken in by the index later."""
         mail = mail_ids_of(contents_of(lines)) if after.channel == EMAIL else ()
-        return index.add(number, before, after, lines, mail=mail, time=time, failed=failed, log=log)[0]
+        return index.add(
+            number, before, after, lines, mail=mail, time=time, failed=failed, log=log
+        )[0]
 
     def skip_cursors(self, index: Index) -> None:
         """Leave out the cursors of updates that a crash may have taken."""

@@ -30,7 +30,11 @@ from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.logs.anchors import AnchorFile, forgotten_keys
 from recollect_server.storage.logs.ledger import Ledger
 from recollect_server.storage.logs.lines import contents_of, spoken
-from recollect_server.storage.logs.received import deliveries, forget_deliveries, forgotten_deliveries
+from recollect_server.storage.logs.received import (
+    deliveries,
+    forget_deliveries,
+    forgotten_deliveries,
+)
 from recollect_server.storage.logs.record import Entry
 from recollect_server.storage.logs.store import FORGOTTEN, LogStore
 
@@ -38,9 +42,11 @@ log = structlog.get_logger("recollect.deletion")
 
 KEEP_ANCHORS, DELETE_ANCHORS = 1, 2  # as the contract numbers them; 0 says neither
 
-_PART = 1000  # messages of one transaction, and bytes of their lines: other writers take their turn between two
+# messages of one transaction, and bytes of their lines: other writers take their turn between two
+_PART = 1000
 _PART_BYTES = 256 << 10
-_SECURE_PART_BYTES = 16 << 10  # where each word is edited out of the index at once, which takes some fifty times as long
+# where each word is edited out of the index at once, which takes some fifty times as long
+_SECURE_PART_BYTES = 16 << 10
 
 
 @frozen
@@ -64,34 +70,51 @@ class Receipt:
 
 
 def settle_anchors(
-    file: AnchorFile, index: Index, logs: LogStore, conversation_id: str, number: int | None, disposition: int
+    file: AnchorFile,
+    index: Index,
+    logs: LogStore,
+    conversation_id: str,
+    number: int | None,
+    disposition: int,
 ) -> None:
     """Keep the anchors that came from the conversation in their own file, if that is asked for.
 
-    Call it before step 1. The others go with it: those that were found with the transcript, those that callers set in step
+    Call it before step 1. The others go with it: those that were found with the transcript, those
+    that callers set in step
     2. Raises AnchorsPresent if there are any and `disposition` is unset; StorageUnavailable. Hold
-    the conversation's lock.
+       the conversation's lock.
     """
     if disposition == DELETE_ANCHORS:
         return
     with file.lock:
         contents = [entry.content for entry in file.entries]
-        own = [it for it in contents if isinstance(it, AnchorSet) and it.conversation_id == conversation_id]
+        own = [
+            it
+            for it in contents
+            if isinstance(it, AnchorSet) and it.conversation_id == conversation_id
+        ]
         found = _anchors_found(file, index, logs, conversation_id, number)
         if not own and not found:
             return
         if disposition != KEEP_ANCHORS:
             raise AnchorsPresent(len(own) + len(found))
         there = set(contents)
-        new = [anchor for anchor in found if anchor not in there]  # else a call that was cut short kept it
+        # else a call that was cut short kept it
+        new = [anchor for anchor in found if anchor not in there]
 
         def alone(anchor: AnchorSet) -> AnchorSet:
-            return replace(anchor, conversation_id="", sequence=0) if anchor.conversation_id == conversation_id else anchor
+            return (
+                replace(anchor, conversation_id="", sequence=0)
+                if anchor.conversation_id == conversation_id
+                else anchor
+            )
 
         file.rewrite(alone, [Entry(anchor) for anchor in new])
 
 
-def _anchors_found(file: AnchorFile, index: Index, logs: LogStore, conversation_id: str, number: int | None) -> list[AnchorSet]:
+def _anchors_found(
+    file: AnchorFile, index: Index, logs: LogStore, conversation_id: str, number: int | None
+) -> list[AnchorSet]:
     """Return the anchors found in a conversation, without their message.
 
     They are read from its transcript where the index cannot answer.
@@ -99,21 +122,32 @@ def _anchors_found(file: AnchorFile, index: Index, logs: LogStore, conversation_
     found: list[AnchorSet] | None = None
     if number is not None:
         with suppress(IndexUnavailable):
-            found = [AnchorSet(row.key, row.value, row.confidence, 0, row.time) for row in index.anchors.of(number)]
+            found = [
+                AnchorSet(row.key, row.value, row.confidence, 0, row.time)
+                for row in index.anchors.of(number)
+            ]
     if found is None:
         contents = contents_of(list(logs.read(conversation_id)))
-        found = [replace(content, sequence=0) for content in contents if isinstance(content, AnchorSet)]
+        found = [
+            replace(content, sequence=0) for content in contents if isinstance(content, AnchorSet)
+        ]
     forgotten = file.forgotten()
     return [anchor for anchor in found if anchor.time > forgotten.get(anchor.key, -1)]
 
 
 def finish_delete(
-    logs: LogStore, index: Index, conversation_id: str, time: int, progress: Callable[[int], None] | None = None
+    logs: LogStore,
+    index: Index,
+    conversation_id: str,
+    time: int,
+    progress: Callable[[int], None] | None = None,
 ) -> Removed:
-    """Take steps 2 to 5; to take them again after a crash is harmless. Return what was removed from where.
+    """Take steps 2 to 5; to take them again after a crash is harmless. Return what was removed from
+    where.
 
-    `progress` is called with the number of bytes of the transcript that are done with. No lock is needed: the conversation is gone.
-    Raises IndexUnavailable, StorageUnavailable: then the next start finishes it.
+    `progress` is called with the number of bytes of the transcript that are done with. No lock is
+    needed: the conversation is gone. Raises IndexUnavailable, StorageUnavailable: then the next
+    start finishes it.
     """
     removed: Removed = {}
     if hashes := deliveries(logs.raw_deleted(conversation_id)):
@@ -149,7 +183,8 @@ def bring_up_forgotten(logs: LogStore, index: Index) -> None:
 
 
 def forget_anchors_again(logs: LogStore, index: Index) -> None:
-    """Take out of an index that was caught up the anchors that were forgotten: they stand in transcripts still.
+    """Take out of an index that was caught up the anchors that were forgotten: they stand in
+    transcripts still.
 
     Raises IndexUnavailable, LogUnavailable.
     """
@@ -158,7 +193,11 @@ def forget_anchors_again(logs: LogStore, index: Index) -> None:
 
 
 def _remove_messages(
-    logs: LogStore, index: Index, conversation_id: str, number: int, progress: Callable[[int], None] | None
+    logs: LogStore,
+    index: Index,
+    conversation_id: str,
+    number: int,
+    progress: Callable[[int], None] | None,
 ) -> int:
     mark = index.removal.is_long(number)
     most = _PART_BYTES if mark else _SECURE_PART_BYTES
@@ -185,8 +224,11 @@ def _remove_messages(
 
     for sequence, end, message in spoken(logs.raw_deleted(conversation_id), wanted):
         if message is None:
-            # Its words are in the index and cannot be named any more: only a new index is without them.
-            index.want_rebuild(f"line {sequence} of {conversation_id} was damaged before it was deleted")
+            # Its words are in the index and cannot be named any more: only a new index is without
+            # them.
+            index.want_rebuild(
+                f"line {sequence} of {conversation_id} was damaged before it was deleted"
+            )
         else:
             part.append((sequence, *message))
             size += end - last

@@ -1,8 +1,8 @@
 """Events: what a space tells those who subscribed to it.
 
-A handler is called in the thread that made the change, in the order of subscriptions, and before the
-call that made it returns. It must not raise, and must not write to the space: each type says which
-locks are held. Whoever needs more time notes the event and returns.
+A handler is called in the thread that made the change, in the order of subscriptions, and before
+the call that made it returns. It must not raise, and must not write to the space: each type says
+which locks are held. Whoever needs more time notes the event and returns.
 """
 
 from collections import defaultdict

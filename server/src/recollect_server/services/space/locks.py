@@ -10,7 +10,8 @@
 | `CONVERSATION` | a conversation or a communication | its lines |
 
 A thread that holds a lock takes none of the same or a lower rank. Locks of one rank share a fixed
-number of stripes, so two names may be one lock: those of one rank are taken together, or not at all.
+number of stripes, so two names may be one lock: those of one rank are taken together, or not at
+all.
 
 Behind all of them come `AnchorFile.lock` and then the index's own. The other locks of the server
 guard a few fields of one object each, and nothing is called under them that takes one of these.
@@ -39,7 +40,9 @@ class Rank(IntEnum):
 
 
 class LockOrderError(AssertionError):
-    """Locks were taken in another order than their ranks say: two such threads may wait for each other."""
+    """Locks were taken in another order than their ranks say: two such threads may wait for each
+    other.
+    """
 
 
 class LockOrder:
@@ -50,10 +53,14 @@ class LockOrder:
 
     @contextmanager
     def checked(self, rank: Rank, lock: Lock) -> Iterator[None]:
-        """Hold a lock of a rank. Raise LockOrderError if this thread holds one of the same or a higher rank."""
+        """Hold a lock of a rank. Raise LockOrderError if this thread holds one of the same or a
+        higher rank.
+        """
         held: list[Rank] = self._held.__dict__.setdefault("ranks", [])
         if held and held[-1] >= rank:
-            raise LockOrderError(f"a {rank.name} lock is taken while {', '.join(it.name for it in held)} is held")
+            raise LockOrderError(
+                f"a {rank.name} lock is taken while {', '.join(it.name for it in held)} is held"
+            )
         with lock:
             held.append(rank)
             try:
@@ -122,9 +129,14 @@ class Locks:
     """All named locks of a space."""
 
     def __init__(self, order: LockOrder | None = None) -> None:
-        self.requests, self.deliveries, self.places, self.mails, self.parties, self.conversations = (
-            StripedLocks(rank, order) for rank in Rank
-        )
+        (
+            self.requests,
+            self.deliveries,
+            self.places,
+            self.mails,
+            self.parties,
+            self.conversations,
+        ) = (StripedLocks(rank, order) for rank in Rank)
 
     def exclusive(
         self,

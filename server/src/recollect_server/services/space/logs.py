@@ -25,7 +25,14 @@ from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import Line, encoded
 from recollect_server.storage.logs.record import Entry, Stamp
-from recollect_server.storage.logs.store import START, Kind, LogNotFound, LogStore, Position, TornTail
+from recollect_server.storage.logs.store import (
+    START,
+    Kind,
+    LogNotFound,
+    LogStore,
+    Position,
+    TornTail,
+)
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -73,7 +80,9 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A log whose tail was recovered ahead: what was cut, and its lines, if few enough to be kept until indexed."""
+    """A log whose tail was recovered ahead: what was cut, and its lines, if few enough to be kept
+    until indexed.
+    """
 
     torn: TornTail | None
     lines: list[Line] | None
@@ -85,7 +94,9 @@ class Reading(ABC, Generic[State]):
 
     contents: Contents | None
     number: int | None
-    """Number of the log in the index whose contents these are; None for both: it is not compared."""
+    """Number of the log in the index whose contents these are; None for both: it is not
+    compared.
+    """
     state: State | None = None
     end: Position = START
     messages: int = 0
@@ -156,7 +167,9 @@ class Logs(ABC, Generic[State]):
         failed: Callable[[str], None],
         log: bool,
     ) -> int:
-        """Let the index take in lines; `failed` is called later if it refuses. Return the number."""
+        """Let the index take in lines; `failed` is called later if it refuses. Return the
+        number.
+        """
 
     @abstractmethod
     def skip_cursors(self, index: Index) -> None:
@@ -169,9 +182,16 @@ class Logs(ABC, Generic[State]):
     # Append and read -----------------------------------------------------------------------------
 
     def append(
-        self, name: str, end: Position, contents: Sequence[Content], request: RequestKey | None, draft_id: str = ""
+        self,
+        name: str,
+        end: Position,
+        contents: Sequence[Content],
+        request: RequestKey | None,
+        draft_id: str = "",
     ) -> list[Line]:
-        """Append contents as one batch, durable when it returns. Raises LogConflict, LogUnavailable."""
+        """Append contents as one batch, durable when it returns. Raises LogConflict,
+        LogUnavailable.
+        """
         lines, data = encoded(entries_of(contents, request, draft_id), *end)
         self.store.append(name, end, data)
         return lines
@@ -188,7 +208,9 @@ class Logs(ABC, Generic[State]):
         return before
 
     def read_whole(self, name: str) -> tuple[list[Line], State | None]:
-        """Return all lines of a log and the state behind them, without the index. Raises LogUnavailable."""
+        """Return all lines of a log and the state behind them, without the index. Raises
+        LogUnavailable.
+        """
         state: State | None = None
         lines = list(self.store.read(name))
         for line in lines:
@@ -198,7 +220,9 @@ class Logs(ABC, Generic[State]):
     # Catch up ------------------------------------------------------------------------------------
 
     def recover(self, name: str) -> Recovered:
-        """Recover the tail of a log of which nothing is indexed, ahead of `catch_up`, many at once. Raises LogUnavailable."""
+        """Recover the tail of a log of which nothing is indexed, ahead of `catch_up`, many at once.
+        Raises LogUnavailable.
+        """
         lines: list[Line] = []
         size = self.store.length(name)
         torn = self.store.recover(name, see=lines.append if size <= _MAX_KEPT else None)
@@ -218,11 +242,13 @@ class Logs(ABC, Generic[State]):
         recovered: Callable[[], Recovered] | None = None,
         totals: Totals | None = None,
     ) -> tuple[int, State, Position]:
-        """Recover the log's tail and index what the index does not have yet. Return its number, its state and its end.
+        """Recover the log's tail and index what the index does not have yet. Return its number, its
+        state and its end.
 
-        `stored` is what it has; `time` is now; `wait` False does not wait for the index to take it in; `recovered` waits for
-        `recover`, where that was begun and nothing is stored; what is done is added to `totals`. Raises IndexUnavailable,
-        IndexAhead, LogUnavailable, and `not_found` if no whole line is left.
+        `stored` is what it has; `time` is now; `wait` False does not wait for the index to take it
+        in; `recovered` waits for `recover`, where that was begun and nothing is stored; what is
+        done is added to `totals`. Raises IndexUnavailable, IndexAhead, LogUnavailable, and
+        `not_found` if no whole line is left.
         """
         totals = totals or Totals()
         end = Position(stored.lines, stored.bytes) if stored else START
@@ -234,24 +260,43 @@ class Logs(ABC, Generic[State]):
             size = self.store.length(name)
             if size < end.bytes:
                 raise IndexAhead(f"{name} has {size} bytes and {end.bytes} of it are indexed")
-            if stored and size > end.bytes and not (self.goes_on(index, stored) and self.store.is_boundary(name, end)):
+            if (
+                stored
+                and size > end.bytes
+                and not (self.goes_on(index, stored) and self.store.is_boundary(name, end))
+            ):
                 raise IndexAhead(f"{name} is another one than was indexed, up to byte {end.bytes}")
             ready = recovered() if recovered else Recovered(self.store.recover(name, end), None)
             if torn := ready.torn:
                 totals.bytes_cut += torn.bytes_cut
-                log.warning("torn_tail_cut", **{self.noun: name}, bytes=torn.bytes_cut, reason=torn.reason)
+                log.warning(
+                    "torn_tail_cut", **{self.noun: name}, bytes=torn.bytes_cut, reason=torn.reason
+                )
             hit(self.failpoints[0])
             waiting: list[Line] = []  # damaged ones at the top: nothing is known yet
-            for chunk in chunks(self.store.read(name, end) if ready.lines is None else iter(ready.lines)):
+            for chunk in chunks(
+                self.store.read(name, end) if ready.lines is None else iter(ready.lines)
+            ):
                 before = state
                 for line in chunk:
                     state = self.folded(state, line, name)
-                    totals.messages += line.entry is not None and isinstance(line.entry.content, self.message)
+                    totals.messages += line.entry is not None and isinstance(
+                        line.entry.content, self.message
+                    )
                     damage.see(line)
                 waiting += chunk
                 if state is None:
                     continue
-                number = self.add(index, number, before, state, waiting, time=time, failed=refused.append, log=log_updates)
+                number = self.add(
+                    index,
+                    number,
+                    before,
+                    state,
+                    waiting,
+                    time=time,
+                    failed=refused.append,
+                    log=log_updates,
+                )
                 end, waiting = Position(chunk[-1].sequence, chunk[-1].end), []
                 hit(self.failpoints[1])
         except LogNotFound:
@@ -268,7 +313,9 @@ class Logs(ABC, Generic[State]):
 
     # Compare -------------------------------------------------------------------------------------
 
-    def read_to_compare(self, contents: Contents | None, name: str, stored: Indexed[State] | None) -> Reading[State]:
+    def read_to_compare(
+        self, contents: Contents | None, name: str, stored: Indexed[State] | None
+    ) -> Reading[State]:
         """Read a log to its end. Raises LogUnavailable."""
         reading = self.reading(contents, stored.number if stored else None)
         for line in self.store.read(name):
@@ -287,9 +334,16 @@ class Logs(ABC, Generic[State]):
         reading.add(line)
 
     def differences(
-        self, contents: Contents, name: str, stored: Indexed[State], reading: Reading[State], *, words: bool = True
+        self,
+        contents: Contents,
+        name: str,
+        stored: Indexed[State],
+        reading: Reading[State],
+        *,
+        words: bool = True,
     ) -> Iterator[str]:
-        """Yield what the index has otherwise than the log; `words` compares the words of every message too.
+        """Yield what the index has otherwise than the log; `words` compares the words of every
+        message too.
 
         Raises IndexUnavailable, LogUnavailable.
         """
@@ -308,32 +362,43 @@ class Logs(ABC, Generic[State]):
     def lost_requests(self, contents: Contents, name: str) -> list[str]:
         """Return the requests of a log that the index does not know.
 
-        Fast (more than 200 MB/s), so that a start can look for those of every log before anybody calls: that keeps appends
-        exactly-once. Raises IndexUnavailable, LogUnavailable.
+        Fast (more than 200 MB/s), so that a start can look for those of every log before anybody
+        calls: that keeps appends exactly-once. Raises IndexUnavailable, LogUnavailable.
         """
         if not self._lost(contents, name, self._stamps(name)):
             return []
-        return self._lost(contents, name, self.read_to_compare(None, name, None).requests)  # without damaged lines
+        # without damaged lines
+        return self._lost(contents, name, self.read_to_compare(None, name, None).requests)
 
     def _lost(self, contents: Contents, name: str, requests: dict[str, str]) -> list[str]:
         """Return those of a log's requests (hash by id) that the index does not know.
 
-        Logs of two folders that were put into one may share ids. The index then knows each as one log's, which must be one that
-        has it.
+        Logs of two folders that were put into one may share ids. The index then knows each as one
+        log's, which must be one that has it.
         """
         known = contents.requests(name)
-        differing = [request_id for request_id, value in requests.items() if known.get(request_id) != value]
-        return [request_id for request_id in differing if not self._is_elsewhere(contents, request_id)]
+        differing = [
+            request_id for request_id, value in requests.items() if known.get(request_id) != value
+        ]
+        return [
+            request_id for request_id in differing if not self._is_elsewhere(contents, request_id)
+        ]
 
     def _is_elsewhere(self, contents: Contents, request_id: str) -> bool:
         request = contents.request(request_id)
-        return request is not None and self.store.has(request[0]) and self._stamps(request[0]).get(request_id) == request[1]
+        return (
+            request is not None
+            and self.store.has(request[0])
+            and self._stamps(request[0]).get(request_id) == request[1]
+        )
 
     def _stamps(self, name: str) -> dict[str, str]:
         """Return the requests that a log's lines name, hash by id, without looking at checksums."""
         requests: dict[str, str] = {}
         for found, value in _REQUEST.findall(self.store.raw(name)):
-            request_id = orjson.loads(b'"%b"' % found) if b"\\" in found else found.decode(errors="replace")
+            request_id = (
+                orjson.loads(b'"%b"' % found) if b"\\" in found else found.decode(errors="replace")
+            )
             requests.setdefault(request_id, value.decode())
         return requests
 
@@ -360,14 +425,21 @@ class Damage:
         """Log a run of damaged lines that ends here."""
         if self._first is not None:
             lines, first, self._first = self.count - self._before, self._first, None
-            log.warning("damaged_line", **self._about, line=first.sequence, lines=lines, reason=first.damage)
+            log.warning(
+                "damaged_line", **self._about, line=first.sequence, lines=lines, reason=first.damage
+            )
 
 
-def entries_of(contents: Sequence[Content], request: RequestKey | None, draft_id: str = "") -> list[Entry]:
+def entries_of(
+    contents: Sequence[Content], request: RequestKey | None, draft_id: str = ""
+) -> list[Entry]:
     """Return contents as the entries of one batch of a request."""
     request_id, value = (request.id, request.hash) if request else ("", "")
     count = len(contents)
-    return [Entry(it, Stamp(request_id, value, (at, count), draft_id)) for at, it in enumerate(contents, start=1)]
+    return [
+        Entry(it, Stamp(request_id, value, (at, count), draft_id))
+        for at, it in enumerate(contents, start=1)
+    ]
 
 
 def chunks(lines: Iterator[Line]) -> Iterator[list[Line]]:
@@ -375,7 +447,9 @@ def chunks(lines: Iterator[Line]) -> Iterator[list[Line]]:
     chunk: list[Line] = []
     for line in lines:
         chunk.append(line)
-        if len(chunk) >= _CHUNK_LINES and (line.entry is None or line.entry.stamp.batch[0] == line.entry.stamp.batch[1]):
+        if len(chunk) >= _CHUNK_LINES and (
+            line.entry is None or line.entry.stamp.batch[0] == line.entry.stamp.batch[1]
+        ):
             yield chunk
             chunk = []
     if chunk:

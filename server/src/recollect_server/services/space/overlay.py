@@ -1,8 +1,9 @@
 """The overlay: what is written, or waits to be written, and what the index may not have yet.
 
 A read that must see the newest writes asks here first and the index then, so nothing falls between.
-The overlay knows conversations with lines that the index refused, requests by id, and the facts that
-route messages of channels: by place, by Message-ID and by the conversation that another continues.
+The overlay knows conversations with lines that the index refused, requests by id, and the facts
+that route messages of channels: by place, by Message-ID and by the conversation that another
+continues.
 """
 
 import threading
@@ -21,7 +22,9 @@ log = structlog.get_logger("recollect.index")
 _PRUNE = 1024  # facts added between two looks at what the index has taken in
 
 Key = Place | int | str
-"""Of a fact: a place, a Message-ID (`domain.routing.mail_number`), or a conversation that is continued."""
+"""Of a fact: a place, a Message-ID (`domain.routing.mail_number`), or a conversation that is
+continued.
+"""
 
 
 @frozen
@@ -44,7 +47,9 @@ class Overlay:
         self._facts: dict[Key, _Fact] = {}
         self._room = _PRUNE
         self.age = 0
-        """Grows when facts leave because the index has them: an answer that it gave before lacks them."""
+        """Grows when facts leave because the index has them: an answer that it gave before lacks
+        them.
+        """
 
     # Conversations ------------------------------------------------------------------------------
 
@@ -57,7 +62,9 @@ class Overlay:
         with self._guard:
             return list(self._lagging)
 
-    def note_lag(self, conversation_id: str, reason: str, refused: list[Line] | None = None) -> None:
+    def note_lag(
+        self, conversation_id: str, reason: str, refused: list[Line] | None = None
+    ) -> None:
         """Note that the index lacks lines of a conversation, with the request of those it refused.
 
         Logs the first such conversation.
@@ -67,7 +74,11 @@ class Overlay:
             self._lagging[conversation_id] = None
             if refused and refused[0].entry and (stamp := refused[0].entry.stamp).request_id:
                 self._refused[stamp.request_id] = KnownRequest(
-                    stamp.request_id, stamp.request_hash, conversation_id, refused[0].sequence, refused[-1].sequence
+                    stamp.request_id,
+                    stamp.request_hash,
+                    conversation_id,
+                    refused[0].sequence,
+                    refused[-1].sequence,
                 )
         if is_first:
             log.error("index_behind", conversation=conversation_id, reason=reason)
@@ -78,7 +89,11 @@ class Overlay:
             if conversation_id not in self._lagging:
                 return
             del self._lagging[conversation_id]
-            self._refused = {it: known for it, known in self._refused.items() if known.conversation_id != conversation_id}
+            self._refused = {
+                it: known
+                for it, known in self._refused.items()
+                if known.conversation_id != conversation_id
+            }
             is_last = not self._lagging
         if is_last:
             log.warning("index_caught_up")
@@ -104,7 +119,8 @@ class Overlay:
     # Facts that route messages ------------------------------------------------------------------
 
     def add_facts(self, index: Index, facts: Mapping[Key, str]) -> None:
-        """Note which conversation each key leads to. Call it after the lines are put into the index.
+        """Note which conversation each key leads to. Call it after the lines are put into the
+        index.
 
         A Message-ID leads to every conversation that named it, any other key to the last one only.
         """
@@ -137,7 +153,9 @@ class Overlay:
         return fact.conversations if fact else ()
 
     def _prune(self, index: Index) -> None:
-        """Drop the facts that the index has taken in. One put into an index that was replaced waits once more."""
+        """Drop the facts that the index has taken in. One put into an index that was replaced waits
+        once more.
+        """
         self.age += 1
         taken, puts = index.taken()  # before the look at what was refused, which it tells first
         for key, fact in list(self._facts.items()):

@@ -4,8 +4,8 @@ A caller whose append was refused got UNAVAILABLE and cannot know its fate: the 
 written before the next append of the conversation or when the server stops; if the server is killed
 before that, they are gone. So the caller repeats the request with the same `request_id` and is
 answered once they are written, which happens once. The amount is bounded; beyond the bound a
-caller's messages are only written by its repeat. Only messages are held: an event (a title, a model)
-is refused for good.
+caller's messages are only written by its repeat. Only messages are held: an event (a title, a
+model) is refused for good.
 """
 
 import threading
@@ -53,7 +53,9 @@ class Stuck:
 class PendingWrites:
     """The pending writes of a space. Methods about one conversation are called under its lock."""
 
-    def __init__(self, overlay: Overlay, max_messages: int = MAX_MESSAGES, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self, overlay: Overlay, max_messages: int = MAX_MESSAGES, max_bytes: int = MAX_BYTES
+    ) -> None:
         """Make the requests of what is pending known to the overlay."""
         self._overlay = overlay
         self._max_messages = max_messages
@@ -79,7 +81,10 @@ class PendingWrites:
         """Hold a batch, which ends at `end`. Return False if there is no room for it."""
         count, conversation_id = len(batch.messages), end.conversation.id
         with self._guard:
-            held = self.messages + count <= self._max_messages and self.bytes + batch.size <= self._max_bytes
+            held = (
+                self.messages + count <= self._max_messages
+                and self.bytes + batch.size <= self._max_bytes
+            )
             if held:
                 self._count(batch, conversation_id, 1)
         if held:
@@ -95,7 +100,9 @@ class PendingWrites:
         """Drop the first batch, which is written, and move the written end behind it."""
         self.drop(stuck)
         stuck.head = head
-        log.warning("held_messages_written", conversation=head.conversation.id, held_messages=self.messages)
+        log.warning(
+            "held_messages_written", conversation=head.conversation.id, held_messages=self.messages
+        )
 
     def drop(self, stuck: Stuck) -> None:
         """Drop the first batch: it is in the transcript."""
@@ -113,6 +120,8 @@ class PendingWrites:
         self.messages += sign * len(batch.messages)
         self.bytes += sign * batch.size
         if batch.request and sign > 0:
-            self._overlay.add_pending(KnownRequest(batch.request.id, batch.request.hash, conversation_id))
+            self._overlay.add_pending(
+                KnownRequest(batch.request.id, batch.request.hash, conversation_id)
+            )
         elif batch.request:
             self._overlay.drop_pending(batch.request.id)

@@ -1,4 +1,5 @@
-"""Exactly-once: a request that was carried out before is answered as it was then, and stores nothing.
+"""Exactly-once: a request that was carried out before is answered as it was then, and stores
+nothing.
 
 The request's id and a hash of its payload stand in the lines that it wrote, so they survive the
 index. The index finds them quickly; where it cannot answer, the conversation's transcript is read.
@@ -33,14 +34,18 @@ def key_of(method: str, request_id: str, payload: dict[str, Any]) -> RequestKey 
     return RequestKey(request_id, hashlib.sha256(text).hexdigest()[:32])
 
 
-def request_among(lines: Iterable[Line], request_id: str, conversation_id: str) -> KnownRequest | None:
+def request_among(
+    lines: Iterable[Line], request_id: str, conversation_id: str
+) -> KnownRequest | None:
     """Return the request of this id by the lines that it wrote; None if it wrote none of these."""
     wrote = [line for line in lines if line.entry and line.entry.stamp.request_id == request_id]
     if not wrote:
         return None
     assert wrote[0].entry is not None
     stamp = wrote[0].entry.stamp
-    return KnownRequest(request_id, stamp.request_hash, conversation_id, wrote[0].sequence, wrote[-1].sequence)
+    return KnownRequest(
+        request_id, stamp.request_hash, conversation_id, wrote[0].sequence, wrote[-1].sequence
+    )
 
 
 @dataclass(frozen=True, slots=True)

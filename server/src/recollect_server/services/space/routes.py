@@ -1,8 +1,8 @@
 """Routes of messages that come in over channels: what the index knows of them, behind the overlay.
 
-A message that comes in must be routed at once, and an index that is asked waits until it has taken in
-everything that was added before. So it is asked for what it has, without waiting, and the overlay has
-what was added since. The index's answers are cached for the next message.
+A message that comes in must be routed at once, and an index that is asked waits until it has taken
+in everything that was added before. So it is asked for what it has, without waiting, and the
+overlay has what was added since. The index's answers are cached for the next message.
 """
 
 import threading
@@ -22,9 +22,13 @@ _MAX_STEPS = 1000  # from one conversation to the one that continues it
 
 
 class Routes:
-    """The routes of a space. Safe to call from any thread; what reads them raises IndexUnavailable."""
+    """The routes of a space. Safe to call from any thread; what reads them raises
+    IndexUnavailable.
+    """
 
-    def __init__(self, overlay: Overlay, exists: Callable[[str], bool], is_pinned: Callable[[str], bool]) -> None:
+    def __init__(
+        self, overlay: Overlay, exists: Callable[[str], bool], is_pinned: Callable[[str], bool]
+    ) -> None:
         """`exists` tells whether there is a conversation of that id.
 
         `is_pinned` tells whether there is, and it is known to be pinned: nothing continues it then.
@@ -64,7 +68,11 @@ class Routes:
             if after.pinned != was_pinned:
                 self._pins.pop(place, None)
             for key in facts:
-                if isinstance(key, int) and (cached := self._mails.get(key)) is not None and after.id not in cached:
+                if (
+                    isinstance(key, int)
+                    and (cached := self._mails.get(key)) is not None
+                    and after.id not in cached
+                ):
                     self._mails[key] = (*cached, after.id)
 
     def changed(self) -> None:
@@ -78,7 +86,9 @@ class Routes:
         """Drop a conversation, which is deleted."""
         self._overlay.forget(conversation_id)
         with self._guard:
-            self._pins = {place: pinned for place, pinned in self._pins.items() if pinned != conversation_id}
+            self._pins = {
+                place: pinned for place, pinned in self._pins.items() if pinned != conversation_id
+            }
 
     def pinned(self, index: Index, place: Place) -> str | None:
         """Return the conversation that messages of a place join.
@@ -120,10 +130,15 @@ class Routes:
                     if ages == self._ages:  # else the answer may lack what the index took in since
                         _cache(self._mails, name, now)
         # One that is deleted may be among them still.
-        return {end for it in threads if self._is_pinned(end := it) or self._exists(end := self.end(index, it))}
+        return {
+            end
+            for it in threads
+            if self._is_pinned(end := it) or self._exists(end := self.end(index, it))
+        }
 
     def end(self, index: Index, conversation_id: str) -> str:
-        """Return the conversation that takes what comes in for this one: itself, or one that continues it.
+        """Return the conversation that takes what comes in for this one: itself, or one that
+        continues it.
 
         One that is gone has nothing behind it: the last that is there takes it.
         """

@@ -31,7 +31,14 @@ from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.deletion import Receipt, finish_delete, settle_anchors
-from recollect_server.services.space.events import Appended, CursorsLost, Deleted, IndexReplaced, Reloaded, Subscribers
+from recollect_server.services.space.events import (
+    Appended,
+    CursorsLost,
+    Deleted,
+    IndexReplaced,
+    Reloaded,
+    Subscribers,
+)
 from recollect_server.services.space.locks import LockOrder, Locks
 from recollect_server.services.space.logs import IndexAhead, Logs, entries_of
 from recollect_server.services.space.overlay import Overlay
@@ -48,7 +55,13 @@ from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.logs.anchors import AnchorFile
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.lines import Line, Place, contents_of, encoded, messages_of
-from recollect_server.storage.logs.store import START, LogConflict, LogNotFound, LogUnavailable, Position
+from recollect_server.storage.logs.store import (
+    START,
+    LogConflict,
+    LogNotFound,
+    LogUnavailable,
+    Position,
+)
 
 E = TypeVar("E")
 
@@ -103,11 +116,14 @@ class Space:
         self._overlay = Overlay()
         self._pending = PendingWrites(self._overlay)
         self._suspects = Suspects()
-        self._suspects.begin(unverified, "the index was not closed, and is being compared with the transcripts")
+        self._suspects.begin(
+            unverified, "the index was not closed, and is being compared with the transcripts"
+        )
         self._recent_requests = RecentRequests()
         self._replays = Replays(self._transcripts)
         self._routes = Routes(self._overlay, logs.has, self._is_pinned)
-        self._deletes: dict[str, threading.Event] = {}  # under way; set at their end, changed under the locks
+        # under way; set at their end, changed under the locks
+        self._deletes: dict[str, threading.Event] = {}
         self._guard = threading.Lock()  # guards `_states`; nothing slow happens under it
         self._states: OrderedDict[str, ConversationState] = OrderedDict()
 
@@ -129,7 +145,8 @@ class Space:
 
     @contextmanager
     def writing(self, conversation_id: str, *, request: str = "") -> Iterator[ConversationState]:
-        """Hold the locks of a request (if it has an id) and of a conversation, to append to its end.
+        """Hold the locks of a request (if it has an id) and of a conversation, to append to its
+        end.
 
         Pending messages are written first or, where that still fails, stand before the end. Raises
         ConversationNotFound, StorageUnavailable.
@@ -155,7 +172,9 @@ class Space:
         with self.reading(conversation_id) as state:
             return state
 
-    def lines(self, conversation_id: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
+    def lines(
+        self, conversation_id: str, after: Position = START, until: int | None = None
+    ) -> Iterator[Line]:
         """Yield the lines of a transcript (see `LogStore.read`). Raises LogUnavailable."""
         return self.logs.read(conversation_id, after, until)
 
@@ -164,7 +183,8 @@ class Space:
         return self.logs.read_at(conversation_id, places)
 
     def current(self, conversation: Conversation) -> Conversation:
-        """Return a conversation that the index named, by its transcript where the index lacks lines.
+        """Return a conversation that the index named, by its transcript where the index lacks
+        lines.
 
         Call it after the index was asked. Hold no conversation's lock.
         """
@@ -189,16 +209,22 @@ class Space:
         return self._routes.pinned(self._index, place)
 
     def threads(self, mails: Iterable[int]) -> set[str]:
-        """Return the conversations that e-mails with these ids belong to (`domain.routing.mail_number`)."""
+        """Return the conversations that e-mails with these ids belong to
+        (`domain.routing.mail_number`).
+        """
         return self._routes.threads(self._index, mails)
 
     def successor(self, conversation_id: str) -> str:
-        """Return the conversation that takes what comes in for this one: itself, or the last that continues it."""
+        """Return the conversation that takes what comes in for this one: itself, or the last that
+        continues it.
+        """
         return self._routes.end(self._index, conversation_id)
 
     # Requests -----------------------------------------------------------------------------------
 
-    def find_request(self, request: RequestKey, conversation_id: str | None = None) -> KnownRequest | None:
+    def find_request(
+        self, request: RequestKey, conversation_id: str | None = None
+    ) -> KnownRequest | None:
         """Return the same request if it was carried out before. Hold its lock.
 
         `conversation_id` is the conversation it was about, whose lock is held: its transcript is
@@ -216,7 +242,9 @@ class Space:
         if known.hash != request.hash:
             raise RequestIdReused(request.id)
         if self._overlay.pending(request.id):
-            raise StorageUnavailable("the transcript cannot be written yet. The messages are held: repeat with the same request_id")
+            raise StorageUnavailable(
+                "the transcript cannot be written yet. The messages are held: repeat with the same request_id"
+            )
         return known
 
     def has_request(self, request_id: str) -> bool:
@@ -224,21 +252,34 @@ class Space:
         return self._known_request(request_id) is not None
 
     def flush_request(self, request_id: str) -> None:
-        """Try to write the pending messages of a request, if it has any. Hold no conversation's lock."""
+        """Try to write the pending messages of a request, if it has any. Hold no conversation's
+        lock.
+        """
         if pending := self._overlay.pending(request_id):
             with self.writing(pending.conversation_id):
                 pass
 
-    def replay(self, known: KnownRequest, state: ConversationState | None) -> tuple[list[Message], Conversation]:
+    def replay(
+        self, known: KnownRequest, state: ConversationState | None
+    ) -> tuple[list[Message], Conversation]:
         """Return the messages that a request wrote, and the conversation as it was right after.
 
         `state` is the conversation's, if it is at hand: the newest request, the one most often
         repeated, is answered from it. Raises ConversationNotFound, StorageUnavailable.
         """
-        if state and state.number is not None and state.indexed and state.lines == known.last_sequence:
+        if (
+            state
+            and state.number is not None
+            and state.indexed
+            and state.lines == known.last_sequence
+        ):
             with suppress(IndexUnavailable):
-                places = self._index.messages.of_lines(state.number, known.first_sequence, known.last_sequence)
-                messages = messages_of(self.lines_at(known.conversation_id, places)) if places else []
+                places = self._index.messages.of_lines(
+                    state.number, known.first_sequence, known.last_sequence
+                )
+                messages = (
+                    messages_of(self.lines_at(known.conversation_id, places)) if places else []
+                )
                 return messages, state.conversation
         wrote, conversation = self.replay_lines(known)
         return messages_of(wrote), conversation
@@ -250,7 +291,9 @@ class Space:
         """
         return self._replays.lines(known)
 
-    def _known_request(self, request_id: str, conversation_id: str | None = None) -> KnownRequest | None:
+    def _known_request(
+        self, request_id: str, conversation_id: str | None = None
+    ) -> KnownRequest | None:
         """Return a request that was carried out before, or whose messages are pending; or None.
 
         Raises IndexUnavailable if that cannot be told.
@@ -259,14 +302,17 @@ class Space:
             return known
         if anchor := self.anchors.request(request_id):
             return KnownRequest(request_id, anchor.stamp.request_hash, "")
-        if known := self._overlay.request(request_id):  # the index may have refused its lines only now, before it answered
+        # the index may have refused its lines only now, before it answered
+        if known := self._overlay.request(request_id):
             return known
         return self._recent_request(request_id, conversation_id) if conversation_id else None
 
     def _recent_request(self, request_id: str, conversation_id: str) -> KnownRequest | None:
         if not self._recent_requests.has(conversation_id):
             state = self._state(conversation_id)
-            self._recent_requests.read(self.logs, conversation_id, Position(state.lines, state.size))
+            self._recent_requests.read(
+                self.logs, conversation_id, Position(state.lines, state.size)
+            )
         known = self._recent_requests.find(conversation_id, request_id)
         if known and not self._overlay.is_lagging(conversation_id):
             self.distrust(f"{conversation_id}: the index does not know the request {request_id}")
@@ -274,7 +320,9 @@ class Space:
 
     # Writing ------------------------------------------------------------------------------------
 
-    def begin(self, contents: list[Content], request: RequestKey | None, *, is_named: bool = False) -> Committed:
+    def begin(
+        self, contents: list[Content], request: RequestKey | None, *, is_named: bool = False
+    ) -> Committed:
         """Write the first lines of a new conversation, all or none, durable on return.
 
         The first says that it began; a message brings its sequence and turn. `is_named`: the caller
@@ -285,10 +333,19 @@ class Space:
         with self._locks.conversations.hold(conversation_id):
             if is_named and self.logs.is_taken(conversation_id):
                 raise ConversationExists(conversation_id)
-            return self._take_in(conversation_id, None, self._transcripts.append(conversation_id, START, contents, request))
+            return self._take_in(
+                conversation_id,
+                None,
+                self._transcripts.append(conversation_id, START, contents, request),
+            )
 
     def append(
-        self, state: ConversationState, contents: Sequence[Content], request: RequestKey | None = None, *, draft_id: str = ""
+        self,
+        state: ConversationState,
+        contents: Sequence[Content],
+        request: RequestKey | None = None,
+        *,
+        draft_id: str = "",
     ) -> Committed:
         """Append lines behind the state that `writing` gave, all or none, durable on return.
 
@@ -297,11 +354,15 @@ class Space:
         fails does not fail this: the lines are indexed later.
         """
         if state.lines + len(contents) > MAX_LINES:
-            raise InvalidField.of("conversation_id", f"the conversation is full: {MAX_LINES} lines. Begin a new one")
+            raise InvalidField.of(
+                "conversation_id", f"the conversation is full: {MAX_LINES} lines. Begin a new one"
+            )
         conversation_id = state.conversation.id
         stuck = self._pending.of(conversation_id)
         if stuck and stuck.batches:
-            raise self._hold(state, contents, request, draft_id, "it still refuses what came before")
+            raise self._hold(
+                state, contents, request, draft_id, "it still refuses what came before"
+            )
         try:
             done = self._write(state, contents, request, draft_id)
         except (LogConflict, LogNotFound):
@@ -336,7 +397,14 @@ class Space:
             hit("event.recorded")
             return done.state.conversation
 
-    def delete(self, conversation_id: str, anchors: int, request: RequestKey | None = None, *, force: bool = False) -> Receipt:
+    def delete(
+        self,
+        conversation_id: str,
+        anchors: int,
+        request: RequestKey | None = None,
+        *,
+        force: bool = False,
+    ) -> Receipt:
         """Remove a conversation for good, its text from every file (see `services.space.deletion`).
 
         `anchors` says what becomes of its anchors. Raises ConversationPinned for a pinned one
@@ -346,7 +414,9 @@ class Space:
         while True:
             if (under_way := self._deletes.get(conversation_id)) is not None:
                 under_way.wait()
-            with self.exclusive(request=request.id if request else "", conversation=conversation_id):
+            with self.exclusive(
+                request=request.id if request else "", conversation=conversation_id
+            ):
                 if conversation_id in self._deletes:
                     continue
                 if request and (known := self.find_request(request)):
@@ -354,7 +424,9 @@ class Space:
                 state = self._state(conversation_id)
                 if state.conversation.pinned and not force:
                     raise ConversationPinned(conversation_id)
-                settle_anchors(self.anchors, self._index, self.logs, conversation_id, state.number, anchors)
+                settle_anchors(
+                    self.anchors, self._index, self.logs, conversation_id, state.number, anchors
+                )
                 self.logs.begin_delete(conversation_id)
                 self._forget(conversation_id)
                 self._pending.release(conversation_id)
@@ -369,7 +441,9 @@ class Space:
             del self._deletes[conversation_id]
             done.set()
 
-    def _finish_delete(self, conversation_id: str, number: int | None, request: RequestKey | None) -> Receipt:
+    def _finish_delete(
+        self, conversation_id: str, number: int | None, request: RequestKey | None
+    ) -> Receipt:
         time = self.clock()
         own_anchors = self.anchors.drop_source(conversation_id)
         event = Deleted(conversation_id, number, {})
@@ -386,7 +460,9 @@ class Space:
         return receipt
 
     def flush(self) -> None:
-        """Try once more to write every pending message: the server stops. The rest is logged, and lost."""
+        """Try once more to write every pending message: the server stops. The rest is logged, and
+        lost.
+        """
         for stuck in self._pending.all():
             conversation_id = stuck.head.conversation.id
             with self._locks.conversations.hold(conversation_id):
@@ -394,7 +470,12 @@ class Space:
                     self._write_pending(stuck)
                 except (StorageUnavailable, ConversationNotFound) as error:
                     count = sum(len(batch.messages) for batch in stuck.batches)
-                    log.error("held_messages_lost", conversation=conversation_id, messages=count, reason=str(error))
+                    log.error(
+                        "held_messages_lost",
+                        conversation=conversation_id,
+                        messages=count,
+                        reason=str(error),
+                    )
 
     # The state of a conversation. Hold its lock -------------------------------------------------
 
@@ -404,9 +485,15 @@ class Space:
         return state is not None and state.conversation.pinned
 
     def _state(self, conversation_id: str) -> ConversationState:
-        """Return the state at the end of what is written. Raises ConversationNotFound, StorageUnavailable."""
+        """Return the state at the end of what is written. Raises ConversationNotFound,
+        StorageUnavailable.
+        """
         if stuck := self._pending.of(conversation_id):
-            return replace(stuck.head, indexed=False) if self._overlay.is_lagging(conversation_id) else stuck.head
+            return (
+                replace(stuck.head, indexed=False)
+                if self._overlay.is_lagging(conversation_id)
+                else stuck.head
+            )
         with self._guard:
             if state := self._states.get(conversation_id):
                 self._states.move_to_end(conversation_id)
@@ -416,7 +503,8 @@ class Space:
         return state
 
     def _end(self, conversation_id: str) -> ConversationState:
-        """Return the state where the next line goes, behind pending messages that still cannot be written.
+        """Return the state where the next line goes, behind pending messages that still cannot be
+        written.
 
         Raises ConversationNotFound, StorageUnavailable.
         """
@@ -440,12 +528,18 @@ class Space:
                 done = self._write(stuck.head, messages, batch.request, batch.draft_id)
             except (LogConflict, LogNotFound) as changed:
                 # Something else wrote to the file. It may have put these very messages there.
-                log.warning("transcript_changed", conversation=conversation_id, reason=changed.reason)
+                log.warning(
+                    "transcript_changed", conversation=conversation_id, reason=changed.reason
+                )
                 self._forget(conversation_id)
                 try:
                     stuck.head = self._load(conversation_id)
                 except ConversationNotFound:
-                    log.error("held_messages_lost", conversation=conversation_id, reason="the transcript is gone")
+                    log.error(
+                        "held_messages_lost",
+                        conversation=conversation_id,
+                        reason="the transcript is gone",
+                    )
                     self._pending.release(conversation_id)
                     raise
                 if batch.request and self._index.requests.find(batch.request.id):
@@ -475,11 +569,14 @@ class Space:
             if self._suspects.has(conversation_id):
                 self._compare(conversation_id)
                 self._suspects.clear(conversation_id)
-            return ConversationState(stored.conversation, stored.bytes, stored.lines, stored.number, indexed=True)
+            return ConversationState(
+                stored.conversation, stored.bytes, stored.lines, stored.number, indexed=True
+            )
         except IndexUnavailable as error:
             self._overlay.note_lag(conversation_id, str(error))
             if isinstance(error, IndexAhead):
-                # The file may grow past what is indexed, and the next start would take that for its own.
+                # The file may grow past what is indexed, and the next start would take that for its
+                # own.
                 self._index.condemn(str(error))
                 with suppress(IndexUnavailable):
                     self._index.want_rebuild(str(error))
@@ -488,7 +585,8 @@ class Space:
     def _compare(self, conversation_id: str) -> None:
         """Compare the index with a conversation's transcript, all but the words.
 
-        Raises StorageUnavailable; IndexUnavailable if the index is behind, or if they differ: then nothing believes it any more.
+        Raises StorageUnavailable; IndexUnavailable if the index is behind, or if they differ: then
+        nothing believes it any more.
         """
         stored = self._index.conversations.find(conversation_id)
         if self._overlay.is_lagging(conversation_id) or self._pending.of(conversation_id):
@@ -498,7 +596,12 @@ class Space:
         else:
             contents = Contents(self._index)
             reading = self._transcripts.read_to_compare(contents, conversation_id, stored)
-            wrong = next(self._transcripts.differences(contents, conversation_id, stored, reading, words=False), "")
+            wrong = next(
+                self._transcripts.differences(
+                    contents, conversation_id, stored, reading, words=False
+                ),
+                "",
+            )
         if wrong:
             self.distrust(f"{conversation_id}: {wrong}")
             raise IndexUnavailable(f"the index is damaged: {wrong}")
@@ -508,14 +611,17 @@ class Space:
         lines, conversation = self._transcripts.read_whole(conversation_id)
         if conversation is None:
             raise self._transcripts.not_found(conversation_id)
-        return ConversationState(conversation, lines[-1].end, lines[-1].sequence, None, indexed=False)
+        return ConversationState(
+            conversation, lines[-1].end, lines[-1].sequence, None, indexed=False
+        )
 
     def _keep(self, head: ConversationState) -> None:
         conversation_id = head.conversation.id
         with self._guard:
             self._states[conversation_id] = head
             self._states.move_to_end(conversation_id)
-            # Asked only now: the index may refuse lines at any moment, and says so before it takes the head away.
+            # Asked only now: the index may refuse lines at any moment, and says so before it takes
+            # the head away.
             if not head.indexed or self._overlay.is_lagging(conversation_id):
                 # Read again for the next write, which tries again to bring the index up.
                 del self._states[conversation_id]
@@ -530,13 +636,24 @@ class Space:
             self._states.pop(conversation_id, None)
         self.publish(Reloaded(conversation_id))
 
-    def _write(self, state: ConversationState, contents: Sequence[Content], request: RequestKey | None, draft_id: str) -> Committed:
+    def _write(
+        self,
+        state: ConversationState,
+        contents: Sequence[Content],
+        request: RequestKey | None,
+        draft_id: str,
+    ) -> Committed:
         conversation_id, end = state.conversation.id, Position(state.lines, state.size)
         lines = self._transcripts.append(conversation_id, end, contents, request, draft_id)
         return self._take_in(conversation_id, state, lines)
 
     def _hold(
-        self, head: ConversationState, contents: Sequence[Content], request: RequestKey | None, draft_id: str, reason: str
+        self,
+        head: ConversationState,
+        contents: Sequence[Content],
+        request: RequestKey | None,
+        draft_id: str,
+        reason: str,
     ) -> StorageUnavailable:
         stuck = self._pending.keep(head)
         messages = [content for content in contents if isinstance(content, Message)]
@@ -550,12 +667,18 @@ class Space:
             size=lines[-1].end,
             lines=lines[-1].sequence,
         )
-        batch = Batch(messages, head.conversation.turn_count, request, draft_id, sum(map(len, data)))
+        batch = Batch(
+            messages, head.conversation.turn_count, request, draft_id, sum(map(len, data))
+        )
         if self._pending.hold(stuck, end, batch, reason):
-            return StorageUnavailable(f"{refused}. The messages are held and may be written later: repeat with the same request_id")
+            return StorageUnavailable(
+                f"{refused}. The messages are held and may be written later: repeat with the same request_id"
+            )
         return StorageUnavailable(f"{refused}, and no more messages can be held")
 
-    def _take_in(self, conversation_id: str, head: ConversationState | None, lines: list[Line]) -> Committed:
+    def _take_in(
+        self, conversation_id: str, head: ConversationState | None, lines: list[Line]
+    ) -> Committed:
         before = head.conversation if head else None
         after = self._transcripts.behind(before, lines, conversation_id)
         number = head.number if head else None
@@ -565,7 +688,9 @@ class Space:
         if indexed:
             try:
                 failed = partial(self._not_indexed, after.id, lines)
-                number, cursor = self._index.add(number, before, after, lines, mail=mail, time=self.clock(), failed=failed)
+                number, cursor = self._index.add(
+                    number, before, after, lines, mail=mail, time=self.clock(), failed=failed
+                )
             except IndexUnavailable as error:
                 indexed = False
                 self._not_indexed(after.id, lines, str(error))
@@ -585,7 +710,9 @@ class Space:
         return Committed(done, lines, cursor)
 
     def _not_indexed(self, conversation_id: str, lines: list[Line], reason: str) -> None:
-        """The index did not take these lines in: whoever comes next to the conversation brings it up from the transcript."""
+        """The index did not take these lines in: whoever comes next to the conversation brings it
+        up from the transcript.
+        """
         self._overlay.note_lag(conversation_id, reason, lines)
         with self._guard:
             self._states.pop(conversation_id, None)
@@ -637,7 +764,14 @@ class Space:
                 self._overlay.note_lag(name, "its transcript refuses to be written")
                 return
             try:
-                logs.catch_up(index, name, logs.find(index, name), time=self.clock(), log_updates=False, wait=False)
+                logs.catch_up(
+                    index,
+                    name,
+                    logs.find(index, name),
+                    time=self.clock(),
+                    log_updates=False,
+                    wait=False,
+                )
             except (ConversationNotFound, NothingNamed, StorageUnavailable) as error:
                 log.warning("transcript_passed_over", **{logs.noun: name}, reason=str(error))
 
@@ -685,7 +819,9 @@ class Space:
         self._suspects.end()
 
     def distrust(self, reason: str) -> None:
-        """Stop using the index at once: it contradicts the transcripts. Its keeper makes it anew."""
+        """Stop using the index at once: it contradicts the transcripts. Its keeper makes it
+        anew.
+        """
         index = self._index
         with suppress(IndexUnavailable):
             index.want_rebuild(reason)

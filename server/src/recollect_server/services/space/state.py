@@ -33,7 +33,8 @@ class RequestKey:
 def placed(head: ConversationState, messages: list[Message], now: int) -> list[Message]:
     """Return the messages with their sequence, turn number and time.
 
-    A user message opens a turn; so does a first message. A late message keeps the number of the turn that it names.
+    A user message opens a turn; so does a first message. A late message keeps the number of the
+    turn that it names.
     """
     done: list[Message] = []
     turn = head.conversation.turn_count
@@ -41,8 +42,8 @@ def placed(head: ConversationState, messages: list[Message], now: int) -> list[M
     for sequence, message in enumerate(messages, start=head.lines + 1):
         if message.role is Role.USER or turn == 0:
             turn += 1
-        # A late message names an earlier turn; no other brings a number.
-        # Written out, not with `replace`: this runs for every message that is stored, and takes a third of the time.
+        # A late message names an earlier turn; no other brings a number. Written out, not with
+        # `replace`: this runs for every message that is stored, and takes a third of the time.
         done.append(
             Message(
                 role=message.role,
@@ -66,13 +67,20 @@ def placed(head: ConversationState, messages: list[Message], now: int) -> list[M
     return done
 
 
-def placed_again(head: ConversationState, messages: list[Message], turn_count: int) -> list[Message]:
-    """Return messages that were placed behind an end with `turn_count` turns, placed behind this end instead.
+def placed_again(
+    head: ConversationState, messages: list[Message], turn_count: int
+) -> list[Message]:
+    """Return messages that were placed behind an end with `turn_count` turns, placed behind this
+    end instead.
 
     A late message stays in its turn; the others move with the newest turn.
     """
     moved = head.conversation.turn_count - turn_count
     return [
-        replace(it, sequence=sequence, turn_number=it.turn_number if it.turn_number < turn_count else it.turn_number + moved)
+        replace(
+            it,
+            sequence=sequence,
+            turn_number=it.turn_number if it.turn_number < turn_count else it.turn_number + moved,
+        )
         for sequence, it in enumerate(messages, start=head.lines + 1)
     ]

@@ -18,7 +18,9 @@ _MOST = 4096  # conversations
 
 
 class Suspects:
-    """Conversations that the index must be compared with before it is believed. Safe to call from any thread."""
+    """Conversations that the index must be compared with before it is believed. Safe to call from
+    any thread.
+    """
 
     def __init__(self) -> None:
         self._guard = threading.Lock()  # guards everything below
@@ -54,15 +56,17 @@ class Suspects:
 
 
 class RecentRequests:
-    """The last requests of conversations, as their transcripts have them: known whatever the index says.
+    """The last requests of conversations, as their transcripts have them: known whatever the index
+    says.
 
-    A conversation's are read from its transcript's end when the first request asks for one, and follow its appends. What concerns
-    one conversation is called under its lock.
+    A conversation's are read from its transcript's end when the first request asks for one, and
+    follow its appends. What concerns one conversation is called under its lock.
     """
 
     def __init__(self) -> None:
         self._guard = threading.Lock()  # guards `_requests`; nothing slow happens under it
-        self._requests: OrderedDict[str, OrderedDict[str, tuple[str, int, int]]] = OrderedDict()  # hash, first and last line by id
+        # hash, first and last line by id
+        self._requests: OrderedDict[str, OrderedDict[str, tuple[str, int, int]]] = OrderedDict()
 
     def has(self, conversation_id: str) -> bool:
         """Return whether a conversation's are kept."""
@@ -92,7 +96,9 @@ class RecentRequests:
         return KnownRequest(request_id, value, conversation_id, first, last)
 
     def follow(self, conversation_id: str, lines: list[Line]) -> None:
-        """Add the requests of lines that were appended. One look into a dictionary where none are kept."""
+        """Add the requests of lines that were appended. One look into a dictionary where none are
+        kept.
+        """
         requests = self._requests.get(conversation_id)
         if requests is None:
             return
@@ -101,8 +107,14 @@ class RecentRequests:
                 continue
             stamp = line.entry.stamp
             index, count = stamp.batch
-            if index == count:  # at the last line of a batch all of it is known, though its first line may lie before the tail
-                requests[stamp.request_id] = (stamp.request_hash, line.sequence - count + 1, line.sequence)
+            # at the last line of a batch all of it is known, though its first line may lie before
+            # the tail
+            if index == count:
+                requests[stamp.request_id] = (
+                    stamp.request_hash,
+                    line.sequence - count + 1,
+                    line.sequence,
+                )
         while len(requests) > _EACH:
             requests.popitem(last=False)
 

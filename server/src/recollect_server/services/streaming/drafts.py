@@ -1,8 +1,9 @@
 """Answers that are still being written: text in memory, passed on as it grows, and never stored.
 
-A draft ends when the messages land that complete it, when its conversation is deleted, or when nothing was added to it for a while:
-then its watchers are told to drop it. All that is kept for a watcher is how much of a draft it was sent, so what a slow one is sent
-next is one part with everything that came meanwhile.
+A draft ends when the messages land that complete it, when its conversation is deleted, or when
+nothing was added to it for a while: then its watchers are told to drop it. All that is kept for a
+watcher is how much of a draft it was sent, so what a slow one is sent next is one part with
+everything that came meanwhile.
 """
 
 import threading
@@ -90,26 +91,48 @@ class Drafts:
         """Whether there is a draft."""
         return bool(self._drafts)
 
-    def publish(self, conversation_id: str, channel: str, draft_id: str, offset: int, text: str, *, done: bool) -> None:
-        """Adds the text behind `offset` characters. A part that is there already changes nothing. Raises InvalidField."""
+    def publish(
+        self,
+        conversation_id: str,
+        channel: str,
+        draft_id: str,
+        offset: int,
+        text: str,
+        *,
+        done: bool,
+    ) -> None:
+        """Adds the text behind `offset` characters. A part that is there already changes nothing.
+        Raises InvalidField.
+        """
         key = (conversation_id, draft_id)
         with self._guard:
             if key in self._landed:
-                raise InvalidField.of("draft_id", "is that of a draft which AppendTurn completed: the next one needs another")
+                raise InvalidField.of(
+                    "draft_id",
+                    "is that of a draft which AppendTurn completed: the next one needs another",
+                )
             draft = self._drafts.get(key)
             length = draft.length if draft else 0
             if offset > length:
-                known = f"the draft has {length} characters" if draft else "no such draft is known: begin with 0"
+                known = (
+                    f"the draft has {length} characters"
+                    if draft
+                    else "no such draft is known: begin with 0"
+                )
                 raise InvalidField.of("offset", f"is {offset}, and {known}")
             if draft is None or self._differs(draft, offset, text):
                 if offset:
-                    raise InvalidField.of("offset", f"is {offset}, and other text stands there: begin anew with 0")
+                    raise InvalidField.of(
+                        "offset", f"is {offset}, and other text stands there: begin anew with 0"
+                    )
                 draft = self._begin(key, channel, draft)
             more = text[draft.length - offset :]
             if more and draft.done:
                 raise InvalidField.of("text", "comes after the draft was done")
             if draft.length + len(more) > self._max_length:
-                raise InvalidField.of("text", f"makes the draft longer than {self._max_length} characters")
+                raise InvalidField.of(
+                    "text", f"makes the draft longer than {self._max_length} characters"
+                )
             draft.add(more)
             draft.done = draft.done or done
             draft.touched = self._clock()
@@ -119,7 +142,9 @@ class Drafts:
             self.version += 1
 
     def show(self, conversation_ids: Collection[str]) -> None:
-        """What was written before the drafts of these conversations began can be read from here on."""
+        """What was written before the drafts of these conversations began can be read from here
+        on.
+        """
         with self._guard:
             for key, draft in self._drafts.items():
                 draft.shown = draft.shown or key[0] in conversation_ids
@@ -138,7 +163,9 @@ class Drafts:
                 self._land(key)
 
     def expire(self) -> set[tuple[str, str]]:
-        """Drops the drafts that nothing was added to for too long. Returns their conversations, with their channels."""
+        """Drops the drafts that nothing was added to for too long. Returns their conversations,
+        with their channels.
+        """
         horizon = self._clock() - self._timeout
         gone: set[tuple[str, str]] = set()
         with self._guard:
@@ -150,9 +177,14 @@ class Drafts:
         return gone
 
     def news(
-        self, sent: dict[Key, Sent], wants: Callable[[tuple[str, str]], bool], encode: Callable[[Update], bytes]
+        self,
+        sent: dict[Key, Sent],
+        wants: Callable[[tuple[str, str]], bool],
+        encode: Callable[[Update], bytes],
     ) -> list[bytes]:
-        """What a watcher must be sent of the drafts it wants, encoded; `sent` is brought up to it."""
+        """What a watcher must be sent of the drafts it wants, encoded; `sent` is brought up to
+        it.
+        """
         found: list[bytes] = []
         with self._guard:
             for key in [key for key in sent if key not in self._drafts]:
@@ -166,9 +198,11 @@ class Drafts:
                     sent[key] = now
         return found
 
-    # Inside; hold the guard ---------------------------------------------------------------------------------------------
+    # Inside; hold the guard -----------------------------------------------------------------------
 
-    def _part(self, key: Key, draft: Draft, sent: Sent | None, encode: Callable[[Update], bytes]) -> bytes:
+    def _part(
+        self, key: Key, draft: Draft, sent: Sent | None, encode: Callable[[Update], bytes]
+    ) -> bytes:
         start = sent.length if sent and sent.generation == draft.generation else 0
         part = (start, draft.length, draft.done)
         if draft.encoded is None or draft.encoded[:3] != part:
@@ -202,5 +236,7 @@ class Drafts:
 
     def _keep_within_bounds(self) -> None:
         """Gives up the drafts that were touched longest ago, the newest never."""
-        while len(self._drafts) > 1 and (len(self._drafts) > _MAX_DRAFTS or self._total > _MAX_TOTAL):
+        while len(self._drafts) > 1 and (
+            len(self._drafts) > _MAX_DRAFTS or self._total > _MAX_TOTAL
+        ):
             self._end(next(iter(self._drafts)))

@@ -12,21 +12,30 @@ from recollect_server.services.working_context import Limits
 
 
 class LiveUpdates:
-    """What happens in a space, for those who watch. Raises the errors of `domain.errors`; safe to call from any thread."""
+    """What happens in a space, for those who watch. Raises the errors of `domain.errors`; safe to
+    call from any thread.
+    """
 
-    def __init__(self, space: Space, limits: Limits, encode: Encode, *, draft_timeout: int, max_draft: int) -> None:
-        """`limits` of a snapshot; `encode` makes what is sent; `draft_timeout` in milliseconds; `max_draft` in characters."""
+    def __init__(
+        self, space: Space, limits: Limits, encode: Encode, *, draft_timeout: int, max_draft: int
+    ) -> None:
+        """`limits` of a snapshot; `encode` makes what is sent; `draft_timeout` in milliseconds;
+        `max_draft` in characters.
+        """
         self._space = space
         self._drafts = Drafts(space.clock, timeout=draft_timeout, max_length=max_draft)
         self._log = UpdateLog(space, self._drafts, encode)
         self._snapshots = Snapshots(self._log, limits)
 
-    def subscribe(self, interest: Interest, choice: Choice, cursor: str, max_turns: int) -> Subscription:
+    def subscribe(
+        self, interest: Interest, choice: Choice, cursor: str, max_turns: int
+    ) -> Subscription:
         """Begins to watch; call `unsubscribe` once in the end.
 
         Raises InvalidField, ConversationNotFound, IndexUnavailable, StorageUnavailable.
         """
-        self._log.watch()  # before the position is taken: from here on the newest updates are kept in memory
+        # before the position is taken: from here on the newest updates are kept in memory
+        self._log.watch()
         try:
             return Subscription(self._log, self._snapshots, interest, choice, cursor, max_turns)
         except BaseException:
@@ -45,10 +54,15 @@ class LiveUpdates:
         """Lets `advance` return now."""
         self._log.wake()
 
-    def publish(self, conversation_id: str, draft_id: str, offset: int, text: str, *, done: bool) -> None:
-        """Passes on more text of an unfinished answer. Raises InvalidField, ConversationNotFound, StorageUnavailable."""
+    def publish(
+        self, conversation_id: str, draft_id: str, offset: int, text: str, *, done: bool
+    ) -> None:
+        """Passes on more text of an unfinished answer. Raises InvalidField, ConversationNotFound,
+        StorageUnavailable.
+        """
         with suppress(IndexUnavailable):
-            self._space.index.settle()  # so that what was written before the draft is told before it
+            # so that what was written before the draft is told before it
+            self._space.index.settle()
         with self._space.reading(conversation_id) as state:
             channel = state.conversation.channel
             self._drafts.publish(conversation_id, channel, draft_id, offset, text, done=done)

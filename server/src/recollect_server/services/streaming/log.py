@@ -1,8 +1,10 @@
-"""What the watchers read: the newest updates in memory, encoded once for all of them, and behind those the index's log.
+"""What the watchers read: the newest updates in memory, encoded once for all of them, and behind
+those the index's log.
 
-The index tells its news in its writer's thread, after they are committed, in the order of their cursors. Here they only wait in an
-inbox; whoever calls `advance` makes updates of them. So nobody is told of a change before it is in the index, and a change that a
-watcher was told of is found behind every earlier cursor.
+The index tells its news in its writer's thread, after they are committed, in the order of their
+cursors. Here they only wait in an inbox; whoever calls `advance` makes updates of them. So nobody
+is told of a change before it is in the index, and a change that a watcher was told of is found
+behind every earlier cursor.
 """
 
 import re
@@ -107,7 +109,9 @@ class Renewed(Exception):
 
 
 class UpdateLog:
-    """The update log of a space. Safe to call from any thread, but for `advance`, which one thread calls."""
+    """The update log of a space. Safe to call from any thread, but for `advance`, which one thread
+    calls.
+    """
 
     def __init__(self, space: Space, drafts: Drafts, encode: Encode) -> None:
         self.space = space
@@ -122,7 +126,10 @@ class UpdateLog:
         self.resets = 0
         """How often every watcher was to begin again with the same index."""
         self._watchers = 0
-        self._answered: tuple[tuple[Position, Interest, int, int], tuple[Batch, Position]] | None = None  # the last one
+        # the last one
+        self._answered: (
+            tuple[tuple[Position, Interest, int, int], tuple[Batch, Position]] | None
+        ) = None
         self._waiting = False  # whether `advance` waits
         self._ring: list[Entry] = []
         self._ring_bytes = 0
@@ -166,14 +173,20 @@ class UpdateLog:
             self._changed.notify()
 
     def settle(self) -> None:
-        """Waits until everything that was acknowledged before is behind some position here. Raises IndexUnavailable."""
+        """Waits until everything that was acknowledged before is behind some position here. Raises
+        IndexUnavailable.
+        """
         index = self._index
         end = index.log.last_cursor()
         with self._changed:
-            self._grown.wait_for(lambda: self._latest >= end or self._index is not index, _LONGEST_REST)
+            self._grown.wait_for(
+                lambda: self._latest >= end or self._index is not index, _LONGEST_REST
+            )
 
     def advance(self, timeout: float) -> News:
-        """Waits for news, makes updates of them, and says what they are about. Nothing after so many seconds."""
+        """Waits for news, makes updates of them, and says what they are about. Nothing after so
+        many seconds.
+        """
         with self._changed:
             if not (self._inbox or self._touched or self._renewed):
                 self._waiting = True
@@ -202,10 +215,11 @@ class UpdateLog:
         return News(about, len(entries), everyone)
 
     def behind(self, position: Position, interest: Interest, most: int) -> tuple[Batch, Position]:
-        """The oldest updates behind a position that are wanted, and the position behind those that were looked at.
+        """The oldest updates behind a position that are wanted, and the position behind those that
+        were looked at.
 
-        Many ask for the same, one after the other. Raises Renewed if it cannot be told what comes behind it; IndexUnavailable,
-        StorageUnavailable.
+        Many ask for the same, one after the other. Raises Renewed if it cannot be told what comes
+        behind it; IndexUnavailable, StorageUnavailable.
         """
         with self._changed:
             if position.epoch != self._index.log.epoch:
@@ -230,8 +244,12 @@ class UpdateLog:
                 self._answered = asked, answer
         return answer
 
-    def _older(self, index: Index, position: Position, interest: Interest, most: int) -> tuple[Batch, Position]:
-        changes = index.log.changes(position.cursor, most, interest.conversation_ids, interest.channels, _PART_BYTES)
+    def _older(
+        self, index: Index, position: Position, interest: Interest, most: int
+    ) -> tuple[Batch, Position]:
+        changes = index.log.changes(
+            position.cursor, most, interest.conversation_ids, interest.channels, _PART_BYTES
+        )
         if not changes.whole:
             raise Renewed
         placed = read(index.log.epoch, self.space.lines, changes)
@@ -240,7 +258,11 @@ class UpdateLog:
         return Batch([entry.data for entry in entries]), Position(position.epoch, last)
 
     def _entry(self, placed: Placed) -> Entry:
-        return Entry(placed.cursor, (placed.update.conversation_id, placed.channel), self.encode(placed.update))
+        return Entry(
+            placed.cursor,
+            (placed.update.conversation_id, placed.channel),
+            self.encode(placed.update),
+        )
 
     def _end_drafts(self, update: Update) -> None:
         """Before its end can be read: so nobody is sent more of a draft after it."""
@@ -262,16 +284,19 @@ class UpdateLog:
         self._ring += new
         self._ring_bytes += sum(len(entry.data) for entry in new)
         if gone:  # as in the index's log: of what is deleted, only that stays
-            self._ring = [entry for entry in self._ring if entry.cursor >= gone.get(entry.about[0], 0)]
+            self._ring = [
+                entry for entry in self._ring if entry.cursor >= gone.get(entry.about[0], 0)
+            ]
             self._ring_bytes = sum(len(entry.data) for entry in self._ring)
             self._answered = None
         while self._ring_bytes > _RING_BYTES or len(self._ring) > _RING_ENTRIES:
-            half = self._ring[: len(self._ring) // 2 + 1]  # at once: a list gives up its front slowly
+            # at once: a list gives up its front slowly
+            half = self._ring[: len(self._ring) // 2 + 1]
             del self._ring[: len(half)]
             self._ring_bytes -= sum(len(entry.data) for entry in half)
             self._after = half[-1].cursor
 
-    # The index ----------------------------------------------------------------------------------------------------------
+    # The index ------------------------------------------------------------------------------------
 
     def _attach(self, index: Index) -> None:
         """Another index is used from here on; nobody writes meanwhile."""
@@ -297,7 +322,9 @@ class UpdateLog:
             self._changed.notify()
 
     def _hurry(self) -> None:
-        """The index need not hurry for news that nobody waits for: the fewer at once, the more each costs."""
+        """The index need not hurry for news that nobody waits for: the fewer at once, the more each
+        costs.
+        """
         self._index.log.set_watched(self._waiting and self._watchers > 0)
 
     def _hear(self, index: Index, news: Sequence[tuple[int, object]]) -> None:

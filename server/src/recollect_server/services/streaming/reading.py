@@ -1,4 +1,6 @@
-"""Rows of the log into updates. The rows say in which lines of a transcript a change stands; the lines say the rest."""
+"""Rows of the log into updates. The rows say in which lines of a transcript a change stands; the
+lines say the rest.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +15,16 @@ from recollect_server.domain.conversation import (
     fold,
 )
 from recollect_server.domain.message import Message
-from recollect_server.domain.update import Created, Deleted, Kind, NotesWritten, Renamed, Split, Update, Updated
+from recollect_server.domain.update import (
+    Created,
+    Deleted,
+    Kind,
+    NotesWritten,
+    Renamed,
+    Split,
+    Update,
+    Updated,
+)
 from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.log import Changes
 from recollect_server.storage.index.updates import Row, UpdateKind
@@ -41,12 +52,16 @@ def told(epoch: str, cursor: int, news: object) -> list[Placed]:
     assert isinstance(news, Added)
     entries = {line.sequence: line.entry for line in news.lines if line.entry is not None}
     numbered = enumerate(news.updates, start=cursor + 1)
-    rows = (Row(at, news.number, kind, time, first, last, "") for at, (kind, time, first, last) in numbered)
+    rows = (
+        Row(at, news.number, kind, time, first, last, "")
+        for at, (kind, time, first, last) in numbered
+    )
     return [_placed(epoch, row, news.conversation, entries) for row in rows]
 
 
 def read(epoch: str, lines: Lines, changes: Changes) -> list[Placed]:
-    """The updates of a part of the log. Those of a conversation that is being deleted are left out: that it is gone follows.
+    """The updates of a part of the log. Those of a conversation that is being deleted are left out:
+    that it is gone follows.
 
     Raises LogUnavailable.
     """
@@ -61,7 +76,9 @@ def read(epoch: str, lines: Lines, changes: Changes) -> list[Placed]:
 
 
 def _entries(lines: Lines, changes: Changes, number: int) -> dict[int, Entry] | None:
-    """The lines that a conversation's rows name and that can be read; None if its transcript is gone."""
+    """The lines that a conversation's rows name and that can be read; None if its transcript is
+    gone.
+    """
     wanted = [row for row in changes.rows if row.number == number]
     last = max(row.last for row in wanted)
     sequence, offset, _ = changes.starts.get(number, (1, 0, 0))
@@ -79,18 +96,26 @@ def _entries(lines: Lines, changes: Changes, number: int) -> dict[int, Entry] | 
 
 def _deleted(epoch: str, row: Row) -> Placed:
     conversation_id, _, channel = row.detail.partition(" ")
-    return Placed(row.cursor, channel, Update(f"{epoch}-{row.cursor}", conversation_id, row.time, Deleted()))
+    return Placed(
+        row.cursor, channel, Update(f"{epoch}-{row.cursor}", conversation_id, row.time, Deleted())
+    )
 
 
-def _placed(epoch: str, row: Row, conversation: Conversation, entries: Mapping[int, Entry]) -> Placed:
-    update = Update(f"{epoch}-{row.cursor}", conversation.id, row.time, _kind(row, conversation, entries))
+def _placed(
+    epoch: str, row: Row, conversation: Conversation, entries: Mapping[int, Entry]
+) -> Placed:
+    update = Update(
+        f"{epoch}-{row.cursor}", conversation.id, row.time, _kind(row, conversation, entries)
+    )
     return Placed(row.cursor, conversation.channel, update)
 
 
 def _kind(row: Row, conversation: Conversation, entries: Mapping[int, Entry]) -> Kind:
     first = entries.get(row.first)
     if row.kind == UpdateKind.MESSAGES:
-        lines = [entries[sequence] for sequence in range(row.first, row.last + 1) if sequence in entries]
+        lines = [
+            entries[sequence] for sequence in range(row.first, row.last + 1) if sequence in entries
+        ]
         messages = tuple(line.content for line in lines if isinstance(line.content, Message))
         return Updated(conversation, messages, lines[0].stamp.draft_id if lines else "")
     match first.content if first else None:

@@ -1,4 +1,6 @@
-"""What a watcher begins with: the newest conversations and the working context of the first, as of one place in the log."""
+"""What a watcher begins with: the newest conversations and the working context of the first, as of
+one place in the log.
+"""
 
 import threading
 from collections import OrderedDict
@@ -16,7 +18,9 @@ _KEPT = 8  # snapshots that many may begin with at once, after a restart
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a snapshot shows of the conversations that a watcher wants: by default all of them, and the newest one loaded."""
+    """What a snapshot shows of the conversations that a watcher wants: by default all of them, and
+    the newest one loaded.
+    """
 
     load_channel: str = ""
     """Loads the newest conversation on this channel."""
@@ -46,15 +50,19 @@ class Snapshots:
     def take(self, interest: Interest, choice: Choice, max_turns: int, *, reset: bool) -> Snapshot:
         """Take a snapshot as of now.
 
-        Raises IndexUnavailable, StorageUnavailable; and, but for a `reset`, ConversationNotFound if the chosen conversation is not
-        there, or not wanted.
+        Raises IndexUnavailable, StorageUnavailable; and, but for a `reset`, ConversationNotFound if
+        the chosen conversation is not there, or not wanted.
         """
         wanted = (interest, choice, max_turns or self._limits.max_turns, reset)
         index = self._log.space.index
         with self._guard:
             kept = self._kept.get(wanted)
         # What the index did not take in moves no cursor.
-        if kept and kept.position == Position(index.log.epoch, index.log.last_cursor()) and not self._log.space.lagging():
+        if (
+            kept
+            and kept.position == Position(index.log.epoch, index.log.last_cursor())
+            and not self._log.space.lagging()
+        ):
             return kept
         for _ in range(3):
             try:
@@ -73,7 +81,10 @@ class Snapshots:
     def _take(self, interest: Interest, choice: Choice, max_turns: int, reset: bool) -> Snapshot:
         space = self._log.space
         index = space.index
-        wanted = Filter(conversation_ids=tuple(sorted(interest.conversation_ids)), channels=tuple(sorted(interest.channels)))
+        wanted = Filter(
+            conversation_ids=tuple(sorted(interest.conversation_ids)),
+            channels=tuple(sorted(interest.channels)),
+        )
         newest = index.log.newest_conversations(
             replace(wanted, channels=choice.list_channels) if choice.list_channels else wanted,
             _CONVERSATIONS,
@@ -85,7 +96,9 @@ class Snapshots:
         loaded = ConversationLoaded()
         if newest.loaded is not None and space.is_lagging(newest.loaded.id):
             found = WorkingContext(space, self._limits).load(newest.loaded.id, max_turns=max_turns)
-            loaded = ConversationLoaded(found.conversation, tuple(found.turns.messages), found.has_more)
+            loaded = ConversationLoaded(
+                found.conversation, tuple(found.turns.messages), found.has_more
+            )
         elif newest.loaded is not None:
             messages = read_places(space, newest.loaded.id, newest.places).messages
             loaded = ConversationLoaded(newest.loaded, tuple(messages), newest.has_more)
@@ -93,8 +106,16 @@ class Snapshots:
             raise ConversationNotFound(choice.load_conversation_id)
         position = Position(index.log.epoch, newest.cursor)
         now = space.clock()
-        listed = Update("", "", now, ConversationList(tuple(map(space.current, newest.conversations))), reset=reset)
-        second = Update(str(position), loaded.conversation.id if loaded.conversation else "", now, loaded)
+        listed = Update(
+            "",
+            "",
+            now,
+            ConversationList(tuple(map(space.current, newest.conversations))),
+            reset=reset,
+        )
+        second = Update(
+            str(position), loaded.conversation.id if loaded.conversation else "", now, loaded
+        )
         return Snapshot(position, (self._log.encode(listed), self._log.encode(second)))
 
 

@@ -1,9 +1,18 @@
-"""One watcher: its place in the log, what it wants to hear of, and what comes next for it. It holds no update."""
+"""One watcher: its place in the log, what it wants to hear of, and what comes next for it. It holds
+no update.
+"""
 
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.update import Heartbeat, Update
 from recollect_server.services.streaming.drafts import Key, Sent
-from recollect_server.services.streaming.log import Batch, Interest, News, Position, Renewed, UpdateLog
+from recollect_server.services.streaming.log import (
+    Batch,
+    Interest,
+    News,
+    Position,
+    Renewed,
+    UpdateLog,
+)
 from recollect_server.services.streaming.snapshot import Choice, Snapshots
 
 
@@ -24,7 +33,13 @@ class Subscription:
     )
 
     def __init__(
-        self, log: UpdateLog, snapshots: Snapshots, interest: Interest, choice: Choice, cursor: str, max_turns: int
+        self,
+        log: UpdateLog,
+        snapshots: Snapshots,
+        interest: Interest,
+        choice: Choice,
+        cursor: str,
+        max_turns: int,
     ) -> None:
         """Begins with a snapshot, or behind a cursor.
 
@@ -50,7 +65,8 @@ class Subscription:
         return news.everyone or (bool(news.about) and self.interest.wants_any(news.about))
 
     def take(self, most: int) -> tuple[Batch, bool]:
-        """At most so many updates that come next, and whether more wait. Raises IndexUnavailable, StorageUnavailable.
+        """At most so many updates that come next, and whether more wait. Raises IndexUnavailable,
+        StorageUnavailable.
 
         What is returned counts as told.
         """
@@ -72,7 +88,9 @@ class Subscription:
 
     def heartbeat(self) -> bytes:
         """That nothing happened, with the cursor."""
-        return self._log.encode(Update(str(self._position), "", self._log.space.clock(), Heartbeat()))
+        return self._log.encode(
+            Update(str(self._position), "", self._log.space.clock(), Heartbeat())
+        )
 
     def _news_of_drafts(self) -> list[bytes]:
         drafts = self._log.drafts
@@ -92,7 +110,9 @@ class Subscription:
         self._drafts_seen = -1
 
     def _position_of(self, cursor: str) -> Position | None:
-        """The place that a cursor names; None if the log does not reach back to it. Raises InvalidField."""
+        """The place that a cursor names; None if the log does not reach back to it. Raises
+        InvalidField.
+        """
         position = Position.of(cursor)
         if position is None:
             raise InvalidField.of("cursor", "is not a cursor that this service gave out")

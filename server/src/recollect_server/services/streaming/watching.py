@@ -1,5 +1,5 @@
-"""What may be watched, and by whom: the conversations of a space, by `live` and `subscription`; and its external communications, by
-`services.external.live`. Whoever sends need not know which.
+"""What may be watched, and by whom: the conversations of a space, by `live` and `subscription`; and
+its external communications, by `services.external.live`. Whoever sends need not know which.
 """
 
 from typing import Protocol
@@ -14,14 +14,18 @@ class Watcher(Protocol):
         """Whether there may be something for it."""
 
     def take(self, most: int) -> tuple[Batch, bool]:
-        """At most so many updates that come next, and whether more wait. Raises IndexUnavailable, StorageUnavailable."""
+        """At most so many updates that come next, and whether more wait. Raises IndexUnavailable,
+        StorageUnavailable.
+        """
 
     def heartbeat(self) -> bytes:
         """That nothing happened, with the cursor."""
 
 
 class Watched(Protocol):
-    """Something that is watched. Safe to call from any thread, but for `advance` and `tick`, which one thread calls."""
+    """Something that is watched. Safe to call from any thread, but for `advance` and `tick`, which
+    one thread calls.
+    """
 
     def advance(self, timeout: float) -> News:
         """Waits so many seconds for news."""

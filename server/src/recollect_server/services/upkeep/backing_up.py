@@ -1,9 +1,11 @@
-"""A copy of a space's transcripts, those of third parties too, and its ledgers, while the server writes them; and the way back.
+"""A copy of a space's transcripts, those of third parties too, and its ledgers, while the server
+writes them; and the way back.
 
-Each transcript is copied up to the end of a whole batch: everything that was acknowledged before the copy began is in it. The index
-is left out, for it is made anew from the transcripts; the vectors too: words answer while they are worked out anew, and they may be
-of texts that were deleted since. A backup has the shape of a data folder, so a server can run on it. `backup.json` is written last,
-so a backup without it is not complete.
+Each transcript is copied up to the end of a whole batch: everything that was acknowledged before
+the copy began is in it. The index is left out, for it is made anew from the transcripts; the
+vectors too: words answer while they are worked out anew, and they may be of texts that were deleted
+since. A backup has the shape of a data folder, so a server can run on it. `backup.json` is written
+last, so a backup without it is not complete.
 """
 
 import os
@@ -52,9 +54,15 @@ def back_up(source: FolderStore, space: str, target: Path, progress: Progress) -
     manifest: dict[str, object] = {"space": space, "files": files}
     if source.folder(Kind.COMMUNICATION).is_dir():
         make_folder(copy.folder(Kind.COMMUNICATION))
-        manifest["external"], done.communications = _back_up_all(source, copy, Kind.COMMUNICATION, done, progress)
+        manifest["external"], done.communications = _back_up_all(
+            source, copy, Kind.COMMUNICATION, done, progress
+        )
     # Last: what is deleted while this runs, and so in no copy, must be known as forgotten.
-    manifest["ledgers"] = {name: list(_copy(source.path(name), copy.path(name))) for name in LEDGERS if source.path(name).exists()}
+    manifest["ledgers"] = {
+        name: list(_copy(source.path(name), copy.path(name)))
+        for name in LEDGERS
+        if source.path(name).exists()
+    }
     sync_folder(target / space)
     _write(target / MANIFEST, orjson.dumps(manifest))
     sync_folder(target)
@@ -64,7 +72,9 @@ def back_up(source: FolderStore, space: str, target: Path, progress: Progress) -
 def _back_up_all(
     source: FolderStore, target: FolderStore, kind: Kind, done: Copied, progress: Progress
 ) -> tuple[dict[str, list[int]], int]:
-    """Copy the logs of a kind into another folder. Return the size and checksum of each, and how many there are."""
+    """Copy the logs of a kind into another folder. Return the size and checksum of each, and how
+    many there are.
+    """
     files: dict[str, list[int]] = {}
     names = sorted(name for name, _ in source.logs(kind))
     with Syncs() as syncs:
@@ -86,9 +96,11 @@ def _back_up_all(
 
 
 def restore(source: Path, space: str, target: FolderStore, progress: Progress) -> Copied:
-    """Copies a backup's transcripts to where nothing is yet, and compares each with what was backed up.
+    """Copies a backup's transcripts to where nothing is yet, and compares each with what was backed
+    up.
 
-    What is damaged is copied too, and named. Nobody may have the target open. Raises CannotCopy, OSError.
+    What is damaged is copied too, and named. Nobody may have the target open. Raises CannotCopy,
+    OSError.
     """
     try:
         with os.fdopen(open_transcript(source / MANIFEST, os.O_RDONLY), "rb") as file:
@@ -96,35 +108,61 @@ def restore(source: Path, space: str, target: FolderStore, progress: Progress) -
         origin = FolderStore.of(source, manifest["space"])
         files = _files(origin, manifest["files"], origin.folder(Kind.CONVERSATION))
         communications = origin.folder(Kind.COMMUNICATION)
-        external = _files(origin, manifest["external"], communications) if "external" in manifest else None
+        external = (
+            _files(origin, manifest["external"], communications) if "external" in manifest else None
+        )
         ledgers = _files(origin, manifest.get("ledgers", {}), origin.root.parent)
     except FileNotFoundError:
-        raise CannotCopy(f"{source} has no {MANIFEST}: it is no backup, or not a complete one") from None
+        raise CannotCopy(
+            f"{source} has no {MANIFEST}: it is no backup, or not a complete one"
+        ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CannotCopy(f"{source / MANIFEST} cannot be read: {error}") from error
     for folder in map(target.folder, Kind):
         if folder.exists() and any(folder.iterdir()):
-            raise CannotCopy(f"{folder} is not empty: a backup is restored to where nothing is (space {space})")
+            raise CannotCopy(
+                f"{folder} is not empty: a backup is restored to where nothing is (space {space})"
+            )
     if there := [path for path in map(target.path, LEDGERS) if path.exists()]:
-        raise CannotCopy(f"{there[0]} is there: a backup is restored to where nothing is (space {space})")
+        raise CannotCopy(
+            f"{there[0]} is there: a backup is restored to where nothing is (space {space})"
+        )
     done = Copied()
-    done.conversations = _restore_all(origin, files, target.folder(Kind.CONVERSATION), done, progress)
+    done.conversations = _restore_all(
+        origin, files, target.folder(Kind.CONVERSATION), done, progress
+    )
     if external is not None:
-        done.communications = _restore_all(origin, external, target.folder(Kind.COMMUNICATION), done, progress)
+        done.communications = _restore_all(
+            origin, external, target.folder(Kind.COMMUNICATION), done, progress
+        )
         _take_name(target.folder(Kind.COMMUNICATION))
     _restore_ledgers(origin, ledgers, target, done)
-    _take_name(target.folder(Kind.CONVERSATION))  # last: without its conversations it is not restored
+    # last: without its conversations it is not restored
+    _take_name(target.folder(Kind.CONVERSATION))
     return done
 
 
-def _files(origin: FolderStore, listed: dict[str, list[int]], folder: Path) -> dict[str, tuple[int, int]]:
-    """Return the size and checksum of each log of a folder that a manifest lists. Raises ValueError, TypeError, AttributeError."""
+def _files(
+    origin: FolderStore, listed: dict[str, list[int]], folder: Path
+) -> dict[str, tuple[int, int]]:
+    """Return the size and checksum of each log of a folder that a manifest lists. Raises
+    ValueError, TypeError, AttributeError.
+    """
     if strange := [name for name in listed if origin.path(name).parent != folder]:
         raise ValueError(f"{strange[0]} is not a file of {folder.name}")
-    return {origin.path(name).stem: (int(size), int(checksum)) for name, (size, checksum) in listed.items()}
+    return {
+        origin.path(name).stem: (int(size), int(checksum))
+        for name, (size, checksum) in listed.items()
+    }
 
 
-def _restore_all(origin: FolderStore, files: dict[str, tuple[int, int]], target: Path, done: Copied, progress: Progress) -> int:
+def _restore_all(
+    origin: FolderStore,
+    files: dict[str, tuple[int, int]],
+    target: Path,
+    done: Copied,
+    progress: Progress,
+) -> int:
     """Copy logs to where they are kept until all are there. Return how many were copied."""
     coming = target.with_name(target.name + RESTORING)
     if coming.is_symlink():
@@ -144,13 +182,17 @@ def _restore_all(origin: FolderStore, files: dict[str, tuple[int, int]], target:
             count += 1
             done.bytes += copied[0]
             if copied != expected:
-                done.problems.append(f"{name}: is not as it was backed up: {copied[0]} of {expected[0]} bytes")
+                done.problems.append(
+                    f"{name}: is not as it was backed up: {copied[0]} of {expected[0]} bytes"
+                )
                 done.problems += _said(name, damages)
     sync_folder(coming)
     return count
 
 
-def _restore_ledgers(origin: FolderStore, ledgers: dict[str, tuple[int, int]], target: FolderStore, done: Copied) -> None:
+def _restore_ledgers(
+    origin: FolderStore, ledgers: dict[str, tuple[int, int]], target: FolderStore, done: Copied
+) -> None:
     for name, expected in sorted(ledgers.items()):
         path = target.path(name)
         coming = path.with_name(path.name + RESTORING)
@@ -161,7 +203,9 @@ def _restore_ledgers(origin: FolderStore, ledgers: dict[str, tuple[int, int]], t
             done.problems.append(f"{name}: is missing in the backup")
             continue
         if copied != expected:
-            done.problems.append(f"{name}: is not as it was backed up: {copied[0]} of {expected[0]} bytes")
+            done.problems.append(
+                f"{name}: is not as it was backed up: {copied[0]} of {expected[0]} bytes"
+            )
         coming.rename(path)
     sync_folder(target.root.parent)
 
@@ -173,10 +217,14 @@ def _take_name(target: Path) -> None:
     sync_folder(target.parent)
 
 
-def _copy(source: Path, target: Path, syncs: Syncs | None = None, damages: list[Line] | None = None) -> tuple[int, int]:
-    """Copies a transcript up to the end of a whole batch. Returns its size and its checksum. Raises OSError.
+def _copy(
+    source: Path, target: Path, syncs: Syncs | None = None, damages: list[Line] | None = None
+) -> tuple[int, int]:
+    """Copies a transcript up to the end of a whole batch. Returns its size and its checksum. Raises
+    OSError.
 
-    It is durable, but for its name, when this returns, or when `syncs` is left. Its damaged lines are added to `damages`.
+    It is durable, but for its name, when this returns, or when `syncs` is left. Its damaged lines
+    are added to `damages`.
     """
     reading = open_transcript(source, os.O_RDONLY)
     try:
@@ -194,7 +242,8 @@ def _copy(source: Path, target: Path, syncs: Syncs | None = None, damages: list[
                 if line.entry is None and damages is not None:
                     damages.append(line)
 
-            # The copy itself is looked at: of the file that is being written, the next look could show something else.
+            # The copy itself is looked at: of the file that is being written, the next look could
+            # show something else.
             whole = min(size, whole_end(target, 0, 1, size, see)[0])
             if whole < size:
                 os.ftruncate(writing, whole)

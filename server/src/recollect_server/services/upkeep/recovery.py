@@ -1,8 +1,9 @@
 """Start-up: the index is brought up to the transcripts, or made anew from them.
 
-After a proper stop this costs a stat for each conversation and one reading of the index file, whose checksum the stop left (see
-`storage.index.file.Seal`); it reads no transcript. An index that was not closed is compared with the transcripts: its requests
-before anybody calls, the rest too where that is little, and else conversation by conversation while the server runs.
+After a proper stop this costs a stat for each conversation and one reading of the index file, whose
+checksum the stop left (see `storage.index.file.Seal`); it reads no transcript. An index that was
+not closed is compared with the transcripts: its requests before anybody calls, the rest too where
+that is little, and else conversation by conversation while the server runs.
 """
 
 import time
@@ -15,16 +16,32 @@ from typing import Any
 
 import structlog
 
-from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, NothingNamed, StorageUnavailable
+from recollect_server.domain.errors import (
+    ConversationNotFound,
+    IndexUnavailable,
+    NothingNamed,
+    StorageUnavailable,
+)
 from recollect_server.domain.time import Clock
 from recollect_server.services.external.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.deletion import bring_up_forgotten, finish_delete, forget_anchors_again
+from recollect_server.services.space.deletion import (
+    bring_up_forgotten,
+    finish_delete,
+    forget_anchors_again,
+)
 from recollect_server.services.space.logs import IndexAhead, Logs, Totals
 from recollect_server.services.space.logs import Recovered as RecoveredLog
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
-from recollect_server.storage.index.file import DAMAGED, NAME, Seal, break_seal, read_seal, remove_files
+from recollect_server.storage.index.file import (
+    DAMAGED,
+    NAME,
+    Seal,
+    break_seal,
+    read_seal,
+    remove_files,
+)
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorFile
 from recollect_server.storage.logs.folder import FolderStore
@@ -38,7 +55,8 @@ _AHEAD = 16  # transcripts that are mended at the same time
 _SAY_EVERY = 2.0  # seconds between two lines of the log about one long delete
 
 Progress = Callable[[int, int], None]
-"""Told of each transcript, before it is looked after, how many of how many are done; and at the end that all are.
+"""Told of each transcript, before it is looked after, how many of how many are done; and at the end
+that all are.
 
 Who shows it to a person chooses how often.
 """
@@ -60,13 +78,19 @@ class Recovered:
     damaged: int
     bytes_cut: int
     communications: int = 0
-    """How many external communications there are. Their messages, damages and cuts are counted with the others."""
+    """How many external communications there are. Their messages, damages and cuts are counted with
+    the others.
+    """
     suspects: tuple[str, ...] = ()
     """The conversations that the index must be compared with before it is believed."""
 
 
-def recover(logs: FolderStore, clock: Clock, progress: Progress, compared_at_once: int = COMPARED_AT_ONCE) -> Recovered:
-    """Opens the index and brings it up to the transcripts. Raises StorageUnavailable, IndexUnavailable."""
+def recover(
+    logs: FolderStore, clock: Clock, progress: Progress, compared_at_once: int = COMPARED_AT_ONCE
+) -> Recovered:
+    """Opens the index and brings it up to the transcripts. Raises StorageUnavailable,
+    IndexUnavailable.
+    """
     logs.create()
     logs.settle()
     index, closed = _open(logs.root)
@@ -75,12 +99,17 @@ def recover(logs: FolderStore, clock: Clock, progress: Progress, compared_at_onc
             done = _bring_up(logs, index, clock, progress, rebuilt=False)
             return done if closed else _compared(logs, done, compared_at_once)
         except IndexUnavailable as error:
-            log.warning("index_ahead" if isinstance(error, IndexAhead) else "index_unusable", reason=str(error))
+            log.warning(
+                "index_ahead" if isinstance(error, IndexAhead) else "index_unusable",
+                reason=str(error),
+            )
     return rebuild(logs, clock, progress)
 
 
 def rebuild(logs: FolderStore, clock: Clock, progress: Progress) -> Recovered:
-    """Makes the index anew from the transcripts. Nobody may have it open. Raises StorageUnavailable, IndexUnavailable."""
+    """Makes the index anew from the transcripts. Nobody may have it open. Raises
+    StorageUnavailable, IndexUnavailable.
+    """
     remove_files(logs.root)
     hit("recover.index_removed")
     try:
@@ -92,7 +121,9 @@ def rebuild(logs: FolderStore, clock: Clock, progress: Progress) -> Recovered:
 
 
 def _open(root: Path) -> tuple[Index | None, bool]:
-    """The index as it is, or None if it is missing or damaged; and whether a server closed it as it is."""
+    """The index as it is, or None if it is missing or damaged; and whether a server closed it as it
+    is.
+    """
     if not (root / NAME).exists() or (root / f"{NAME}{DAMAGED}").exists():
         return None, False
     state = read_seal(root)
@@ -109,7 +140,8 @@ def _open(root: Path) -> tuple[Index | None, bool]:
         problem = index.problem()
         if not problem:
             index.log.claim_file(copied=state is Seal.COPIED)
-            index.removal.empty_log()  # after a crash it may hold words of what was deleted right before
+            # after a crash it may hold words of what was deleted right before
+            index.removal.empty_log()
     except IndexUnavailable as error:
         problem = str(error)
     if problem:
@@ -120,7 +152,8 @@ def _open(root: Path) -> tuple[Index | None, bool]:
 
 
 def _compared(logs: FolderStore, done: Recovered, at_once: int) -> Recovered:
-    """Compare an index that no server closed with the transcripts, and leave what takes long for later.
+    """Compare an index that no server closed with the transcripts, and leave what takes long for
+    later.
 
     Raises IndexUnavailable if they differ, and then has closed the index; LogUnavailable, OSError.
     """
@@ -129,12 +162,17 @@ def _compared(logs: FolderStore, done: Recovered, at_once: int) -> Recovered:
         sizes = dict(logs.logs(Kind.CONVERSATION))
         whole = sum(sizes.values()) <= at_once
         contents = Contents(index)
-        wrong = next(_differences(ConversationLogs(logs), contents, index, list(sizes), whole=whole), "")
+        wrong = next(
+            _differences(ConversationLogs(logs), contents, index, list(sizes), whole=whole), ""
+        )
         if not wrong and whole:
             wrong = next(iter(contents.problems()), "")
         if not wrong:
             communications = [name for name, _ in logs.logs(Kind.COMMUNICATION)]
-            wrong = next(_differences(CommunicationLogs(logs), contents, index, communications, whole=True), "")
+            wrong = next(
+                _differences(CommunicationLogs(logs), contents, index, communications, whole=True),
+                "",
+            )
         if wrong:
             raise IndexUnavailable(f"it is damaged: {wrong}")
     except BaseException:
@@ -143,8 +181,12 @@ def _compared(logs: FolderStore, done: Recovered, at_once: int) -> Recovered:
     return done if whole else replace(done, suspects=tuple(sizes))
 
 
-def _differences(logs: Logs[Any], contents: Contents, index: Index, names: list[str], *, whole: bool) -> Iterator[str]:
-    """Yield what the index has otherwise than these logs; unless `whole`, only which of their requests it does not know."""
+def _differences(
+    logs: Logs[Any], contents: Contents, index: Index, names: list[str], *, whole: bool
+) -> Iterator[str]:
+    """Yield what the index has otherwise than these logs; unless `whole`, only which of their
+    requests it does not know.
+    """
     for name in names:
         stored = logs.find(index, name)
         if stored is None:  # its log cannot be read, and this was logged
@@ -156,7 +198,9 @@ def _differences(logs: Logs[Any], contents: Contents, index: Index, names: list[
             yield f"{name}: the index does not know {len(lost)} of its requests, as {lost[0]}"
 
 
-def _bring_up(logs: FolderStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
+def _bring_up(
+    logs: FolderStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool
+) -> Recovered:
     """Brings the index up; closes it if that fails."""
     try:
         return _look_after_all(logs, index, clock, progress, rebuilt=rebuilt)
@@ -165,10 +209,14 @@ def _bring_up(logs: FolderStore, index: Index, clock: Clock, progress: Progress,
         raise
 
 
-def _recovered(logs: Logs[Any], names: list[str], *, ahead: bool) -> Iterator[tuple[str, Callable[[], RecoveredLog] | None]]:
-    """Yield each of these logs, in their order. With `ahead` the tails of the next ones are recovered meanwhile.
+def _recovered(
+    logs: Logs[Any], names: list[str], *, ahead: bool
+) -> Iterator[tuple[str, Callable[[], RecoveredLog] | None]]:
+    """Yield each of these logs, in their order. With `ahead` the tails of the next ones are
+    recovered meanwhile.
 
-    To recover one is mostly to wait for the disk, which takes the syncs of many files together in the time of a few.
+    To recover one is mostly to wait for the disk, which takes the syncs of many files together in
+    the time of a few.
     """
     if not ahead:
         yield from ((name, None) for name in names)
@@ -183,10 +231,14 @@ def _recovered(logs: Logs[Any], names: list[str], *, ahead: bool) -> Iterator[tu
         yield from ((name, future.result) for name, future in pending)
 
 
-def _catch_up_all(logs: Logs[Any], index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Totals:
-    """Catch the index up with all logs of a kind: a stat for each that it has all of. Nobody may write one.
+def _catch_up_all(
+    logs: Logs[Any], index: Index, clock: Clock, progress: Progress, *, rebuilt: bool
+) -> Totals:
+    """Catch the index up with all logs of a kind: a stat for each that it has all of. Nobody may
+    write one.
 
-    `rebuilt`: the index is made anew, and nobody's cursor reaches into it. Raises IndexAhead, IndexUnavailable, OSError.
+    `rebuilt`: the index is made anew, and nobody's cursor reaches into it. Raises IndexAhead,
+    IndexUnavailable, OSError.
     """
     known = logs.progress(index)
     behind: list[str] = []
@@ -196,7 +248,9 @@ def _catch_up_all(logs: Logs[Any], index: Index, clock: Clock, progress: Progres
         if known.pop(name, -1) != size:
             behind.append(name)
     if known:
-        raise IndexAhead(f"{len(known)} {logs.plural} are indexed and have no transcript, as {next(iter(known))}")
+        raise IndexAhead(
+            f"{len(known)} {logs.plural} are indexed and have no transcript, as {next(iter(known))}"
+        )
     if behind and not rebuilt:
         logs.skip_cursors(index)
     for number, (name, recovered) in enumerate(_recovered(logs, sorted(behind), ahead=rebuilt)):
@@ -204,7 +258,16 @@ def _catch_up_all(logs: Logs[Any], index: Index, clock: Clock, progress: Progres
         about = {logs.noun: name}
         try:
             stored = None if rebuilt else logs.find(index, name)
-            logs.catch_up(index, name, stored, time=clock(), log_updates=not rebuilt, wait=False, recovered=recovered, totals=done)
+            logs.catch_up(
+                index,
+                name,
+                stored,
+                time=clock(),
+                log_updates=not rebuilt,
+                wait=False,
+                recovered=recovered,
+                totals=done,
+            )
         except (ConversationNotFound, NothingNamed):
             if logs.store.remove_empty(name):
                 done.logs -= 1
@@ -217,8 +280,12 @@ def _catch_up_all(logs: Logs[Any], index: Index, clock: Clock, progress: Progres
     return done
 
 
-def _finish_interrupted_delete(logs: FolderStore, index: Index, conversation_id: str, clock: Clock) -> None:
-    """Finishes a delete that a crash interrupted, and logs that it does: of a long one, how far it is."""
+def _finish_interrupted_delete(
+    logs: FolderStore, index: Index, conversation_id: str, clock: Clock
+) -> None:
+    """Finishes a delete that a crash interrupted, and logs that it does: of a long one, how far it
+    is.
+    """
     size = logs.deleted_length(conversation_id)
     log.warning("finishing_interrupted_delete", conversation=conversation_id, bytes=size)
     said = began = time.monotonic()
@@ -227,14 +294,23 @@ def _finish_interrupted_delete(logs: FolderStore, index: Index, conversation_id:
         nonlocal said
         if time.monotonic() - said > _SAY_EVERY:
             said = time.monotonic()
-            log.warning("finishing_interrupted_delete", conversation=conversation_id, bytes=size, done=done)
+            log.warning(
+                "finishing_interrupted_delete", conversation=conversation_id, bytes=size, done=done
+            )
 
     removed = finish_delete(logs, index, conversation_id, clock(), progress)
     seconds = round(time.monotonic() - began, 1)
-    log.warning("interrupted_delete_finished", conversation=conversation_id, seconds=seconds, messages=removed.get("messages", 0))
+    log.warning(
+        "interrupted_delete_finished",
+        conversation=conversation_id,
+        seconds=seconds,
+        messages=removed.get("messages", 0),
+    )
 
 
-def _look_after_all(logs: FolderStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
+def _look_after_all(
+    logs: FolderStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool
+) -> Recovered:
     deleting = logs.deleted()
     if deleting and not rebuilt:
         index.log.skip_cursors()  # what goes may have changed before, and the index not know of it

@@ -1,6 +1,8 @@
-"""Mends the index of a space that is open: what fell behind is caught up, and an index that is lost is made anew.
+"""Mends the index of a space that is open: what fell behind is caught up, and an index that is lost
+is made anew.
 
-Until that is done the service answers from the transcripts what it can, and searches say that they are degraded.
+Until that is done the service answers from the transcripts what it can, and searches say that they
+are degraded.
 """
 
 from collections.abc import Callable
@@ -11,7 +13,11 @@ import structlog
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.services.external.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.deletion import bring_up_forgotten, finish_delete, forget_anchors_again
+from recollect_server.services.space.deletion import (
+    bring_up_forgotten,
+    finish_delete,
+    forget_anchors_again,
+)
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.checking import Contents
@@ -23,7 +29,9 @@ log = structlog.get_logger("recollect.index")
 
 
 def repair(space: Space, stopping: Callable[[], bool]) -> bool:
-    """Looks at the index and mends what can be mended now. False if something is left to do. Raises nothing."""
+    """Looks at the index and mends what can be mended now. False if something is left to do. Raises
+    nothing.
+    """
     try:
         if (reason := space.index.lost()) and not _renew(space, reason, stopping):
             return False
@@ -39,7 +47,8 @@ def repair(space: Space, stopping: Callable[[], bool]) -> bool:
 
 
 def _compare(space: Space, stopping: Callable[[], bool]) -> bool:
-    """Compare an index that no server closed with the transcripts. False if it is damaged, or something is left to compare.
+    """Compare an index that no server closed with the transcripts. False if it is damaged, or
+    something is left to compare.
 
     Raises IndexUnavailable, StorageUnavailable.
     """
@@ -59,12 +68,15 @@ def _compare(space: Space, stopping: Callable[[], bool]) -> bool:
 
 
 def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
-    """Makes the index anew beside the calls that go on. False if the server stops meanwhile: the next start makes it."""
+    """Makes the index anew beside the calls that go on. False if the server stops meanwhile: the
+    next start makes it.
+    """
     old = space.index
     if old.give_up(reason):
         log.error("index_lost", reason=reason)
     remove_files(space.logs.root)
-    # Its numbers begin behind those of the old one: a call that still has an old number finds nothing, and nothing wrong.
+    # Its numbers begin behind those of the old one: a call that still has an old number finds
+    # nothing, and nothing wrong.
     new = Index(space.logs.root, numbers_after=old.last_number())
     try:
         new.log.claim_file(copied=False)
@@ -86,7 +98,8 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
     known = new.conversations.progress()
     log.warning("index_made_anew", conversations=len(known))
     for conversation_id, size in space.logs.logs(Kind.CONVERSATION):
-        if known.get(conversation_id, (0, 0))[0] != size:  # written to meanwhile, or the new index refused its lines
+        # written to meanwhile, or the new index refused its lines
+        if known.get(conversation_id, (0, 0))[0] != size:
             space.note_lag(conversation_id, "the new index does not have all of it")
     for conversation_id in space.logs.deleted():  # their deletes found no index
         with space.exclusive(conversation=conversation_id):

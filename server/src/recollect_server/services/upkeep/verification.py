@@ -41,7 +41,10 @@ class Verified:
 def verify(logs: FolderStore, progress: Progress) -> Verified:
     """Looks at everything. Nobody may have the folder open. Raises LogUnavailable, OSError."""
     done = Verified()
-    done.problems += [f"{name}: its delete has begun and not ended: the next start ends it" for name in logs.deleted()]
+    done.problems += [
+        f"{name}: its delete has begun and not ended: the next start ends it"
+        for name in logs.deleted()
+    ]
     index = _open(logs, done)
     try:
         _verify(logs, Contents(index) if index else None, index, done, progress)
@@ -73,11 +76,19 @@ def _open(logs: FolderStore, done: Verified) -> Index | None:
     return None
 
 
-def _verify(store: FolderStore, contents: Contents | None, index: Index | None, done: Verified, progress: Progress) -> None:
+def _verify(
+    store: FolderStore,
+    contents: Contents | None,
+    index: Index | None,
+    done: Verified,
+    progress: Progress,
+) -> None:
     embedded = _embedded(store, done)
     gone = forgotten_keys(store)
 
-    def of_conversation(name: str, stored: Indexed[Any] | None, reading: Reading[Any]) -> Iterator[str]:
+    def of_conversation(
+        name: str, stored: Indexed[Any] | None, reading: Reading[Any]
+    ) -> Iterator[str]:
         assert isinstance(reading, ConversationReading)
         if index and stored:
             yield from _indexed_anchors(index, stored.number, reading, gone)
@@ -85,15 +96,21 @@ def _verify(store: FolderStore, contents: Contents | None, index: Index | None, 
 
     names = {name for name, _ in store.logs(Kind.CONVERSATION)}
     done.problems += _anchors(store, names)
-    done.conversations, done.messages = _verify_all(ConversationLogs(store), contents, index, done, progress, of_conversation)
+    done.conversations, done.messages = _verify_all(
+        ConversationLogs(store), contents, index, done, progress, of_conversation
+    )
     done.problems += [f"{NAME_OF_VECTORS}: {problem}" for problem in vector_problems(store.root)]
     done.problems += _ledgers(store, contents)
-    done.communications, _ = _verify_all(CommunicationLogs(store), contents, index, done, unheard, _nothing_more)
+    done.communications, _ = _verify_all(
+        CommunicationLogs(store), contents, index, done, unheard, _nothing_more
+    )
     if contents:
         if (more := contents.count() - done.messages) > 0:
             done.problems.append(f"index: {more} messages are indexed and in no transcript")
         if left := contents.left():
-            done.problems.append(f"index: it has words of {left} messages that are in no transcript")
+            done.problems.append(
+                f"index: it has words of {left} messages that are in no transcript"
+            )
 
 
 def _verify_all(
@@ -104,7 +121,9 @@ def _verify_all(
     progress: Progress,
     more: Callable[[str, Indexed[Any] | None, Reading[Any]], Iterator[str]],
 ) -> tuple[int, int]:
-    """Compare all logs of a kind with the index. Return how many logs and messages there are; `more` is looked at too."""
+    """Compare all logs of a kind with the index. Return how many logs and messages there are;
+    `more` is looked at too.
+    """
     assert isinstance(logs.store, FolderStore)
     known = set(logs.progress(index)) if index else set()
     names = sorted(logs.store.logs(logs.kind))
@@ -124,14 +143,20 @@ def _verify_all(
         messages += reading.messages
         if contents:
             known.discard(name)
-            wrong += logs.differences(contents, name, stored, reading) if stored else ["is not in the index"]
+            wrong += (
+                logs.differences(contents, name, stored, reading)
+                if stored
+                else ["is not in the index"]
+            )
         wrong += more(name, stored, reading)
         done.problems += [f"{name}: {problem}" for problem in wrong]
     done.problems += [f"{name}: is in the index and has no transcript" for name in sorted(known)]
     return len(names), messages
 
 
-def _nothing_more(_name: str, _stored: Indexed[Any] | None, _reading: Reading[Any]) -> Iterator[str]:
+def _nothing_more(
+    _name: str, _stored: Indexed[Any] | None, _reading: Reading[Any]
+) -> Iterator[str]:
     yield from ()
 
 
@@ -144,7 +169,9 @@ def _embedded(logs: FolderStore, done: Verified) -> dict[str, dict[int, bytes]]:
 
 
 def _vectors(embedded: dict[int, bytes], reading: ConversationReading) -> Iterator[str]:
-    """Yield vectors of other texts than the transcript has. A missing one is worked out while a server runs: no problem."""
+    """Yield vectors of other texts than the transcript has. A missing one is worked out while a
+    server runs: no problem.
+    """
     texts = {message.sequence: text_of(message) for message, _, _ in reading.placed}
     texts[ABBREVIATION] = reading.state.abbreviation if reading.state else ""
     for line, found in sorted(embedded.items()):
@@ -157,18 +184,29 @@ def _anchors(logs: FolderStore, names: set[str]) -> Iterator[str]:
     path = logs.path(ANCHORS)
     for line in logs.problems(ANCHORS) if path.exists() else ():
         content = line.entry.content if isinstance(line, Line) and line.entry else None
-        if isinstance(line, Line) and isinstance(content, AnchorSet) and content.conversation_id not in ("", *names):
+        if (
+            isinstance(line, Line)
+            and isinstance(content, AnchorSet)
+            and content.conversation_id not in ("", *names)
+        ):
             yield f"{path.name}: line {line.sequence} is of {content.conversation_id}, which has no transcript"
 
 
-def _indexed_anchors(index: Index, number: int, reading: ConversationReading, gone: dict[str, int]) -> Iterator[str]:
-    """The anchors that the index has otherwise than the transcript, but for those that were forgotten (up to a time, by key)."""
+def _indexed_anchors(
+    index: Index, number: int, reading: ConversationReading, gone: dict[str, int]
+) -> Iterator[str]:
+    """The anchors that the index has otherwise than the transcript, but for those that were
+    forgotten (up to a time, by key).
+    """
     expected = {
         (line, it.key, it.value, it.confidence, it.sequence, it.time)
         for line, it in reading.anchors
         if it.time > gone.get(it.key, -1)
     }
-    found = {(it.line, it.key, it.value, it.confidence, it.source, it.time) for it in index.anchors.of(number)}
+    found = {
+        (it.line, it.key, it.value, it.confidence, it.source, it.time)
+        for it in index.anchors.of(number)
+    }
     for line in sorted({anchor[0] for anchor in expected ^ found}):
         yield f"line {line}: the index has another anchor than the transcript"
 

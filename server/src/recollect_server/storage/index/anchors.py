@@ -35,12 +35,15 @@ class AnchorTable:
         """The anchors that came from a conversation, in order."""
         with self._database.reading() as connection:
             rows = connection.execute(
-                "SELECT line, key, value, confidence, source, time FROM anchors WHERE number = ? ORDER BY line", (number,)
+                "SELECT line, key, value, confidence, source, time FROM anchors WHERE number = ? ORDER BY line",
+                (number,),
             )
             return [AnchorRow(*row) for row in rows]
 
     def found(self, key: str) -> list[AnchorSet]:
-        """The anchors of a key (empty: of every key) that were found in conversations: of each the last 100, oldest first."""
+        """The anchors of a key (empty: of every key) that were found in conversations: of each the
+        last 100, oldest first.
+        """
         with self._database.reading() as connection:
             keys = [key] if key else [row[0] for row in connection.execute(_KEYS)]
             found: list[AnchorSet] = []
@@ -50,11 +53,16 @@ class AnchorTable:
                     " WHERE a.key = ? ORDER BY a.time DESC, c.id DESC, a.line DESC LIMIT 100",
                     (name,),
                 ).fetchall()
-                found += [AnchorSet(name, row[0], row[1], row[2], row[3], row[4]) for row in reversed(rows)]
+                found += [
+                    AnchorSet(name, row[0], row[1], row[2], row[3], row[4])
+                    for row in reversed(rows)
+                ]
             return found
 
     def forget(self, key: str, until: int) -> None:
         """Takes out what was found for a key up to a time."""
         self._database.write(
-            lambda connection, _: connection.execute("DELETE FROM anchors WHERE key = ? AND time <= ?", (key, until))
+            lambda connection, _: connection.execute(
+                "DELETE FROM anchors WHERE key = ? AND time <= ?", (key, until)
+            )
         )

@@ -1,8 +1,9 @@
 """The tables that messages of channels are routed by, and their way in (see `incoming.py`).
 
-Where a conversation is held stands in its own row; `mail` has the ids that lead to a conversation on e-mail, `continued` where what
-comes in for a conversation goes instead. All of it is told by the transcripts, but for `forgotten`, which is told by a ledger, and
-`limited`, which nothing else tells.
+Where a conversation is held stands in its own row; `mail` has the ids that lead to a conversation
+on e-mail, `continued` where what comes in for a conversation goes instead. All of it is told by the
+transcripts, but for `forgotten`, which is told by a ledger, and `limited`, which nothing else
+tells.
 """
 
 import apsw
@@ -37,7 +38,9 @@ def channel_tables(connection: apsw.Connection) -> None:
 
 
 def contact_names(connection: apsw.Connection) -> None:
-    """Add the display names of contacts, a later step of the migrations. No transcript before it has any."""
+    """Add the display names of contacts, a later step of the migrations. No transcript before it
+    has any.
+    """
     connection.execute("""
         CREATE TABLE contact_names(number INTEGER PRIMARY KEY, name TEXT NOT NULL);
         CREATE TRIGGER take_in_contact_name INSTEAD OF INSERT ON incoming WHEN NEW.document -> '$.contactName' IS NOT NULL BEGIN

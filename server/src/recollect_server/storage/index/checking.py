@@ -21,7 +21,8 @@ _MAX_TERM = 32_768  # bytes of a word that FTS5 keeps (FTS5_MAX_TOKEN_SIZE)
 Row = tuple[int, int, int, int, int, int]
 """A message as it stands in the index: id, turn, time, offset, length, tokens."""
 
-_WORDS = "SELECT CAST(term AS BLOB), doc, offset FROM turns_occurrences"  # bytes: a word that is cut may end within a character
+# bytes: a word that is cut may end within a character
+_WORDS = "SELECT CAST(term AS BLOB), doc, offset FROM turns_occurrences"
 
 
 class Contents:
@@ -42,7 +43,8 @@ class Contents:
         """The messages of a conversation by id."""
         with self._index.reading() as connection:
             rows = connection.execute(
-                "SELECT id, turn_number, time, offset, length, tokens FROM messages WHERE id BETWEEN ? AND ?", id_range(number)
+                "SELECT id, turn_number, time, offset, length, tokens FROM messages WHERE id BETWEEN ? AND ?",
+                id_range(number),
             )
             return {row[0]: row for row in rows}
 
@@ -50,10 +52,14 @@ class Contents:
         """The requests that a conversation's lines carried: hash by id."""
         with self._index.reading() as connection:
             query = "SELECT request_id, hash FROM requests WHERE conversation_id = ?"
-            return {str(row[0]): str(row[1]) for row in connection.execute(query, (conversation_id,))}
+            return {
+                str(row[0]): str(row[1]) for row in connection.execute(query, (conversation_id,))
+            }
 
     def request(self, request_id: str) -> tuple[str, str] | None:
-        """Return the conversation and the hash of a request, or None if the index does not know it."""
+        """Return the conversation and the hash of a request, or None if the index does not know
+        it.
+        """
         with self._index.reading() as connection:
             query = "SELECT conversation_id, hash FROM requests WHERE request_id = ?"
             row = connection.execute(query, (request_id,)).fetchone()
@@ -62,12 +68,17 @@ class Contents:
     def mail(self, number: int) -> set[int]:
         """The Message-IDs that lead to a conversation, as numbers."""
         with self._index.reading() as connection:
-            return {row[0] for row in connection.execute("SELECT name FROM mail WHERE number = ?", (number,))}
+            return {
+                row[0]
+                for row in connection.execute("SELECT name FROM mail WHERE number = ?", (number,))
+            }
 
     def continued(self, number: int) -> str:
         """The conversation that goes on for one, or nothing."""
         with self._index.reading() as connection:
-            return str(connection.execute("SELECT id FROM continued WHERE number = ?", (number,)).get or "")
+            return str(
+                connection.execute("SELECT id FROM continued WHERE number = ?", (number,)).get or ""
+            )
 
     def forgotten_deliveries(self) -> int:
         """How many deliveries into deleted conversations are known."""
@@ -82,10 +93,19 @@ class Contents:
     def row_of(self, number: int, message: Message, offset: int, length: int) -> Row:
         """The row that a message must have."""
         identity = message_id(number, message.sequence)
-        return identity, message.turn_number, message.timestamp, offset, length, message_tokens(message)
+        return (
+            identity,
+            message.turn_number,
+            message.timestamp,
+            offset,
+            length,
+            message_tokens(message),
+        )
 
     def take_words(self, identity: int) -> int:
-        """A digest of the words that the index has for a message: each counts with its place, in any order. Once for each."""
+        """A digest of the words that the index has for a message: each counts with its place, in
+        any order. Once for each.
+        """
         if self._words is None:
             digests: defaultdict[int, int] = defaultdict(int)
             with self._index.reading() as connection:
@@ -98,7 +118,9 @@ class Contents:
         """The digest that a message must have."""
         with self._index.reading() as connection:
             found = tokens(connection, searchable_text(message).encode())
-        return sum(hash((stem.encode()[:_MAX_TERM], place)) for place, (_, _, stem) in enumerate(found))
+        return sum(
+            hash((stem.encode()[:_MAX_TERM], place)) for place, (_, _, stem) in enumerate(found)
+        )
 
     def left(self) -> int:
         """How many messages have words in the index and were not asked for."""
@@ -126,14 +148,28 @@ def state_of(folder: Path) -> State:
         return State("missing: the next start makes it anew", {})
     try:
         with looking(path) as connection:
-            query = "SELECT c.id, p.bytes, p.lines FROM conversations c JOIN progress p USING (number)"
+            query = (
+                "SELECT c.id, p.bytes, p.lines FROM conversations c JOIN progress p USING (number)"
+            )
             known = {row[0]: (row[1], row[2]) for row in connection.execute(query)}
             messages = int(connection.execute("SELECT count(*) FROM messages").get)
-            wanted = connection.execute("SELECT value FROM identity WHERE name = 'rebuild_wanted'").get
+            wanted = connection.execute(
+                "SELECT value FROM identity WHERE name = 'rebuild_wanted'"
+            ).get
     except apsw.Error as error:
         return State(f"unusable ({error}): the next start makes it anew", {})
     progress = {name: size for name, (size, _) in known.items()}
     lines = {name: count for name, (_, count) in known.items()}
     if wanted or path.with_name(NAME + DAMAGED).exists():
-        return State(f"to be made anew at the next start: {wanted or 'a page of it is damaged'}", progress, messages)
-    return State("whole", progress, messages, sum(file.stat().st_size for file in folder.glob(f"{NAME}*")), lines)
+        return State(
+            f"to be made anew at the next start: {wanted or 'a page of it is damaged'}",
+            progress,
+            messages,
+        )
+    return State(
+        "whole",
+        progress,
+        messages,
+        sum(file.stat().st_size for file in folder.glob(f"{NAME}*")),
+        lines,
+    )

@@ -1,7 +1,8 @@
 """The columns of a conversation, declared once.
 
-The document of an append, the trigger that takes it in and the rows that are read derive from `COLUMNS`. Its order is part of the
-format: the trigger in an index file reads the values by their position.
+The document of an append, the trigger that takes it in and the rows that are read derive from
+`COLUMNS`. Its order is part of the format: the trigger in an index file reads the values by their
+position.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,9 @@ def _calls(text: str | None) -> tuple[tuple[int, str], ...]:
 
 
 class Column(NamedTuple):
-    """A column of the table `conversations`, and the attribute that it holds. JSON arrays are kept as their text."""
+    """A column of the table `conversations`, and the attribute that it holds. JSON arrays are kept
+    as their text.
+    """
 
     name: str
     attribute: str
@@ -60,7 +63,8 @@ COLUMNS = (
     Column("open_calls", "open_calls", load=_calls),
 )
 
-# Attributes in tables of their own, so that an append does not write them again, each with its expression in `SELECT`.
+# Attributes in tables of their own, so that an append does not write them again, each with its
+# expression in `SELECT`.
 _BESIDE = {
     "abbreviation": "coalesce(n.abbreviation, '')",
     "compression_summary": "coalesce(n.compression_summary, '')",
@@ -72,7 +76,12 @@ _BESIDE = {
     "title_record.model": "coalesce(r.title_model, '')",
     "title_record.time": "coalesce(r.title_time, 0)",
 }
-_NESTED = {"party": Party, "usage_total": Usage, "abbreviation_record": NoteRecord, "title_record": NoteRecord}
+_NESTED = {
+    "party": Party,
+    "usage_total": Usage,
+    "abbreviation_record": NoteRecord,
+    "title_record": NoteRecord,
+}
 _ATTRIBUTES = (*(column.attribute for column in COLUMNS), *_BESIDE)
 
 SELECT = (
@@ -82,13 +91,22 @@ SELECT = (
 )
 """Rows of conversations: the number, then what `conversation_of` reads."""
 
-values_of: Callable[[Conversation], tuple[object, ...]] = attrgetter(*(column.attribute for column in COLUMNS))
-"""The values of a conversation's columns. JSON turns arrays into text and truth values into numbers."""
+values_of: Callable[[Conversation], tuple[object, ...]] = attrgetter(
+    *(column.attribute for column in COLUMNS)
+)
+"""The values of a conversation's columns. JSON turns arrays into text and truth values into
+numbers.
+"""
 
 
 def _reader() -> Callable[[Any], Conversation]:
-    """Compile `conversation_of` from the declarations, as `dataclasses` does: a loop over the columns took twice as long."""
-    names: dict[str, Any] = {"Conversation": Conversation, **{f"{part}_type": kind for part, kind in _NESTED.items()}}
+    """Compile `conversation_of` from the declarations, as `dataclasses` does: a loop over the
+    columns took twice as long.
+    """
+    names: dict[str, Any] = {
+        "Conversation": Conversation,
+        **{f"{part}_type": kind for part, kind in _NESTED.items()},
+    }
     arguments: dict[str, list[str]] = {"": [], **{part: [] for part in _NESTED}}
     loads = [column.load for column in COLUMNS] + [None] * len(_BESIDE)
     for at, (attribute, load) in enumerate(zip(_ATTRIBUTES, loads, strict=True), start=1):

@@ -1,4 +1,6 @@
-"""How the index's file is opened: to write, to read in each thread, and to look at from outside while a server has it."""
+"""How the index's file is opened: to write, to read in each thread, and to look at from outside
+while a server has it.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -9,7 +11,9 @@ import apsw
 
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 
-_STEPS = 50_000  # of SQLite's virtual machine between two looks at the deadline: some 10 ms, up to 100 for many words
+# of SQLite's virtual machine between two looks at the deadline: some 10 ms, up to 100 for many
+# words
+_STEPS = 50_000
 _PATIENCE = 5000  # milliseconds that a connection of the server waits for another one
 _PATIENCE_OUTSIDE = 2000
 
@@ -18,16 +22,19 @@ def open_writer(path: Path) -> apsw.Connection:
     """Opens or makes the file, for its owner alone. Raises apsw.Error if it is not a database."""
     connection = apsw.Connection(str(path))
     try:
-        if path.stat().st_mode & 0o777 != 0o600:  # only then: it changes the file's `st_ctime`, by which a copy is told
+        # only then: it changes the file's `st_ctime`, by which a copy is told
+        if path.stat().st_mode & 0o777 != 0o600:
             path.chmod(0o600)
         connection.set_busy_timeout(_PATIENCE)
         connection.pragma("journal_mode", "wal")
-        # NORMAL loses no consistency, only the last transactions of a power failure, and those the transcripts bring back.
+        # NORMAL loses no consistency, only the last transactions of a power failure, and those the
+        # transcripts bring back.
         connection.pragma("synchronous", "NORMAL")
         # Freed pages are overwritten with zeros: what was deleted is gone.
         connection.pragma("secure_delete", True)
         connection.pragma("cache_size", -16384)
-        connection.wal_autocheckpoint(4000)  # pages: a page that changes often is written back less often
+        # pages: a page that changes often is written back less often
+        connection.wal_autocheckpoint(4000)
     except BaseException:
         connection.close(force=True)
         raise
@@ -93,7 +100,9 @@ class Readers:
 
 @contextmanager
 def looking(path: Path) -> Iterator[apsw.Connection]:
-    """A connection that only looks, and takes nothing from a server that has the file. Raises apsw.Error."""
+    """A connection that only looks, and takes nothing from a server that has the file. Raises
+    apsw.Error.
+    """
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         connection.set_busy_timeout(_PATIENCE_OUTSIDE)

@@ -1,4 +1,6 @@
-"""The rows of conversations: what is known of each without its messages, and the lists made of them."""
+"""The rows of conversations: what is known of each without its messages, and the lists made of
+them.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -27,7 +29,9 @@ class Outline(NamedTuple):  # made by the hundred: cheaper than a frozen datacla
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which conversations; every part that is set must match. Times in milliseconds, `updated_before` excluded."""
+    """Which conversations; every part that is set must match. Times in milliseconds,
+    `updated_before` excluded.
+    """
 
     channels: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
@@ -59,13 +63,21 @@ class Filter:
         if self.conversation_id:
             add("c.id = ?", self.conversation_id)
         if self.conversation_ids:
-            add("c.id IN (SELECT value FROM json_each(?))", orjson.dumps(self.conversation_ids).decode())
+            add(
+                "c.id IN (SELECT value FROM json_each(?))",
+                orjson.dumps(self.conversation_ids).decode(),
+            )
         if self.channels:
             add(f"c.channel IN ({_marks(self.channels)})", *self.channels)
         if self.topics:
-            add(f"c.number IN (SELECT number FROM topics WHERE topic IN ({_marks(self.topics)}))", *self.topics)
+            add(
+                f"c.number IN (SELECT number FROM topics WHERE topic IN ({_marks(self.topics)}))",
+                *self.topics,
+            )
         if self.participants:
-            found = [f"SELECT number FROM participants WHERE participant IN ({_marks(self.participants)})"]
+            found = [
+                f"SELECT number FROM participants WHERE participant IN ({_marks(self.participants)})"
+            ]
             values.extend(self.participants)
             if self.identities:
                 pairs = orjson.dumps(self.identities).decode()
@@ -91,7 +103,8 @@ class Filter:
         if self.updated_before is not None:
             add("c.update_time < ?", self.updated_before)
         if self.title:
-            # instr, not LIKE: no character of the text is a pattern. Lower case on both sides, by SQLite for ASCII alone.
+            # instr, not LIKE: no character of the text is a pattern. Lower case on both sides, by
+            # SQLite for ASCII alone.
             add("instr(casefold(c.title), ?) > 0", self.title.casefold())
         return " AND ".join(parts) or "1", values
 
@@ -127,12 +140,24 @@ class ConversationTable:
         """Return a conversation with the indexed length of its transcript, or None."""
         with self._database.reading() as connection:
             row = connection.execute(_FIND, (conversation_id,)).fetchone()
-            return None if row is None else Stored(row[0], conversation_of(row), row[-2], row[-1], calls_unknown=bool(row[-3]))
+            return (
+                None
+                if row is None
+                else Stored(
+                    row[0], conversation_of(row), row[-2], row[-1], calls_unknown=bool(row[-3])
+                )
+            )
 
     def select(
-        self, chosen: Filter, limit: int, after: tuple[int, str] | None = None, *, newest_first: bool = True
+        self,
+        chosen: Filter,
+        limit: int,
+        after: tuple[int, str] | None = None,
+        *,
+        newest_first: bool = True,
     ) -> list[Stored]:
-        """Return the conversations that match, by update time then id, behind the place `after` = (update_time, id).
+        """Return the conversations that match, by update time then id, behind the place `after` =
+        (update_time, id).
 
         Not by number: a new index gives other numbers, and the same answers.
         """
@@ -143,16 +168,24 @@ class ConversationTable:
             values += after
         query = f"{SELECT} WHERE {where} ORDER BY c.update_time {order}, c.id {order} LIMIT ?"
         with self._database.reading() as connection:
-            return [Stored(row[0], conversation_of(row)) for row in connection.execute(query, (*values, limit))]
+            return [
+                Stored(row[0], conversation_of(row))
+                for row in connection.execute(query, (*values, limit))
+            ]
 
     def by_number(self, numbers: set[int]) -> dict[int, Conversation]:
         """Return the conversations of these numbers, without those that are gone."""
         with self._database.reading() as connection:
             query = f"{SELECT} WHERE c.number IN (SELECT value FROM json_each(?))"
-            return {row[0]: conversation_of(row) for row in connection.execute(query, (orjson.dumps(list(numbers)).decode(),))}
+            return {
+                row[0]: conversation_of(row)
+                for row in connection.execute(query, (orjson.dumps(list(numbers)).decode(),))
+            }
 
     def outlines(self, numbers: Collection[int]) -> dict[int, Outline]:
-        """Return the outlines of the conversations of these numbers, without those that are gone."""
+        """Return the outlines of the conversations of these numbers, without those that are
+        gone.
+        """
         with self._database.reading() as connection:
             rows = connection.execute(
                 "SELECT json_group_array(json_array(number, id, create_time, message_count)) FROM conversations"
@@ -164,11 +197,18 @@ class ConversationTable:
     def numbers(self, conversation_ids: list[str]) -> dict[str, int]:
         """Return the numbers of those of the conversations that are indexed."""
         with self._database.reading() as connection:
-            query = "SELECT id, number FROM conversations WHERE id IN (SELECT value FROM json_each(?))"
-            return {row[0]: row[1] for row in connection.execute(query, (orjson.dumps(conversation_ids).decode(),))}
+            query = (
+                "SELECT id, number FROM conversations WHERE id IN (SELECT value FROM json_each(?))"
+            )
+            return {
+                row[0]: row[1]
+                for row in connection.execute(query, (orjson.dumps(conversation_ids).decode(),))
+            }
 
     def progress(self) -> dict[str, tuple[int, int]]:
         """Return the indexed length of every transcript by conversation: bytes and lines."""
         with self._database.reading() as connection:
-            rows = connection.execute("SELECT c.id, p.bytes, p.lines FROM conversations c JOIN progress p USING (number)")
+            rows = connection.execute(
+                "SELECT c.id, p.bytes, p.lines FROM conversations c JOIN progress p USING (number)"
+            )
             return {row[0]: (row[1], row[2]) for row in rows}

@@ -1,7 +1,8 @@
-"""The open index file of a space, shared by the parts of the index: readers, the writer, and the file's condition.
+"""The open index file of a space, shared by the parts of the index: readers, the writer, and the
+file's condition.
 
-A change is queued (see `writer`), and whoever reads first waits until everything queued before is taken in: what was
-acknowledged is found, always.
+A change is queued (see `writer`), and whoever reads first waits until everything queued before is
+taken in: what was acknowledged is found, always.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,10 +22,14 @@ T = TypeVar("T")
 
 
 class Database:
-    """An open index file. Safe to call from any thread; errors of SQLite become IndexUnavailable here."""
+    """An open index file. Safe to call from any thread; errors of SQLite become IndexUnavailable
+    here.
+    """
 
     def __init__(self, folder: Path) -> None:
-        """Open or make `conversations.db` in the folder. Raise IndexUnavailable with the reason, OSError."""
+        """Open or make `conversations.db` in the folder. Raise IndexUnavailable with the reason,
+        OSError.
+        """
         self.path = folder / NAME
         try:
             self.writer = Writer(self.path)
@@ -36,7 +41,8 @@ class Database:
 
     @contextmanager
     def reading(self, *, settled: bool = True) -> Iterator[apsw.Connection]:
-        """Yield this thread's reader. It sees everything queued before, or, where `settled` is False, what is taken in now.
+        """Yield this thread's reader. It sees everything queued before, or, where `settled` is
+        False, what is taken in now.
 
         Within a `moment` of this thread it is that moment's. Raise IndexUnavailable.
         """
@@ -57,7 +63,8 @@ class Database:
 
     @contextmanager
     def moment(self) -> Iterator[apsw.Connection]:
-        """Yield this thread's reader for several queries of one state of the index, the one taken in now.
+        """Yield this thread's reader for several queries of one state of the index, the one taken
+        in now.
 
         Raise IndexUnavailable.
         """
@@ -69,12 +76,15 @@ class Database:
                 connection.execute("COMMIT")
 
     def write(self, work: Callable[[apsw.Connection, int], T]) -> T:
-        """Run the work in a transaction of its own and return its result (see `Writer.write`). Raise IndexUnavailable."""
+        """Run the work in a transaction of its own and return its result (see `Writer.write`).
+        Raise IndexUnavailable.
+        """
         return self.writer.write(work)
 
     @contextmanager
     def until(self, deadline: Deadline) -> Iterator[None]:
-        """Let the reads of this thread raise CallerGone or DeadlineExceeded once the deadline is over.
+        """Let the reads of this thread raise CallerGone or DeadlineExceeded once the deadline is
+        over.
 
         Raise IndexUnavailable.
         """
@@ -84,7 +94,9 @@ class Database:
             yield
 
     def lost(self) -> str:
-        """Return why this index can never be used again, or nothing: its file was damaged, removed or replaced."""
+        """Return why this index can never be used again, or nothing: its file was damaged, removed
+        or replaced.
+        """
         return self._given_up or self._lost or self.writer.moved()
 
     def condemn(self, reason: str) -> None:

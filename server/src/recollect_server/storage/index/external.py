@@ -1,4 +1,6 @@
-"""The rows of external communications, of their messages, of what providers delivered, of escalations, and their update log."""
+"""The rows of external communications, of their messages, of what providers delivered, of
+escalations, and their update log.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -53,7 +55,9 @@ class ExternalUpdate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExternalRow:
-    """A change: of which communication, when, in which line of its transcript, and of which escalation, if of any."""
+    """A change: of which communication, when, in which line of its transcript, and of which
+    escalation, if of any.
+    """
 
     cursor: int
     number: int
@@ -88,17 +92,28 @@ class CommunicationFilter:
     """Only those with an open escalation."""
 
 
-# What changes -----------------------------------------------------------------------------------------------------------
+# What changes -------------------------------------------------------------------------------------
 
 
 def take_in(
-    connection: apsw.Connection, before: Communication | None, after: Communication, lines: list[Line], time: int, *, log: bool
+    connection: apsw.Connection,
+    before: Communication | None,
+    after: Communication,
+    lines: list[Line],
+    time: int,
+    *,
+    log: bool,
 ) -> int:
     """Take in lines that follow what is indexed, and return the communication's number.
 
     `log` False leaves the update log out. Raises apsw.Error if the lines do not follow.
     """
-    indexed = connection.execute("SELECT bytes FROM external_communications WHERE id = ?", (after.id,)).get or 0
+    indexed = (
+        connection.execute(
+            "SELECT bytes FROM external_communications WHERE id = ?", (after.id,)
+        ).get
+        or 0
+    )
     if indexed != lines[0].offset:
         raise apsw.AbortError("the lines before these are not indexed")
     number = connection.execute(
@@ -115,8 +130,14 @@ def take_in(
             continue
         content, stamp = line.entry.content, line.entry.stamp
         if stamp.request_id:
-            first = known[stamp.request_id].first_sequence if stamp.request_id in known else line.sequence
-            known[stamp.request_id] = KnownRequest(stamp.request_id, stamp.request_hash, after.id, first, line.sequence)
+            first = (
+                known[stamp.request_id].first_sequence
+                if stamp.request_id in known
+                else line.sequence
+            )
+            known[stamp.request_id] = KnownRequest(
+                stamp.request_id, stamp.request_hash, after.id, first, line.sequence
+            )
         _take_in_line(connection, number, after.channel, line)
         before = fold(before, content)
         if log and (row := _update_of(line, before)) is not None:
@@ -152,7 +173,8 @@ def _take_in_line(connection: apsw.Connection, number: int, channel: str, line: 
             connection.execute("INSERT INTO external_fts(rowid, text) VALUES(?, ?)", words_of_it)
             if delivered:
                 connection.execute(
-                    "INSERT OR IGNORE INTO external_deliveries VALUES(?, ?, ?, ?)", (channel, delivered, number, line.sequence)
+                    "INSERT OR IGNORE INTO external_deliveries VALUES(?, ?, ?, ?)",
+                    (channel, delivered, number, line.sequence),
                 )
         case EscalationOpened() as opened:
             connection.execute(
@@ -167,7 +189,9 @@ def _take_in_line(connection: apsw.Connection, number: int, channel: str, line: 
 
 
 def _update_of(line: Line, now: Communication | None) -> tuple[ExternalUpdate, str] | None:
-    """What a panel is told of a line, `now` being what is known with it. Nothing of what a blocked party writes."""
+    """What a panel is told of a line, `now` being what is known with it. Nothing of what a blocked
+    party writes.
+    """
     match line.entry.content if line.entry else None:
         case ExternalMessage(direction=Direction.INBOUND) if now and now.trust is Trust.BLOCKED:
             return None
@@ -181,7 +205,7 @@ def _update_of(line: Line, now: Communication | None) -> tuple[ExternalUpdate, s
             return None
 
 
-# What is known ----------------------------------------------------------------------------------------------------------
+# What is known ------------------------------------------------------------------------------------
 
 
 def find(connection: apsw.Connection, communication_id: str) -> StoredCommunication | None:
@@ -192,7 +216,9 @@ def find(connection: apsw.Connection, communication_id: str) -> StoredCommunicat
 
 def of_party(connection: apsw.Connection, channel: str, party: str) -> StoredCommunication | None:
     """The communication with a party on a channel, or None."""
-    row = connection.execute(f"{_SELECT} WHERE party = ? AND channel = ? ORDER BY id LIMIT 1", (party, channel)).fetchone()
+    row = connection.execute(
+        f"{_SELECT} WHERE party = ? AND channel = ? ORDER BY id LIMIT 1", (party, channel)
+    ).fetchone()
     return None if row is None else _stored(row)
 
 
@@ -204,7 +230,10 @@ def by_number(connection: apsw.Connection, numbers: set[int]) -> dict[int, Commu
 
 
 def select(
-    connection: apsw.Connection, chosen: CommunicationFilter, limit: int, after: tuple[int, str] | None = None
+    connection: apsw.Connection,
+    chosen: CommunicationFilter,
+    limit: int,
+    after: tuple[int, str] | None = None,
 ) -> list[Communication]:
     """Those that match, newest update first, behind the place `after` = (update_time, id)."""
     where, values = ["1"], list[Any]()
@@ -223,7 +252,9 @@ def select(
     return [_stored(row).communication for row in connection.execute(query, (*values, limit))]
 
 
-def delivered(connection: apsw.Connection, channel: str, provider_message_id: str) -> tuple[str, int] | None:
+def delivered(
+    connection: apsw.Connection, channel: str, provider_message_id: str
+) -> tuple[str, int] | None:
     """The communication and the line of a message that a provider delivered, or None."""
     return connection.execute(
         "SELECT c.id, d.sequence FROM external_deliveries d JOIN external_communications c USING (number)"
@@ -232,7 +263,9 @@ def delivered(connection: apsw.Connection, channel: str, provider_message_id: st
     ).fetchone()
 
 
-def places_before(connection: apsw.Connection, number: int, sequence: int, limit: int) -> list[Place]:
+def places_before(
+    connection: apsw.Connection, number: int, sequence: int, limit: int
+) -> list[Place]:
     """Where the newest messages before a line are, in the order of the transcript."""
     rows = connection.execute(
         "SELECT sequence, offset, length FROM external_messages WHERE number = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?",
@@ -244,13 +277,16 @@ def places_before(connection: apsw.Connection, number: int, sequence: int, limit
 def place(connection: apsw.Connection, number: int, sequence: int) -> Place | None:
     """Where the message of a line is, or None."""
     return connection.execute(
-        "SELECT sequence, offset, length FROM external_messages WHERE number = ? AND sequence = ?", (number, sequence)
+        "SELECT sequence, offset, length FROM external_messages WHERE number = ? AND sequence = ?",
+        (number, sequence),
     ).fetchone()
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A search for messages by words; every filter that is set must match. Times in milliseconds, `end` excluded."""
+    """A search for messages by words; every filter that is set must match. Times in milliseconds,
+    `end` excluded.
+    """
 
     query: str
     party: str = ""
@@ -263,7 +299,9 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class WordHits:
-    """The messages that a search found, best first, with their communications; the words that were searched; how many match."""
+    """The messages that a search found, best first, with their communications; the words that were
+    searched; how many match.
+    """
 
     hits: list[tuple[Communication, Place, float]]
     terms: list[Term]
@@ -286,16 +324,22 @@ def search(connection: apsw.Connection, asked: Words, limit: int) -> WordHits:
     match = " OR ".join(term.match for term in finding)
     total = int(connection.execute(f"SELECT count(*){found}", (match, *values)).get)
     best = (
-        f"SELECT m.number, m.sequence, m.offset, m.length, -rank{found} ORDER BY rank, m.time DESC, c.id, m.sequence DESC LIMIT ?"
+        f"SELECT m.number, m.sequence, m.offset, m.length, -rank{found}"
+        " ORDER BY rank, m.time DESC, c.id, m.sequence DESC LIMIT ?"
     )
     rows: list[Any] = connection.execute(best, (match, *values, limit)).fetchall()
     if ranking := [term for term in terms if term.only_ranks]:
-        # Of what the rarer words find, what has the common ones too is better: its score is the sum over both kinds.
+        # Of what the rarer words find, what has the common ones too is better: its score is the sum
+        # over both kinds.
         both = f"({match}) AND ({' OR '.join(term.match for term in ranking)})"
-        scored = {row[:2]: row for row in rows} | {row[:2]: row for row in connection.execute(best, (both, *values, limit))}
+        scored = {row[:2]: row for row in rows} | {
+            row[:2]: row for row in connection.execute(best, (both, *values, limit))
+        }
         rows = sorted(scored.values(), key=lambda row: -row[4])[:limit]
     known = by_number(connection, {row[0] for row in rows})
-    return WordHits([(known[row[0]], (row[1], row[2], row[3]), row[4]) for row in rows], terms, total)
+    return WordHits(
+        [(known[row[0]], (row[1], row[2], row[3]), row[4]) for row in rows], terms, total
+    )
 
 
 def _words_where(asked: Words) -> tuple[str, list[Any]]:
@@ -311,8 +355,12 @@ def _words_where(asked: Words) -> tuple[str, list[Any]]:
     return "".join(f" AND {condition}" for condition in chosen), list(chosen.values())
 
 
-def in_group(connection: apsw.Connection, channel: str, group: str, limit: int) -> list[tuple[Communication, Place]]:
-    """The newest messages of members of a group who are not blocked, newest first, with their communications."""
+def in_group(
+    connection: apsw.Connection, channel: str, group: str, limit: int
+) -> list[tuple[Communication, Place]]:
+    """The newest messages of members of a group who are not blocked, newest first, with their
+    communications.
+    """
     rows: list[Any] = connection.execute(
         "SELECT m.number, m.sequence, m.offset, m.length FROM external_messages m JOIN external_communications c USING (number)"
         " WHERE m.place = ? AND m.place <> '' AND c.trust <> ? ORDER BY m.time DESC, c.id DESC, m.sequence DESC LIMIT ?",
@@ -328,16 +376,27 @@ def escalation(connection: apsw.Connection, escalation_id: str) -> Escalation | 
     return None if row is None else Escalation(*row)
 
 
-def escalation_about(connection: apsw.Connection, communication_id: str, sequence: int) -> Escalation | None:
+def escalation_about(
+    connection: apsw.Connection, communication_id: str, sequence: int
+) -> Escalation | None:
     """The escalation that a message opened, or None."""
-    row = connection.execute(f"{_ESCALATIONS} WHERE c.id = ? AND e.sequence = ?", (communication_id, sequence)).fetchone()
+    row = connection.execute(
+        f"{_ESCALATIONS} WHERE c.id = ? AND e.sequence = ?", (communication_id, sequence)
+    ).fetchone()
     return None if row is None else Escalation(*row)
 
 
 def escalations(
-    connection: apsw.Connection, number: int | None, limit: int, after: tuple[int, str] | None, *, resolved: bool
+    connection: apsw.Connection,
+    number: int | None,
+    limit: int,
+    after: tuple[int, str] | None,
+    *,
+    resolved: bool,
 ) -> list[Escalation]:
-    """Escalations, oldest first, behind the place `after` = (create_time, id): of one communication or of all."""
+    """Escalations, oldest first, behind the place `after` = (create_time, id): of one communication
+    or of all.
+    """
     where, values = ["1"], list[Any]()
     if number is not None:
         where.append("e.number = ?")
@@ -354,13 +413,17 @@ def escalations(
 def escalations_by_id(connection: apsw.Connection, names: set[str]) -> dict[str, Escalation]:
     """The escalations of these ids."""
     values = (orjson.dumps(list(names)).decode(),)
-    rows = connection.execute(f"{_ESCALATIONS} WHERE e.id IN (SELECT value FROM json_each(?))", values)
+    rows = connection.execute(
+        f"{_ESCALATIONS} WHERE e.id IN (SELECT value FROM json_each(?))", values
+    )
     return {row[0]: Escalation(*row) for row in rows}
 
 
 def updates_after(connection: apsw.Connection, cursor: int, limit: int) -> list[ExternalRow]:
     """The oldest changes behind a cursor."""
-    rows = connection.execute("SELECT * FROM external_updates WHERE cursor > ? ORDER BY cursor LIMIT ?", (cursor, limit))
+    rows = connection.execute(
+        "SELECT * FROM external_updates WHERE cursor > ? ORDER BY cursor LIMIT ?", (cursor, limit)
+    )
     return [ExternalRow(*row) for row in rows]
 
 

@@ -1,4 +1,6 @@
-"""Reads what the index has of external communications, to be compared with their transcripts or counted."""
+"""Reads what the index has of external communications, to be compared with their transcripts or
+counted.
+"""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -32,11 +34,15 @@ class ExternalContents:
             return {str(row[0]): int(row[1]) for row in connection.execute(query, (number,))}
 
     def has_words(self, number: int, message: ExternalMessage) -> bool:
-        """Return whether the index has the words of a message: each counts with its place, in any order."""
+        """Return whether the index has the words of a message: each counts with its place, in any
+        order.
+        """
         if self._words is None:
             digests: defaultdict[int, int] = defaultdict(int)
             with self._index.reading() as connection:
-                for document, place, term in connection.execute("SELECT doc, offset, term FROM external_occurrences"):
+                for document, place, term in connection.execute(
+                    "SELECT doc, offset, term FROM external_occurrences"
+                ):
                     digests[document] += hash((term, place))
             self._words = dict(digests)
         with self._index.reading() as connection:
@@ -67,7 +73,14 @@ def external_state_of(folder: Path) -> ExternalState:
 
 
 def _state(connection: apsw.Connection) -> ExternalState:
-    progress = {row[0]: row[1] for row in connection.execute("SELECT id, bytes FROM external_communications")}
+    progress = {
+        row[0]: row[1]
+        for row in connection.execute("SELECT id, bytes FROM external_communications")
+    }
     messages = int(connection.execute("SELECT count(*) FROM external_messages").get)
-    waiting = int(connection.execute("SELECT count(*) FROM external_escalations WHERE resolve_time IS NULL").get)
+    waiting = int(
+        connection.execute(
+            "SELECT count(*) FROM external_escalations WHERE resolve_time IS NULL"
+        ).get
+    )
     return ExternalState(progress, messages, waiting)

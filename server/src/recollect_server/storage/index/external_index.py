@@ -1,7 +1,7 @@
 """External communications in the index.
 
-A change of theirs is committed when `ExternalIndex.add` returns, so what is asked for here need not wait for the appends of
-conversations that are not taken in yet.
+A change of theirs is committed when `ExternalIndex.add` returns, so what is asked for here need not
+wait for the appends of conversations that are not taken in yet.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,13 @@ import apsw
 from recollect_server.domain.external import Communication, Escalation, ExternalMessage
 from recollect_server.storage.index import external, updates
 from recollect_server.storage.index.database import Database
-from recollect_server.storage.index.external import CommunicationFilter, ExternalRow, StoredCommunication, WordHits, Words
+from recollect_server.storage.index.external import (
+    CommunicationFilter,
+    ExternalRow,
+    StoredCommunication,
+    WordHits,
+    Words,
+)
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.requests import SeenNames
 from recollect_server.storage.logs.lines import Line
@@ -43,18 +49,32 @@ class ExternalIndex:
         self._database = database
         self._seen = seen
 
-    def add(self, before: Communication | None, after: Communication, lines: list[Line], *, time: int, log: bool = True) -> int:
-        """Take in the lines that follow what is indexed, all or none. Return the communication's number when that is committed.
+    def add(
+        self,
+        before: Communication | None,
+        after: Communication,
+        lines: list[Line],
+        *,
+        time: int,
+        log: bool = True,
+    ) -> int:
+        """Take in the lines that follow what is indexed, all or none. Return the communication's
+        number when that is committed.
 
-        `before` and `after` are what is known without and with them. `time` is now, for the update log; `log` False leaves it out.
+        `before` and `after` are what is known without and with them. `time` is now, for the update
+        log; `log` False leaves it out.
         """
         self._database.check()
         for line in lines:
             if line.entry is not None and line.entry.stamp.request_id:
                 self._seen.add(line.entry.stamp.request_id)
-            if line.entry is not None and isinstance(message := line.entry.content, ExternalMessage):
+            if line.entry is not None and isinstance(
+                message := line.entry.content, ExternalMessage
+            ):
                 self._seen.add(key_of_delivery(after.channel, message.provider_message_id))
-        return self._database.write(lambda connection, _: external.take_in(connection, before, after, lines, time, log=log))
+        return self._database.write(
+            lambda connection, _: external.take_in(connection, before, after, lines, time, log=log)
+        )
 
     def find(self, communication_id: str) -> StoredCommunication | None:
         """A communication with how far its transcript is indexed, or None."""
@@ -66,7 +86,9 @@ class ExternalIndex:
         with self._database.reading(settled=False) as connection:
             return external.of_party(connection, channel, party)
 
-    def select(self, chosen: CommunicationFilter, limit: int, after: tuple[int, str] | None = None) -> list[Communication]:
+    def select(
+        self, chosen: CommunicationFilter, limit: int, after: tuple[int, str] | None = None
+    ) -> list[Communication]:
         """Communications, newest update first, behind the place `after` = (update_time, id)."""
         with self._database.reading(settled=False) as connection:
             return external.select(connection, chosen, limit, after)
@@ -74,14 +96,19 @@ class ExternalIndex:
     def progress(self) -> dict[str, int]:
         """How many bytes of every communication's transcript are indexed."""
         with self._database.reading(settled=False) as connection:
-            return {row[0]: row[1] for row in connection.execute("SELECT id, bytes FROM external_communications")}
+            return {
+                row[0]: row[1]
+                for row in connection.execute("SELECT id, bytes FROM external_communications")
+            }
 
     def delivered(self, channel: str, provider_message_id: str) -> tuple[str, Place] | None:
         """The communication that has a provider's message, and where; or None."""
         with self._database.moment() as connection:
             found = external.delivered(connection, channel, provider_message_id)
             stored = external.find(connection, found[0]) if found else None
-            place = external.place(connection, stored.number, found[1]) if found and stored else None
+            place = (
+                external.place(connection, stored.number, found[1]) if found and stored else None
+            )
             return (found[0], place) if found and place else None
 
     def places(self, number: int, before: int, limit: int) -> list[Place]:
@@ -100,9 +127,16 @@ class ExternalIndex:
             return external.escalation_about(connection, communication_id, sequence)
 
     def escalations(
-        self, number: int | None, limit: int, after: tuple[int, str] | None = None, *, resolved: bool = False
+        self,
+        number: int | None,
+        limit: int,
+        after: tuple[int, str] | None = None,
+        *,
+        resolved: bool = False,
     ) -> list[Escalation]:
-        """Escalations, oldest first, behind the place `after` = (create_time, id): of one communication or of all (None)."""
+        """Escalations, oldest first, behind the place `after` = (create_time, id): of one
+        communication or of all (None).
+        """
         with self._database.reading(settled=False) as connection:
             return external.escalations(connection, number, limit, after, resolved=resolved)
 
@@ -116,11 +150,19 @@ class ExternalIndex:
             last = updates.last(connection, updates.EXTERNAL)
             rows = external.updates_after(connection, cursor, limit) if whole else []
             known = external.by_number(connection, {row.number for row in rows})
-            asked = external.escalations_by_id(connection, {row.escalation_id for row in rows if row.escalation_id})
-            found = {row.cursor: external.place(connection, row.number, row.sequence) for row in rows}
+            asked = external.escalations_by_id(
+                connection, {row.escalation_id for row in rows if row.escalation_id}
+            )
+            found = {
+                row.cursor: external.place(connection, row.number, row.sequence) for row in rows
+            }
             places = {at: place for at, place in found.items() if place is not None}
             sizes = accumulate(places[row.cursor][2] if row.cursor in places else 0 for row in rows)
-            rows = [row for at, (row, size) in enumerate(zip(rows, sizes, strict=True)) if at == 0 or size <= max_bytes]
+            rows = [
+                row
+                for at, (row, size) in enumerate(zip(rows, sizes, strict=True))
+                if at == 0 or size <= max_bytes
+            ]
             return ExternalChanges(whole, last, rows, known, asked, places)
 
     def newest(self, limit: int) -> tuple[int, list[Communication]]:
@@ -140,7 +182,9 @@ class ExternalIndex:
             return external.in_group(connection, channel, group, limit)
 
     def skip_cursors(self) -> None:
-        """Leaves out the cursors that may have been told of changes which a power failure took from the index."""
+        """Leaves out the cursors that may have been told of changes which a power failure took from
+        the index.
+        """
 
         def job(connection: apsw.Connection, _: int) -> None:
             begin = updates.last(connection, updates.EXTERNAL)

@@ -1,4 +1,6 @@
-"""The tables of external communications. None of a conversation's tables has anything of theirs, but for `requests`."""
+"""The tables of external communications. None of a conversation's tables has anything of theirs,
+but for `requests`.
+"""
 
 import apsw
 
@@ -39,10 +41,13 @@ def external_tables(connection: apsw.Connection) -> None:
 def external_words(connection: apsw.Connection) -> None:
     """Add names, subjects, acknowledgements, groups and words, a later step of `migrations`.
 
-    What is there is taken out: the next start takes every transcript in again. The log of updates begins anew behind its last
-    cursor, so a panel gets a snapshot with `reset`.
+    What is there is taken out: the next start takes every transcript in again. The log of updates
+    begins anew behind its last cursor, so a panel gets a snapshot with `reset`.
     """
-    last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'external_updates'").get or 0
+    last = (
+        connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'external_updates'").get
+        or 0
+    )
     connection.execute("""
         ALTER TABLE external_communications ADD COLUMN party_name TEXT NOT NULL DEFAULT '';
         ALTER TABLE external_communications ADD COLUMN subject TEXT NOT NULL DEFAULT '';
@@ -63,7 +68,10 @@ def external_words(connection: apsw.Connection) -> None:
         DELETE FROM external_escalations;
         DELETE FROM external_updates;
     """)
-    following = int(last) + 1  # not the last itself: whoever has that cursor would be told of every message again
+    # not the last itself: whoever has that cursor would be told of every message again
+    following = int(last) + 1
     connection.execute("DELETE FROM sqlite_sequence WHERE name = 'external_updates'")
     connection.execute("INSERT INTO sqlite_sequence VALUES('external_updates', ?)", (following,))
-    connection.execute("INSERT OR REPLACE INTO identity VALUES('external_updates_pruned', ?)", (str(following),))
+    connection.execute(
+        "INSERT OR REPLACE INTO identity VALUES('external_updates_pruned', ?)", (str(following),)
+    )

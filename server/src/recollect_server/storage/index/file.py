@@ -1,4 +1,6 @@
-"""The index's file as seen from outside: its names, the seal of a closed file, and a look into one that a server may have open."""
+"""The index's file as seen from outside: its names, the seal of a closed file, and a look into one
+that a server may have open.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -15,7 +17,9 @@ from recollect_server.storage.logs.files import sync_folder
 T = TypeVar("T")
 
 NAME = "conversations.db"
-DAMAGED = ".damaged"  # behind the name: a file that stands where a page of the index was found damaged, for the next start
+# behind the name: a file that stands where a page of the index was found damaged, for the next
+# start
+DAMAGED = ".damaged"
 SEAL = ".seal"  # behind the name: the checksum of the file as a server closed it
 
 
@@ -25,7 +29,9 @@ class Seal(Enum):
     INTACT = "intact"
     """The file is byte for byte what was closed, and this very file."""
     COPIED = "copied"
-    """The bytes are those, in another file: a copy was put in its place, or the file was changed and changed back."""
+    """The bytes are those, in another file: a copy was put in its place, or the file was changed
+    and changed back.
+    """
     MISSING = "missing"
     """No server closed the file: it was killed, or an older version did."""
     BROKEN = "broken"
@@ -33,7 +39,8 @@ class Seal(Enum):
 
 
 def seal(folder: Path) -> None:
-    """Record the checksum and the identity of the index file, which nobody may have open. Raises OSError.
+    """Record the checksum and the identity of the index file, which nobody may have open. Raises
+    OSError.
 
     A file with a write-ahead log beside it is not sealed: it does not hold everything yet.
     """
@@ -48,7 +55,9 @@ def seal(folder: Path) -> None:
 
 
 def read_seal(folder: Path) -> Seal:
-    """Compare the index file with its seal. Reads the whole file, at more than 500 MB/s. Raises OSError."""
+    """Compare the index file with its seal. Reads the whole file, at more than 500 MB/s. Raises
+    OSError.
+    """
     path = folder / NAME
     try:
         sealed = orjson.loads(path.with_name(NAME + SEAL).read_bytes())
@@ -71,7 +80,9 @@ def _digest(path: Path) -> str:
 
 
 def _identity(path: Path) -> list[int]:
-    """Return what a copy of the file never shares with it: no program can set the time of a change (`st_ctime_ns`)."""
+    """Return what a copy of the file never shares with it: no program can set the time of a change
+    (`st_ctime_ns`).
+    """
     status = path.stat()
     return [status.st_ino, status.st_ctime_ns]
 
@@ -84,7 +95,8 @@ def _log_size(path: Path) -> int:
 
 
 def look(folder: Path, question: Callable[[apsw.Connection], T], otherwise: T) -> T:
-    """What the index in a folder answers, whether a server has it or not; `otherwise` where there is none or it cannot answer.
+    """What the index in a folder answers, whether a server has it or not; `otherwise` where there
+    is none or it cannot answer.
 
     For `stats`, which says of the index itself what is wrong with it (see `checking.state_of`).
     """
@@ -98,7 +110,9 @@ def look(folder: Path, question: Callable[[apsw.Connection], T], otherwise: T) -
 
 
 def remove_files(folder: Path) -> None:
-    """Removes the index's files from the folder, and the mark that it is damaged. Raises OSError."""
+    """Removes the index's files from the folder, and the mark that it is damaged. Raises
+    OSError.
+    """
     for suffix in (SEAL, "", "-wal", "-shm"):
         (folder / f"{NAME}{suffix}").unlink(missing_ok=True)
     sync_folder(folder)  # the log of the old one must never meet the new one

@@ -1,4 +1,6 @@
-"""What an append adds to the index, as the one JSON document that `migrations.INCOMING` takes in."""
+"""What an append adds to the index, as the one JSON document that `migrations.INCOMING` takes
+in.
+"""
 
 from bisect import bisect_right
 from collections.abc import Collection
@@ -43,7 +45,9 @@ Update = list[Any]  # not a tuple: the last line of a batch is set as it grows
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What was taken in, for those who watch: the conversation after it, its lines, and its rows of the update log."""
+    """What was taken in, for those who watch: the conversation after it, its lines, and its rows of
+    the update log.
+    """
 
     number: int
     conversation: Conversation
@@ -63,9 +67,9 @@ def document_of(
 ) -> str:
     """The document for these lines of a conversation.
 
-    `before` and `after` are what is known without and with them; `mail` the Message-IDs that they name; `words` those of
-    its notes, where they changed; `cursor` is the one before
-    that of the first of the `updates`.
+    `before` and `after` are what is known without and with them; `mail` the Message-IDs that they
+    name; `words` those of its notes, where they changed; `cursor` is the one before that of the
+    first of the `updates`.
     """
     document = {
         "conversation": (number, *values_of(after)),
@@ -86,7 +90,11 @@ def document_of(
     if notes != (("", "") if before is None else (before.abbreviation, before.compression_summary)):
         document["notes"] = notes
     records = (after.abbreviation_record, after.title_record)
-    if records != ((NO_RECORD, NO_RECORD) if before is None else (before.abbreviation_record, before.title_record)):
+    if records != (
+        (NO_RECORD, NO_RECORD)
+        if before is None
+        else (before.abbreviation_record, before.title_record)
+    ):
         document["records"] = [value for it in records for value in (it.writer, it.model, it.time)]
     if words is not None:
         document["words"] = words
@@ -114,7 +122,11 @@ def updates_of(lines: list[Line], time: int) -> list[Update]:
             continue
         match line.entry.content:
             case Message():
-                if line.entry.stamp.batch[0] > 1 and updates and updates[-1][0] == UpdateKind.MESSAGES:
+                if (
+                    line.entry.stamp.batch[0] > 1
+                    and updates
+                    and updates[-1][0] == UpdateKind.MESSAGES
+                ):
                     updates[-1][3] = line.sequence
                 else:
                     updates.append([UpdateKind.MESSAGES, time, line.sequence, line.sequence])
@@ -128,13 +140,21 @@ def updates_of(lines: list[Line], time: int) -> list[Update]:
 
 
 def _requests_of(lines: list[Line], updates: list[Update]) -> list[list[object]]:
-    """The requests that wrote these lines: id, hash, first and last line, and which of the updates is its last (from 1)."""
+    """The requests that wrote these lines: id, hash, first and last line, and which of the updates
+    is its last (from 1).
+    """
     known: dict[str, list[object]] = {}
     for line in lines:
         if line.entry is not None and (request_id := line.entry.stamp.request_id):
-            first = known.setdefault(request_id, [request_id, line.entry.stamp.request_hash, line.sequence, line.sequence])
+            first = known.setdefault(
+                request_id,
+                [request_id, line.entry.stamp.request_hash, line.sequence, line.sequence],
+            )
             first[3] = line.sequence
     for request in known.values():
-        # Both are in the order of the lines: a request's last update is the last that began with it or before.
-        request.append(bisect_right(updates, cast(int, request[3]), key=lambda update: cast(int, update[2])))
+        # Both are in the order of the lines: a request's last update is the last that began with it
+        # or before.
+        request.append(
+            bisect_right(updates, cast(int, request[3]), key=lambda update: cast(int, update[2]))
+        )
     return list(known.values())

@@ -35,11 +35,13 @@ from recollect_server.storage.logs.lines import Line
 class Index:
     """The index of one space. Safe to call from any thread.
 
-    Its parts answer queries and write what no transcript says; lines of transcripts come in by `add` and `external.add`.
+    Its parts answer queries and write what no transcript says; lines of transcripts come in by
+    `add` and `external.add`.
     """
 
     def __init__(self, folder: Path, numbers_after: int = 0) -> None:
-        """Open or make `conversations.db` in the folder. Raise IndexUnavailable with the reason, OSError.
+        """Open or make `conversations.db` in the folder. Raise IndexUnavailable with the reason,
+        OSError.
 
         The numbers of new conversations come behind `numbers_after`, and behind all that were used.
         """
@@ -49,7 +51,9 @@ class Index:
             with self.reading() as connection:
                 self._lengths = Lengths(connection)
                 self._seen = requests.all_names(connection)
-                last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'conversations'").get
+                last = connection.execute(
+                    "SELECT seq FROM sqlite_sequence WHERE name = 'conversations'"
+                ).get
             self._numbers = itertools.count(max(int(last or 0), numbers_after) + 1)
             self.conversations = ConversationTable(self._database)
             self.messages = MessageTable(self._database)
@@ -66,7 +70,7 @@ class Index:
         self.external = ExternalIndex(self._database, self._seen)
         self.tiers = TierLog(self._database)
 
-    # Additions ----------------------------------------------------------------------------------------------------------
+    # Additions ------------------------------------------------------------------------------------
 
     def add(
         self,
@@ -80,13 +84,15 @@ class Index:
         log: bool = True,
         mail: Collection[int] = (),
     ) -> tuple[int, int]:
-        """Queue the lines that follow what is indexed, to be taken in all or none; every later read sees them.
+        """Queue the lines that follow what is indexed, to be taken in all or none; every later read
+        sees them.
 
-        `before` and `after` are the conversation without and with them; `number` is None for one that is not indexed yet. `mail`
-        holds the Message-IDs that the lines name (see `domain.routing.mail_ids_of`). `time` is now, for the update log; `log`
-        False leaves that out (a rebuild: nobody's cursor reaches there). `failed` is called with the reason, from another thread,
-        if they cannot be taken in. Return the conversation's number and the cursor of its last update (0: none). Raise
-        IndexUnavailable if nothing is taken in any more.
+        `before` and `after` are the conversation without and with them; `number` is None for one
+        that is not indexed yet. `mail` holds the Message-IDs that the lines name (see
+        `domain.routing.mail_ids_of`). `time` is now, for the update log; `log` False leaves that
+        out (a rebuild: nobody's cursor reaches there). `failed` is called with the reason, from
+        another thread, if they cannot be taken in. Return the conversation's number and the cursor
+        of its last update (0: none). Raise IndexUnavailable if nothing is taken in any more.
         """
         self._database.check()
         own = next(self._numbers) if number is None else number
@@ -102,53 +108,79 @@ class Index:
                 words = notes_words.entries_of(connection, after)
         build = partial(document_of, own, before, after, lines, updates, mail, words)
         news = Added(own, after, lines, updates) if updates else None
-        cursor = self._database.writer.put(build, lines[-1].end - lines[0].offset, len(updates), failed, news)
+        cursor = self._database.writer.put(
+            build, lines[-1].end - lines[0].offset, len(updates), failed, news
+        )
         hit("index.put")
-        self._lengths.set(own, after.text_bytes, after.message_count - (before.message_count if before else 0))
+        self._lengths.set(
+            own, after.text_bytes, after.message_count - (before.message_count if before else 0)
+        )
         return own, cursor
 
     def settle(self) -> None:
-        """Wait until everything that was added before is taken in, or was refused and its `failed` called."""
+        """Wait until everything that was added before is taken in, or was refused and its `failed`
+        called.
+        """
         self._database.writer.settle()
 
     def taken(self) -> tuple[int, int]:
-        """Return how many additions are taken in or were refused, and how many were put in: both only grow."""
+        """Return how many additions are taken in or were refused, and how many were put in: both
+        only grow.
+        """
         return self._database.writer.taken, self._database.writer.puts
 
     def last_number(self) -> int:
         """Return a number above those of all conversations."""
         return next(self._numbers)
 
-    # Reads of the package and its checks ----------------------------------------------------------------------------------
+    # Reads of the package and its checks ----------------------------------------------------------
 
     def reading(self, *, settled: bool = True) -> AbstractContextManager[apsw.Connection]:
-        """Yield this thread's reader, for `checking` and tests (see `Database.reading`). Raise IndexUnavailable."""
+        """Yield this thread's reader, for `checking` and tests (see `Database.reading`). Raise
+        IndexUnavailable.
+        """
         return self._database.reading(settled=settled)
 
     def until(self, deadline: Deadline) -> AbstractContextManager[None]:
-        """Let the reads of this thread raise CallerGone or DeadlineExceeded once the deadline is over.
+        """Let the reads of this thread raise CallerGone or DeadlineExceeded once the deadline is
+        over.
 
         Raise IndexUnavailable.
         """
         return self._database.until(deadline)
 
-    # Condition ------------------------------------------------------------------------------------------------------------
+    # Condition ------------------------------------------------------------------------------------
 
     def problem(self) -> str:
-        """Return why the index cannot be used as it is, or nothing. Looks at the tables, not at every page."""
+        """Return why the index cannot be used as it is, or nothing. Looks at the tables, not at
+        every page.
+        """
         with self.reading() as connection:
-            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+            tables = {
+                row[0]
+                for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+            }
             if missing := expected_tables() - tables:
                 return f"tables are missing: {', '.join(sorted(missing))}"
-            if connection.execute("SELECT 1 FROM conversations WHERE number NOT IN (SELECT number FROM progress) LIMIT 1").get:
+            if connection.execute(
+                "SELECT 1 FROM conversations WHERE number NOT IN (SELECT number FROM progress) LIMIT 1"
+            ).get:
                 return "of some conversations it does not say how far they are indexed"
-            return str(connection.execute("SELECT value FROM identity WHERE name = 'rebuild_wanted'").get or "")
+            return str(
+                connection.execute("SELECT value FROM identity WHERE name = 'rebuild_wanted'").get
+                or ""
+            )
 
     def miscount(self) -> str:
-        """Return how the numbers of rows contradict each other, or nothing. Appends and deletes that are done keep them equal."""
+        """Return how the numbers of rows contradict each other, or nothing. Appends and deletes
+        that are done keep them equal.
+        """
         with self.reading() as connection:
-            expected = int(connection.execute("SELECT coalesce(sum(message_count), 0) FROM conversations").get)
-            for table in ("messages", "turns_fts_docsize"):  # the second has a row for each message whose words are indexed
+            expected = int(
+                connection.execute("SELECT coalesce(sum(message_count), 0) FROM conversations").get
+            )
+            # the second has a row for each message whose words are indexed
+            for table in ("messages", "turns_fts_docsize"):
                 rows = int(connection.execute(f"SELECT count(*) FROM {table}").get)
                 if rows != expected:
                     return f"{table} has {rows} rows for {expected} messages"
@@ -157,11 +189,15 @@ class Index:
     def want_rebuild(self, reason: str) -> None:
         """Let the next start make the index anew. Raise IndexUnavailable."""
         self._database.write(
-            lambda connection, _: connection.execute("INSERT OR REPLACE INTO identity VALUES('rebuild_wanted', ?)", (reason,))
+            lambda connection, _: connection.execute(
+                "INSERT OR REPLACE INTO identity VALUES('rebuild_wanted', ?)", (reason,)
+            )
         )
 
     def lost(self) -> str:
-        """Return why this index can never be used again, or nothing: its file was damaged, removed or replaced."""
+        """Return why this index can never be used again, or nothing: its file was damaged, removed
+        or replaced.
+        """
         return self._database.lost()
 
     def condemn(self, reason: str) -> None:
@@ -178,7 +214,9 @@ class Index:
         return self._database.give_up(reason)
 
     def close(self, *, sound: bool = False) -> None:
-        """Close the file. Closing twice is harmless. A `sound` one is known to be right, and is sealed if it can be."""
+        """Close the file. Closing twice is harmless. A `sound` one is known to be right, and is
+        sealed if it can be.
+        """
         if not self._closed.is_set():
             self._closed.set()
             self._database.close()

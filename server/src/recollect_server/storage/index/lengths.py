@@ -1,4 +1,6 @@
-"""How long every conversation is, in memory: BM25 asks for all of them at each search. 8 bytes a conversation."""
+"""How long every conversation is, in memory: BM25 asks for all of them at each search. 8 bytes a
+conversation.
+"""
 
 import threading
 
@@ -12,16 +14,22 @@ class Lengths:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._guard = threading.Lock()  # guards everything below; only arithmetic happens under it
-        rows: list[tuple[int, int]] = connection.execute("SELECT number, text_bytes FROM conversations").fetchall()  # type: ignore[assignment]  # the table's types
+        rows: list[tuple[int, int]] = connection.execute(
+            "SELECT number, text_bytes FROM conversations"
+        ).fetchall()  # type: ignore[assignment]  # the table's types
         self._lengths = np.full(1 + max((row[0] for row in rows), default=0), -1, dtype=np.int64)
         for number, length in rows:
             self._lengths[number] = length
         self._conversations = len(rows)
         self._bytes = sum(row[1] for row in rows)
-        self.messages = int(connection.execute("SELECT coalesce(sum(message_count), 0) FROM conversations").get)
+        self.messages = int(
+            connection.execute("SELECT coalesce(sum(message_count), 0) FROM conversations").get
+        )
 
     def read(self) -> tuple[NDArray[np.int64], int, float]:
-        """Lengths by number (of a number that is free: anything), how many conversations there are, and their mean length."""
+        """Lengths by number (of a number that is free: anything), how many conversations there are,
+        and their mean length.
+        """
         with self._guard:
             return self._lengths, self._conversations, self._bytes / max(self._conversations, 1)
 
@@ -29,7 +37,9 @@ class Lengths:
         """A conversation has this length now, with so many more messages."""
         with self._guard:
             if number >= len(self._lengths):
-                self._lengths = np.concatenate([self._lengths, np.full(number + 1024, -1, dtype=np.int64)])
+                self._lengths = np.concatenate(
+                    [self._lengths, np.full(number + 1024, -1, dtype=np.int64)]
+                )
             before = int(self._lengths[number])
             self._conversations += before < 0
             self._bytes += length - max(before, 0)

@@ -1,4 +1,6 @@
-"""The log of changes to conversations: read by position, announced as it grows, and kept within bounds."""
+"""The log of changes to conversations: read by position, announced as it grows, and kept within
+bounds.
+"""
 
 import secrets
 from collections.abc import Callable, Collection, Sequence
@@ -13,7 +15,9 @@ from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.messages import MessageTable, Place
 
 Told = Callable[[Sequence[tuple[int, object]]], None]
-"""Told what the log got, in its order: the cursor before it, and an `Added` or the `Row` of a deletion. Must return at once."""
+"""Told what the log got, in its order: the cursor before it, and an `Added` or the `Row` of a
+deletion. Must return at once.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +34,16 @@ class Changes:
     conversations: dict[int, Conversation]
     """Those of the rows, by number, but for deleted ones."""
     starts: dict[int, Place]
-    """By number, the message at or before the first line of the conversation's rows: where to begin to read. None: at the top."""
+    """By number, the message at or before the first line of the conversation's rows: where to begin
+    to read. None: at the top.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest conversations, and where the newest turns of the loaded one are, at one moment: at the cursor."""
+    """The newest conversations, and where the newest turns of the loaded one are, at one moment: at
+    the cursor.
+    """
 
     cursor: int
     conversations: list[Conversation]
@@ -46,14 +54,20 @@ class Newest:
 
 
 class IndexLog:
-    """The update log of an open index. Every method that reads or writes raises IndexUnavailable."""
+    """The update log of an open index. Every method that reads or writes raises
+    IndexUnavailable.
+    """
 
-    def __init__(self, database: Database, conversations: ConversationTable, messages: MessageTable) -> None:
+    def __init__(
+        self, database: Database, conversations: ConversationTable, messages: MessageTable
+    ) -> None:
         self._database = database
         self._conversations = conversations
         self._messages = messages
         self.epoch = ""
-        """Names this index among those that were made: a cursor of another one means nothing here."""
+        """Names this index among those that were made: a cursor of another one means nothing
+        here.
+        """
         with database.reading() as connection:
             self._read_epoch(connection)
 
@@ -61,16 +75,20 @@ class IndexLog:
         self.epoch = str(connection.execute("SELECT value FROM identity WHERE name = 'epoch'").get)
 
     def claim_file(self, *, copied: bool) -> None:
-        """Bind the epoch to this very file: a copy of it (`copied`, or another inode than recorded) gets a new epoch.
+        """Bind the epoch to this very file: a copy of it (`copied`, or another inode than recorded)
+        gets a new epoch.
 
-        Cursors of the original name changes that the copy may never have had. Raises IndexUnavailable.
+        Cursors of the original name changes that the copy may never have had. Raises
+        IndexUnavailable.
         """
         inode = str(self._database.path.stat().st_ino)
 
         def job(connection: apsw.Connection, _: int) -> None:
             recorded = connection.execute("SELECT value FROM identity WHERE name = 'inode'").get
             if copied or recorded not in (None, inode):
-                connection.execute("INSERT OR REPLACE INTO identity VALUES('epoch', ?)", (secrets.token_hex(6),))
+                connection.execute(
+                    "INSERT OR REPLACE INTO identity VALUES('epoch', ?)", (secrets.token_hex(6),)
+                )
             connection.execute("INSERT OR REPLACE INTO identity VALUES('inode', ?)", (inode,))
 
         self._database.write(job)
@@ -86,7 +104,9 @@ class IndexLog:
         self._database.writer.tell = told
 
     def set_watched(self, watched: bool) -> None:
-        """Whether somebody waits for what is told: then it is told sooner, and appends cost a little more."""
+        """Whether somebody waits for what is told: then it is told sooner, and appends cost a
+        little more.
+        """
         self._database.writer.watched = watched
 
     def given_out(self) -> int:
@@ -94,32 +114,49 @@ class IndexLog:
         return self._database.writer.given_out()
 
     def note_refused_cursors(self) -> bool:
-        """Write down the cursors that were given out for what the index refused since. False if there are none."""
+        """Write down the cursors that were given out for what the index refused since. False if
+        there are none.
+        """
         return self._database.writer.note_refused_cursors()
 
     def last_cursor(self) -> int:
-        """Nothing in the log is behind this cursor, with everything taken in that was added before."""
+        """Nothing in the log is behind this cursor, with everything taken in that was added
+        before.
+        """
         with self._database.reading() as connection:
             return updates.last(connection)
 
     def changed_after(self, cursor: int) -> tuple[list[str], int]:
-        """The conversations that the log names behind a cursor, those that are left; and its end."""
+        """The conversations that the log names behind a cursor, those that are left; and its
+        end.
+        """
         with self._database.reading() as connection:
             end = max(cursor, updates.last(connection))
             return updates.conversations_between(connection, cursor, end), end
 
     def changes(
-        self, cursor: int, limit: int, conversation_ids: Collection[str], channels: Collection[str], max_bytes: int = 0
+        self,
+        cursor: int,
+        limit: int,
+        conversation_ids: Collection[str],
+        channels: Collection[str],
+        max_bytes: int = 0,
     ) -> Changes:
-        """The oldest changes behind a cursor, of these conversations and channels (none: of all); see `Changes`.
+        """The oldest changes behind a cursor, of these conversations and channels (none: of all);
+        see `Changes`.
 
-        Their messages have `max_bytes` together (0: any number), unless those of the first change have more.
+        Their messages have `max_bytes` together (0: any number), unless those of the first change
+        have more.
 
         What was added and is not taken in yet is not among them: it is told when it is.
         """
         with self._database.moment() as connection:
             whole, last = updates.reaches_back_to(connection, cursor), updates.last(connection)
-            rows = updates.after(connection, cursor, limit, conversation_ids, channels) if whole else []
+            rows = (
+                updates.after(connection, cursor, limit, conversation_ids, channels)
+                if whole
+                else []
+            )
             known = self._conversations.by_number({row.number for row in rows})
             more = len(rows) == limit
             if max_bytes and len(fitting := self._within(rows, max_bytes)) < len(rows):
@@ -127,13 +164,24 @@ class IndexLog:
             first: dict[int, int] = {}
             for row in rows:
                 first.setdefault(row.number, row.first)
-            starts = {n: place for n in known if (place := self._messages.newest_through(n, first[n]))}
+            starts = {
+                n: place for n in known if (place := self._messages.newest_through(n, first[n]))
+            }
             return Changes(whole, last, more, rows, known, starts)
 
     def newest_conversations(
-        self, listed: Filter, limit: int, *, loaded: Filter, max_turns: int, max_tokens: int, max_bytes: int
+        self,
+        listed: Filter,
+        limit: int,
+        *,
+        loaded: Filter,
+        max_turns: int,
+        max_tokens: int,
+        max_bytes: int,
     ) -> Newest:
-        """Return the newest conversations of a filter and the working context of the newest one of another, at one moment."""
+        """Return the newest conversations of a filter and the working context of the newest one of
+        another, at one moment.
+        """
         self._database.writer.settle()
         with self._database.moment() as connection:
             rows = self._conversations.select(listed, limit)
@@ -150,26 +198,42 @@ class IndexLog:
                     max_bytes=max_bytes,
                 )
             newest = first[0].conversation if first else None
-            return Newest(updates.last(connection), [stored.conversation for stored in rows], newest, places, more)
+            return Newest(
+                updates.last(connection),
+                [stored.conversation for stored in rows],
+                newest,
+                places,
+                more,
+            )
 
     def prunable(self, log: updates.Log, before: int, most: int) -> int:
-        """The cursor up to which a log need not be kept: older than a time, or beyond the newest `most`; 0: nowhere."""
+        """The cursor up to which a log need not be kept: older than a time, or beyond the newest
+        `most`; 0: nowhere.
+        """
         with self._database.reading() as connection:
             return updates.prunable(connection, before, most, log)
 
     def prune(self, log: updates.Log, through: int, limit: int) -> int:
-        """Takes at most so many of the oldest changes up to a cursor out of a log. Returns how many it took."""
-        return self._database.write(lambda connection, _: updates.prune(connection, through, limit, log))
+        """Takes at most so many of the oldest changes up to a cursor out of a log. Returns how many
+        it took.
+        """
+        return self._database.write(
+            lambda connection, _: updates.prune(connection, through, limit, log)
+        )
 
     def skip_cursors(self) -> None:
         """Leaves out the cursors that may have been given out for updates which a crash took."""
         self._database.writer.skip_cursors()
 
     def _within(self, rows: list[updates.Row], max_bytes: int) -> list[updates.Row]:
-        """Return the first of these changes whose messages have `max_bytes` together, at least one."""
+        """Return the first of these changes whose messages have `max_bytes` together, at least
+        one.
+        """
         total = 0
         for at, row in enumerate(rows):
-            total += self._messages.bytes_of_lines(row.number, row.first, row.last) if row.first else 0
+            total += (
+                self._messages.bytes_of_lines(row.number, row.first, row.last) if row.first else 0
+            )
             if at and total > max_bytes:
                 return rows[:at]
         return rows

@@ -1,6 +1,8 @@
-"""Messages in the index: the place of each one's line in its transcript, its turn, and its words (FTS5).
+"""Messages in the index: the place of each one's line in its transcript, its turn, and its words
+(FTS5).
 
-The words are kept without the text (a contentless table), so removing them takes the text once more, from the transcript.
+The words are kept without the text (a contentless table), so removing them takes the text once
+more, from the transcript.
 """
 
 import apsw
@@ -8,19 +10,27 @@ import orjson
 
 from recollect_server.domain.budget import first_turns, newest_turns
 from recollect_server.domain.message import Message
-from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS, id_range, message_id, sequence_of
+from recollect_server.domain.message_ids import (
+    MAX_LINES,
+    SEQUENCE_BITS,
+    id_range,
+    message_id,
+    sequence_of,
+)
 from recollect_server.domain.text import segment
 from recollect_server.storage.index.database import Database
 
 Place = tuple[int, int, int]
 """Position of a line: sequence, offset, length in bytes."""
 
-_OF_CONVERSATION = f"id >> {SEQUENCE_BITS} = ?"  # as the index `messages_by_turn` spells it: else it would not be used
+# as the index `messages_by_turn` spells it: else it would not be used
+_OF_CONVERSATION = f"id >> {SEQUENCE_BITS} = ?"
 _NO_TURN = 1 << 31  # higher than any turn
 
 
 def searchable_text(message: Message) -> str:
-    """Return the text of a message that is indexed: its sender's name, if it has one, and its content.
+    """Return the text of a message that is indexed: its sender's name, if it has one, and its
+    content.
 
     The bare role is left out: it would stand in every message and find none.
     """
@@ -44,7 +54,9 @@ def newest_within(places: list[Place], max_bytes: int) -> list[Place]:
 
 
 class MessageTable:
-    """The messages of indexed conversations, by conversation number. Every method raises IndexUnavailable."""
+    """The messages of indexed conversations, by conversation number. Every method raises
+    IndexUnavailable.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -60,13 +72,17 @@ class MessageTable:
         max_tokens: int,
         max_bytes: int,
     ) -> tuple[list[Place], bool, bool]:
-        """Return the newest whole turns between two turns (both excluded), as `budget.newest_turns` chooses them.
+        """Return the newest whole turns between two turns (both excluded), as `budget.newest_turns`
+        chooses them.
 
-        The first value holds their places, oldest first; the second says whether the conversation has older messages, the third
-        whether the only turn is cut. `before_turn` and `before_sequence` 0 mean the end.
+        The first value holds their places, oldest first; the second says whether the conversation
+        has older messages, the third whether the only turn is cut. `before_turn` and
+        `before_sequence` 0 mean the end.
         """
         with self._database.reading() as connection:
-            within, bound = _beside(connection, number, before_sequence, "<") if before_sequence else ("1", ())
+            within, bound = (
+                _beside(connection, number, before_sequence, "<") if before_sequence else ("1", ())
+            )
             rows = connection.execute(
                 f"SELECT id, turn_number, tokens, offset, length FROM messages WHERE {_OF_CONVERSATION} AND turn_number < ?"
                 f" AND {within} ORDER BY turn_number DESC, id DESC",
@@ -89,15 +105,20 @@ class MessageTable:
             return [(sequence_of(row[0]), row[3], row[4]) for row in chosen], has_older, is_cut
 
     def of_turns(self, number: int, first: int, last: int) -> list[Place]:
-        """Return the messages of the turns from `first` to `last`, ordered by turn, then by line."""
+        """Return the messages of the turns from `first` to `last`, ordered by turn, then by
+        line.
+        """
         with self._database.reading() as connection:
             return _of_turns(connection, number, first, last)
 
-    def page_of_turns(self, number: int, first: int, last: int, after: int, max_bytes: int) -> tuple[list[Place], bool]:
-        """Return the messages of these turns behind line `after` that have `max_bytes` together, oldest first.
+    def page_of_turns(
+        self, number: int, first: int, last: int, after: int, max_bytes: int
+    ) -> tuple[list[Place], bool]:
+        """Return the messages of these turns behind line `after` that have `max_bytes` together,
+        oldest first.
 
-        The second value says whether there are more. Turns are whole, unless the first alone is larger: then its first messages
-        are returned, at least one.
+        The second value says whether there are more. Turns are whole, unless the first alone is
+        larger: then its first messages are returned, at least one.
         """
         with self._database.reading() as connection:
             within, bound = _beside(connection, number, after, ">") if after else ("1", ())
@@ -106,13 +127,20 @@ class MessageTable:
                 f" AND turn_number BETWEEN ? AND ? AND {within} ORDER BY turn_number, id",
                 (number, first, last, *bound),
             )
-            return first_turns(((row[1], row[3], (sequence_of(row[0]), row[2], row[3])) for row in rows), max_bytes)
+            return first_turns(
+                ((row[1], row[3], (sequence_of(row[0]), row[2], row[3])) for row in rows), max_bytes
+            )
 
     def of_turns_and_lines(self, number: int, turns: list[int], lines: list[int]) -> list[Place]:
-        """Return the messages of these turns and of the turns that these lines belong to, ascending."""
+        """Return the messages of these turns and of the turns that these lines belong to,
+        ascending.
+        """
         with self._database.reading() as connection:
             ids = orjson.dumps([message_id(number, line) for line in lines]).decode()
-            rows = connection.execute("SELECT turn_number FROM messages WHERE id IN (SELECT value FROM json_each(?))", (ids,))
+            rows = connection.execute(
+                "SELECT turn_number FROM messages WHERE id IN (SELECT value FROM json_each(?))",
+                (ids,),
+            )
             wanted = sorted({*turns, *(row[0] for row in rows)})
             return [place for turn in wanted for place in _of_turns(connection, number, turn, turn)]
 
@@ -153,7 +181,9 @@ class MessageTable:
         """Return how many bytes the messages of these lines have."""
         with self._database.reading() as connection:
             query = "SELECT coalesce(sum(length), 0) FROM messages WHERE id BETWEEN ? AND ?"
-            return int(connection.execute(query, (message_id(number, first), message_id(number, last))).get)
+            return int(
+                connection.execute(query, (message_id(number, first), message_id(number, last))).get
+            )
 
 
 def _of_turns(connection: apsw.Connection, number: int, first: int, last: int) -> list[Place]:
@@ -165,8 +195,11 @@ def _of_turns(connection: apsw.Connection, number: int, first: int, last: int) -
     return [(sequence_of(identity), offset, length) for identity, offset, length in rows]
 
 
-def _beside(connection: apsw.Connection, number: int, sequence: int, side: str) -> tuple[str, tuple[int, ...]]:
-    """Return the condition, with its values, of the messages that are read before (`<`) or behind (`>`) the one of a line.
+def _beside(
+    connection: apsw.Connection, number: int, sequence: int, side: str
+) -> tuple[str, tuple[int, ...]]:
+    """Return the condition, with its values, of the messages that are read before (`<`) or behind
+    (`>`) the one of a line.
 
     Where that line is no message, of those that were stored before or behind it.
     """
@@ -174,4 +207,8 @@ def _beside(connection: apsw.Connection, number: int, sequence: int, side: str) 
     turn = connection.execute("SELECT turn_number FROM messages WHERE id = ?", (identity,)).get
     if turn is None:
         return f"id {side} ?", (identity,)
-    return f"turn_number {side}= ? AND (turn_number {side} ? OR id {side} ?)", (turn, turn, identity)
+    return f"turn_number {side}= ? AND (turn_number {side} ? OR id {side} ?)", (
+        turn,
+        turn,
+        identity,
+    )

@@ -1,7 +1,8 @@
-"""The history of the index's tables: an ordered list of small steps. `PRAGMA user_version` counts those that were taken.
+"""The history of the index's tables: an ordered list of small steps. `PRAGMA user_version` counts
+those that were taken.
 
-A message's id is `number << 22 | sequence` (see `domain.message_ids`): the conversation's number in this index and the message's
-line.
+A message's id is `number << 22 | sequence` (see `domain.message_ids`): the conversation's number in
+this index and the message's line.
 """
 
 import secrets
@@ -183,13 +184,16 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
 
 
 def migrate(connection: apsw.Connection) -> None:
-    """Take the steps that are missing, each in a transaction; a new file gets the tables of all steps at once.
+    """Take the steps that are missing, each in a transaction; a new file gets the tables of all
+    steps at once.
 
     Raises apsw.Error; ValueError for a newer index.
     """
     version = connection.pragma("user_version")
     if version > len(MIGRATIONS):
-        raise ValueError(f"the index is of version {version} and this program knows {len(MIGRATIONS)}")
+        raise ValueError(
+            f"the index is of version {version} and this program knows {len(MIGRATIONS)}"
+        )
     if version == 0 and not connection.execute("SELECT count(*) FROM sqlite_schema").get:
         # The steps take twenty times as long as the copy, and every new space begins with this.
         template = apsw.Connection(":memory:")
@@ -200,7 +204,9 @@ def migrate(connection: apsw.Connection) -> None:
     else:
         _take_steps(connection, version)
     if not connection.execute("SELECT value FROM identity WHERE name = 'epoch'").get:
-        connection.execute("UPDATE identity SET value = ? WHERE name = 'epoch'", (secrets.token_hex(6),))
+        connection.execute(
+            "UPDATE identity SET value = ? WHERE name = 'epoch'", (secrets.token_hex(6),)
+        )
 
 
 def _take_steps(connection: apsw.Connection, version: int) -> None:
@@ -212,7 +218,9 @@ def _take_steps(connection: apsw.Connection, version: int) -> None:
 
 @cache
 def _empty_index() -> bytes:
-    """Return the file of an index without any rows, and without an epoch: two files must not share one."""
+    """Return the file of an index without any rows, and without an epoch: two files must not share
+    one.
+    """
     connection = apsw.Connection(":memory:")
     _take_steps(connection, 0)
     connection.execute("UPDATE identity SET value = '' WHERE name = 'epoch'")

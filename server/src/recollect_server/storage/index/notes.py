@@ -1,7 +1,8 @@
-"""Which conversations wait for notes or for a title, which ones failed, and what writing notes has cost.
+"""Which conversations wait for notes or for a title, which ones failed, and what writing notes has
+cost.
 
-The queue is the table of conversations itself: partial indexes have what waits in order of time, so the next one is found as fast
-with a million others beside it, and a restart loses nothing.
+The queue is the table of conversations itself: partial indexes have what waits in order of time, so
+the next one is found as fast with a million others beside it, and a restart loses nothing.
 """
 
 from collections.abc import Sequence
@@ -66,18 +67,30 @@ class NoteQueue:
         self._database = database
         self._seen = seen
 
-    def due(self, idle_before: int, now: int, limit: int, *, by_rule: bool = False) -> list[Waiting]:
-        """Conversations that wait: those whose newest message is from `idle_before` or earlier, left ones, and untitled ones.
+    def due(
+        self, idle_before: int, now: int, limit: int, *, by_rule: bool = False
+    ) -> list[Waiting]:
+        """Conversations that wait: those whose newest message is from `idle_before` or earlier,
+        left ones, and untitled ones.
 
-        One whose newest message is from after `now` waits too: a clock had jumped ahead, and nothing tells when it was said.
-        Those whose notes are to be written anew come last. `by_rule`: without those whose abbreviation a rule may not replace.
+        One whose newest message is from after `now` waits too: a clock had jumped ahead, and
+        nothing tells when it was said. Those whose notes are to be written anew come last.
+        `by_rule`: without those whose abbreviation a rule may not replace.
         """
         with self._database.reading() as connection:
             chosen = _DUE_BY_RULE if by_rule else _DUE
-            return _waiting(connection, idle_before, now, chosen, (idle_before, limit, now, limit, limit, limit, limit))
+            return _waiting(
+                connection,
+                idle_before,
+                now,
+                chosen,
+                (idle_before, limit, now, limit, limit, limit, limit),
+            )
 
     def offline(self, idle_before: int, limit: int) -> list[Waiting]:
-        """Return idle conversations whose abbreviation is a rule's, the one that was written first at the front."""
+        """Return idle conversations whose abbreviation is a rule's, the one that was written first
+        at the front.
+        """
         with self._database.reading() as connection:
             rows = connection.execute(
                 "SELECT c.number, c.id FROM note_records r JOIN conversations c USING (number)"
@@ -88,14 +101,18 @@ class NoteQueue:
             return [Waiting(row[0], row[1], idle=False) for row in rows]
 
     def choose(self, chosen: Filter, writers: tuple[str, ...], *, by_rule: bool) -> "ChosenNotes":
-        """Return which of the conversations that match and have an abbreviation may get another one.
+        """Return which of the conversations that match and have an abbreviation may get another
+        one.
 
-        `writers`: those of the present abbreviations; none: all but callers. `by_rule`: a rule is to write it.
+        `writers`: those of the present abbreviations; none: all but callers. `by_rule`: a rule is
+        to write it.
         """
         where, values = chosen.where()
         marks = ", ".join("?" * len(writers))
         by = (
-            f"coalesce(r.abbreviation_writer, '') IN ({marks})" if writers else f"coalesce(r.abbreviation_writer, '') <> '{CALLER}'"
+            f"coalesce(r.abbreviation_writer, '') IN ({marks})"
+            if writers
+            else f"coalesce(r.abbreviation_writer, '') <> '{CALLER}'"
         )
         if by_rule:
             by += f" AND {_REPLACEABLE}"
@@ -105,10 +122,14 @@ class NoteQueue:
                 f" LEFT JOIN note_records r ON r.number = c.number WHERE n.abbreviation <> '' AND c.turn_count > 0 AND {where}",
                 (*writers, *values),
             ).fetchall()
-        return ChosenNotes([int(str(row[0])) for row in rows if row[1]], sum(not row[1] for row in rows))
+        return ChosenNotes(
+            [int(str(row[0])) for row in rows if row[1]], sum(not row[1] for row in rows)
+        )
 
     def failures(self, conversation_ids: Sequence[str]) -> dict[str, str]:
-        """Return why the last try to write notes failed, for those of the conversations where it did."""
+        """Return why the last try to write notes failed, for those of the conversations where it
+        did.
+        """
         with self._database.reading() as connection:
             rows = connection.execute(
                 "SELECT id, needs_abbreviation FROM conversations"
@@ -120,19 +141,29 @@ class NoteQueue:
     def labels(self, limit: int) -> list[tuple[str, int]]:
         """Return the topics of all conversations, with how many have each, the most used first."""
         with self._database.reading() as connection:
-            rows = connection.execute("SELECT topic, count(*) FROM topics GROUP BY topic ORDER BY 2 DESC, 1 LIMIT ?", (limit,))
+            rows = connection.execute(
+                "SELECT topic, count(*) FROM topics GROUP BY topic ORDER BY 2 DESC, 1 LIMIT ?",
+                (limit,),
+            )
             return [(row[0], row[1]) for row in rows]
 
     def failed(self, idle_before: int, now: int) -> list[Waiting]:
         """Conversations whose last try failed."""
         with self._database.reading() as connection:
-            return _waiting(connection, idle_before, now, "SELECT number FROM conversations WHERE needs_abbreviation <> ''", ())
+            return _waiting(
+                connection,
+                idle_before,
+                now,
+                "SELECT number FROM conversations WHERE needs_abbreviation <> ''",
+                (),
+            )
 
     def keep_failure(self, number: int, reason: str) -> None:
         """Keeps why a conversation's notes could not be written: only a sweep tries again."""
         self._database.write(
             lambda connection, _: connection.execute(
-                "UPDATE conversations SET needs_abbreviation = ? WHERE number = ?", (reason or "unknown", number)
+                "UPDATE conversations SET needs_abbreviation = ? WHERE number = ?",
+                (reason or "unknown", number),
             )
         )
 
@@ -141,21 +172,24 @@ class NoteQueue:
 
         def job(connection: apsw.Connection, _: int) -> None:
             connection.execute(
-                "UPDATE conversations SET needs_abbreviation = '', abbreviation_wanted = 0 WHERE number = ?", (number,)
+                "UPDATE conversations SET needs_abbreviation = '', abbreviation_wanted = 0 WHERE number = ?",
+                (number,),
             )
             connection.execute("DELETE FROM notes_wanted WHERE number = ?", (number,))
 
         self._database.write(job)
 
     def compaction_due(self, limit: int, messages: int = 40) -> list[Waiting]:
-        """Return conversations that grew by more than so many messages since they were condensed or looked at.
+        """Return conversations that grew by more than so many messages since they were condensed or
+        looked at.
 
         The partial index `conversations_to_condense` serves 40 messages and more.
         """
         least = "message_count - compaction_from > 40 AND" if messages >= 40 else ""
         with self._database.reading() as connection:
             rows = connection.execute(
-                f"SELECT number, id FROM conversations WHERE {least} message_count - compaction_from > ? LIMIT ?", (messages, limit)
+                f"SELECT number, id FROM conversations WHERE {least} message_count - compaction_from > ? LIMIT ?",
+                (messages, limit),
             )
             return [Waiting(row[0], row[1], idle=False) for row in rows]
 
@@ -163,7 +197,8 @@ class NoteQueue:
         """So many of a conversation's messages count when it is looked at the next time."""
         self._database.write(
             lambda connection, _: connection.execute(
-                "UPDATE conversations SET compaction_from = message_count - ? WHERE number = ?", (past, number)
+                "UPDATE conversations SET compaction_from = message_count - ? WHERE number = ?",
+                (past, number),
             )
         )
 
@@ -176,8 +211,14 @@ class NoteQueue:
         )
 
     def want_anew(self, numbers: list[int], request: KnownRequest | None) -> None:
-        """Queue the notes of conversations to be written anew, and record the request that asked for it."""
-        self._want("INSERT OR IGNORE INTO notes_wanted SELECT number FROM conversations WHERE number = ?", numbers, request)
+        """Queue the notes of conversations to be written anew, and record the request that asked
+        for it.
+        """
+        self._want(
+            "INSERT OR IGNORE INTO notes_wanted SELECT number FROM conversations WHERE number = ?",
+            numbers,
+            request,
+        )
 
     def _want(self, query: str, numbers: list[int], request: KnownRequest | None) -> None:
         if request:
@@ -193,19 +234,24 @@ class NoteQueue:
     def spent(self, day: str) -> tuple[int, int, float]:
         """Calls, tokens and US dollars of a day."""
         with self._database.reading() as connection:
-            row = connection.execute("SELECT calls, tokens, cost FROM model_spending WHERE day = ?", (day,)).fetchone()
+            row = connection.execute(
+                "SELECT calls, tokens, cost FROM model_spending WHERE day = ?", (day,)
+            ).fetchone()
             return (0, 0, 0.0) if row is None else (row[0], row[1], row[2])
 
     def spend(self, day: str, calls: int, tokens: int, cost: float) -> None:
         """Keeps the calls, tokens and US dollars of a day."""
         self._database.write(
             lambda connection, _: connection.execute(
-                "INSERT OR REPLACE INTO model_spending(day, calls, tokens, cost) VALUES(?, ?, ?, ?)", (day, calls, tokens, cost)
+                "INSERT OR REPLACE INTO model_spending(day, calls, tokens, cost) VALUES(?, ?, ?, ?)",
+                (day, calls, tokens, cost),
             )
         )
 
 
-def _waiting(connection: apsw.Connection, idle_before: int, now: int, chosen: str, values: tuple[int, ...]) -> list[Waiting]:
+def _waiting(
+    connection: apsw.Connection, idle_before: int, now: int, chosen: str, values: tuple[int, ...]
+) -> list[Waiting]:
     rows = connection.execute(
         "SELECT number, id, turn_count > abbreviated_through AND (update_time <= ? OR update_time > ?"
         " OR abbreviation_wanted = 1), number IN (SELECT number FROM notes_wanted) FROM conversations"
@@ -247,7 +293,9 @@ def note_state_of(folder: Path) -> NoteState:
 
 
 def _note_state(connection: apsw.Connection) -> NoteState:
-    without = connection.execute("SELECT count(*) FROM conversations WHERE turn_count > abbreviated_through").get
+    without = connection.execute(
+        "SELECT count(*) FROM conversations WHERE turn_count > abbreviated_through"
+    ).get
     rows = connection.execute(
         "SELECT needs_abbreviation, count(*) FROM conversations WHERE needs_abbreviation <> '' GROUP BY 1 ORDER BY 2 DESC, 1"
     )
@@ -259,4 +307,6 @@ def _note_state(connection: apsw.Connection) -> NoteState:
     failures = tuple((str(row[0]), str(row[1])) for row in shown)
     day = connection.execute("SELECT * FROM model_spending ORDER BY day DESC LIMIT 1").fetchone()
     reasons = "; ".join(list(failed)[:_REASONS])
-    return NoteState(int(without), sum(failed.values()), reasons, failures, *(day or ("", 0, 0, 0.0)))
+    return NoteState(
+        int(without), sum(failed.values()), reasons, failures, *(day or ("", 0, 0, 0.0))
+    )

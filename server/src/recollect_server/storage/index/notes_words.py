@@ -1,7 +1,8 @@
 """The words of notes: of the titles, topics and abbreviations of conversations.
 
-They are a plain table and not FTS5: where a row is changed and then deleted, FTS5 may leave the words in its segments, even with
-`secure-delete`. A table of whose freed cells SQLite writes zeros leaves none.
+They are a plain table and not FTS5: where a row is changed and then deleted, FTS5 may leave the
+words in its segments, even with `secure-delete`. A table of whose freed cells SQLite writes zeros
+leaves none.
 """
 
 import math
@@ -27,7 +28,9 @@ Entry = tuple[str, int]
 
 
 def notes_words_table(connection: apsw.Connection) -> None:
-    """Make the table and fill it from the conversations that are indexed: a step of `migrations`."""
+    """Make the table and fill it from the conversations that are indexed: a step of
+    `migrations`.
+    """
     connection.execute("""
         CREATE TABLE notes_words(
             stem TEXT, number INTEGER, count INTEGER NOT NULL, PRIMARY KEY(stem, number)) WITHOUT ROWID;
@@ -44,7 +47,10 @@ def notes_words_table(connection: apsw.Connection) -> None:
     ).fetchall()
     for number, title, topics, abbreviation in rows:
         found = _entries(connection, str(title), orjson.loads(str(topics)), str(abbreviation))
-        connection.executemany("INSERT INTO notes_words VALUES(?, ?, ?)", [(stem, number, count) for stem, count in found])
+        connection.executemany(
+            "INSERT INTO notes_words VALUES(?, ?, ?)",
+            [(stem, number, count) for stem, count in found],
+        )
 
 
 def have_changed(before: Conversation | None, after: Conversation) -> bool:
@@ -58,16 +64,25 @@ def entries_of(connection: apsw.Connection, conversation: Conversation) -> list[
     return _entries(connection, conversation.title, conversation.topics, conversation.abbreviation)
 
 
-def _entries(connection: apsw.Connection, title: str, topics: Sequence[str], abbreviation: str) -> list[Entry]:
+def _entries(
+    connection: apsw.Connection, title: str, topics: Sequence[str], abbreviation: str
+) -> list[Entry]:
     counts: Counter[str] = Counter()
-    for text, weight in ((title, _TITLE), ("\n".join(topics), _TOPICS), (abbreviation, _ABBREVIATION)):
+    for text, weight in (
+        (title, _TITLE),
+        ("\n".join(topics), _TOPICS),
+        (abbreviation, _ABBREVIATION),
+    ):
         for _, _, stem in words.tokens(connection, segment(text.replace("\0", " ")).encode()):
             counts[stem] += weight
     return list(counts.items())
 
 
-def scores(connection: apsw.Connection, terms: list[Term], total: int, most: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the numbers of the conversations whose notes fit best, ascending, and BM25 of their notes. Shape [n] each.
+def scores(
+    connection: apsw.Connection, terms: list[Term], total: int, most: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the numbers of the conversations whose notes fit best, ascending, and BM25 of their
+    notes. Shape [n] each.
 
     `total` is how many conversations there are. Lengths count nothing: notes are all about as long.
     """

@@ -1,13 +1,15 @@
 """Removal of a conversation from the index.
 
-A conversation is removed in steps, each a short transaction, so that other writes take their turn in between: first its row, then
-its entries in the update log and its requests, then its messages, then the note that its removal has begun. At last the
-write-ahead log is cut, which may still hold its words.
+A conversation is removed in steps, each a short transaction, so that other writes take their turn
+in between: first its row, then its entries in the update log and its requests, then its messages,
+then the note that its removal has begun. At last the write-ahead log is cut, which may still hold
+its words.
 
-Words leave FTS5 in one of two ways. Its `secure-delete` edits the list of each word in each segment: the cost grows with the text
-alone (7 us a byte), which suits a short conversation. For a long one, delete markers are written as fast as messages are indexed,
-and then all segments are merged in steps, which drops the markers with what they delete: the cost is that of rewriting the index
-(some 40 MiB/s). 200,000 messages took 310 s by the first way and take 6 s by the second.
+Words leave FTS5 in one of two ways. Its `secure-delete` edits the list of each word in each
+segment: the cost grows with the text alone (7 us a byte), which suits a short conversation. For a
+long one, delete markers are written as fast as messages are indexed, and then all segments are
+merged in steps, which drops the markers with what they delete: the cost is that of rewriting the
+index (some 40 MiB/s). 200,000 messages took 310 s by the first way and take 6 s by the second.
 """
 
 import time
@@ -34,9 +36,12 @@ Removed = dict[str, int]
 """How many entries were taken out of each place."""
 
 _ROWS = 2000  # of the update log and the requests in one transaction
-_SHORT = 64 << 10  # bytes of text that are removed by `secure-delete` whatever the size of the index
-_SHARE = 256  # so is a text of less than this part of the index: editing costs less than rewriting all
-_LONG_MESSAGE = 32 << 10  # bytes: one longer message would keep the writer for more than 0.2 s by `secure-delete`
+# bytes of text that are removed by `secure-delete` whatever the size of the index
+_SHORT = 64 << 10
+# so is a text of less than this part of the index: editing costs less than rewriting all
+_SHARE = 256
+# bytes: one longer message would keep the writer for more than 0.2 s by `secure-delete`
+_LONG_MESSAGE = 32 << 10
 _STEP = 0.08  # seconds that one step of a merge should take
 _MERGED = 2  # changes: a merge that makes fewer had nothing to do
 _LOG_PATIENCE = 100  # milliseconds that cutting the log waits for a reader, while other writes wait
@@ -51,13 +56,19 @@ class Removal:
         self._lengths = lengths
 
     def begin(self, number: int, conversation_id: str, time: int) -> Removed:
-        """Removes the conversation's row: no call finds it any more. The rest follows with the methods below."""
+        """Removes the conversation's row: no call finds it any more. The rest follows with the
+        methods below.
+        """
         rows: list[updates.Row] = []
 
         def job(connection: apsw.Connection, cursor: int) -> Removed:
-            channel = connection.execute("SELECT channel FROM conversations WHERE number = ?", (number,)).get
+            channel = connection.execute(
+                "SELECT channel FROM conversations WHERE number = ?", (number,)
+            ).get
             rows.append(updates.deleted(cursor + 1, number, time, conversation_id, channel or ""))
-            anchors = connection.execute("SELECT count(*) FROM anchors WHERE number = ?", (number,)).get
+            anchors = connection.execute(
+                "SELECT count(*) FROM anchors WHERE number = ?", (number,)
+            ).get
             for table in _HANGING:
                 connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
             removed = {"anchors": anchors} if anchors else {}
@@ -75,11 +86,15 @@ class Removal:
 
         def forget_requests(connection: apsw.Connection, _: int) -> int:
             query = "SELECT request_id FROM requests WHERE conversation_id = ? LIMIT ?"
-            connection.execute(f"DELETE FROM requests WHERE request_id IN ({query})", (conversation_id, _ROWS))
+            connection.execute(
+                f"DELETE FROM requests WHERE request_id IN ({query})", (conversation_id, _ROWS)
+            )
             return connection.changes()
 
         removed = {"updates": 0, "requests": 0}
-        while count := self._database.write(lambda connection, _: updates.remove(connection, number, _ROWS)):
+        while count := self._database.write(
+            lambda connection, _: updates.remove(connection, number, _ROWS)
+        ):
             removed["updates"] += count
         while count := self._database.write(forget_requests):
             removed["requests"] += count
@@ -88,18 +103,24 @@ class Removal:
     def find(self, conversation_id: str) -> int | None:
         """The number of a conversation whose removal has begun, or None."""
         with self._database.reading() as connection:
-            number: int | None = connection.execute("SELECT number FROM deletions WHERE id = ?", (conversation_id,)).get
+            number: int | None = connection.execute(
+                "SELECT number FROM deletions WHERE id = ?", (conversation_id,)
+            ).get
             return number
 
     def sequences(self, number: int, after: int, limit: int) -> list[int]:
         """The lines of a conversation that are indexed messages, behind line `after`."""
         with self._database.reading() as connection:
             query = "SELECT id FROM messages WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
-            rows = connection.execute(query, (message_id(number, after), id_range(number)[1], limit))
+            rows = connection.execute(
+                query, (message_id(number, after), id_range(number)[1], limit)
+            )
             return [sequence_of(row[0]) for row in rows]
 
     def is_long(self, number: int) -> bool:
-        """Return whether a conversation's words are to be removed by markers and a merge, not one by one."""
+        """Return whether a conversation's words are to be removed by markers and a merge, not one
+        by one.
+        """
         with self._database.reading() as connection:
             query = "SELECT coalesce(sum(length), 0), coalesce(max(length), 0) FROM messages WHERE id BETWEEN ? AND ?"
             text, longest = connection.execute(query, id_range(number)).get
@@ -107,13 +128,16 @@ class Removal:
         return int(longest) > _LONG_MESSAGE or int(text) > _SHORT + pages // _SHARE
 
     def remove_messages(self, number: int, messages: list[Spoken], *, mark: bool = False) -> None:
-        """Removes messages of a conversation and their words. With `mark` the words are only marked: `purge_words` must follow."""
+        """Removes messages of a conversation and their words. With `mark` the words are only
+        marked: `purge_words` must follow.
+        """
 
         def job(connection: apsw.Connection, _: int) -> None:
             if not mark:
                 _remove_messages(connection, number, messages)
                 return
-            # In the transaction of the first markers: a start that follows a crash knows that words are left to purge.
+            # In the transaction of the first markers: a start that follows a crash knows that words
+            # are left to purge.
             connection.execute("INSERT OR REPLACE INTO identity VALUES(?, '')", (_purge(number),))
             connection.execute("INSERT INTO turns_fts(turns_fts, rank) VALUES('secure-delete', 0)")
             _remove_messages(connection, number, messages)
@@ -125,23 +149,35 @@ class Removal:
         self._lengths.count(-len(messages))
 
     def purge_words(self, number: int) -> None:
-        """Drops the marked words of a conversation from the index's segments. Does nothing where none were marked.
+        """Drops the marked words of a conversation from the index's segments. Does nothing where
+        none were marked.
 
-        The merge runs in steps of some `_STEP` seconds, so that other writes take their turn in between.
+        The merge runs in steps of some `_STEP` seconds, so that other writes take their turn in
+        between.
         """
         with self._database.reading() as connection:
-            if connection.execute("SELECT 1 FROM identity WHERE name = ?", (_purge(number),)).get is None:
+            if (
+                connection.execute("SELECT 1 FROM identity WHERE name = ?", (_purge(number),)).get
+                is None
+            ):
                 return
         pages, first = 64, True
 
         def job(connection: apsw.Connection, _: int) -> bool:
             nonlocal pages, first
             before, began = connection.total_changes(), time.monotonic()
-            # FTS5 takes a negative number of pages to begin a merge of all segments, and a positive one to go on with it.
+            # FTS5 takes a negative number of pages to begin a merge of all segments, and a positive
+            # one to go on with it.
             merge = "INSERT INTO turns_fts(turns_fts, rank) VALUES('merge', ?)"
             connection.execute(merge, (-pages if first else pages,))
             seconds, first = time.monotonic() - began, False
-            pages = max(8, min(2048, pages * 2 if seconds < _STEP / 2 else pages // 2 if seconds > _STEP else pages))
+            pages = max(
+                8,
+                min(
+                    2048,
+                    pages * 2 if seconds < _STEP / 2 else pages // 2 if seconds > _STEP else pages,
+                ),
+            )
             return connection.total_changes() - before >= _MERGED
 
         while self._database.write(job):
@@ -157,7 +193,8 @@ class Removal:
         self._database.write(job)
 
     def empty_log(self) -> bool:
-        """Cuts the write-ahead log, which may hold text that was deleted, to nothing. False if a reader was in the way.
+        """Cuts the write-ahead log, which may hold text that was deleted, to nothing. False if a
+        reader was in the way.
 
         It waits for readers in short tries, for other writes wait meanwhile.
         """
@@ -172,13 +209,20 @@ class Removal:
 def _remove_messages(connection: apsw.Connection, number: int, messages: list[Spoken]) -> None:
     """Remove messages and their words, which must be what was added."""
     # As one document: a statement for each message would take Python's global lock as often.
-    gone = orjson.dumps([(message_id(number, sequence), searchable(*spoken)) for sequence, *spoken in messages]).decode()
+    gone = orjson.dumps(
+        [(message_id(number, sequence), searchable(*spoken)) for sequence, *spoken in messages]
+    ).decode()
     connection.execute(
-        "INSERT INTO turns_fts(turns_fts, rowid, text) SELECT 'delete', value ->> 0, value ->> 1 FROM json_each(?)", (gone,)
+        "INSERT INTO turns_fts(turns_fts, rowid, text) SELECT 'delete', value ->> 0, value ->> 1 FROM json_each(?)",
+        (gone,),
     )
-    connection.execute("DELETE FROM messages WHERE id IN (SELECT value ->> 0 FROM json_each(?))", (gone,))
+    connection.execute(
+        "DELETE FROM messages WHERE id IN (SELECT value ->> 0 FROM json_each(?))", (gone,)
+    )
 
 
 def _purge(number: int) -> str:
-    """Return the name in `identity` that says that words of a removed conversation are marked and still there."""
+    """Return the name in `identity` that says that words of a removed conversation are marked and
+    still there.
+    """
     return f"words_to_purge {number}"

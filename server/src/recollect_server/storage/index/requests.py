@@ -15,7 +15,9 @@ _LEAST_NAMES = 1 << 20  # 2 MB
 
 @dataclass(frozen=True, slots=True)
 class KnownRequest:
-    """A request that was carried out: the lines it wrote (0 to 0: none) and, where no line tells it, its answer."""
+    """A request that was carried out: the lines it wrote (0 to 0: none) and, where no line tells
+    it, its answer.
+    """
 
     request_id: str
     hash: str
@@ -27,14 +29,18 @@ class KnownRequest:
 
 
 class SeenNames:
-    """A Bloom filter (Bloom 1970) of names that may be in the index, so that a new one needs no query.
+    """A Bloom filter (Bloom 1970) of names that may be in the index, so that a new one needs no
+    query.
 
-    Names are texts, or numbers as `domain.routing.mail_number` makes them. With sixteen bits and two hashes a name, about one new
-    name in seventy is taken for one that may be there, and then the database is queried. A name that was added is never missed.
+    Names are texts, or numbers as `domain.routing.mail_number` makes them. With sixteen bits and
+    two hashes a name, about one new name in seventy is taken for one that may be there, and then
+    the database is queried. A name that was added is never missed.
     """
 
     def __init__(self, expected: int) -> None:
-        """Make room for twice as many names as expected; beyond that false hits grow more frequent, until the next start."""
+        """Make room for twice as many names as expected; beyond that false hits grow more frequent,
+        until the next start.
+        """
         self._size = max(_LEAST_NAMES, 2 * expected) * _BITS
         self._bits = mmap.mmap(-1, self._size // 8 + 1)  # takes memory as it fills
         self._guard = threading.Lock()  # guards the bits while they change
@@ -48,21 +54,32 @@ class SeenNames:
 
     def __contains__(self, name: str | int) -> bool:
         first, second = self._places(name)
-        return bool(self._bits[first >> 3] >> (first & 7) & self._bits[second >> 3] >> (second & 7) & 1)
+        return bool(
+            self._bits[first >> 3] >> (first & 7) & self._bits[second >> 3] >> (second & 7) & 1
+        )
 
     def _places(self, name: str | int) -> tuple[int, int]:
-        # The two halves of Python's hash. That of a text is keyed anew in every process; a number is part of a hash already.
+        # The two halves of Python's hash. That of a text is keyed anew in every process; a number
+        # is part of a hash already.
         value = hash(name)
         return (value & 0xFFFFFFFF) % self._size, (value >> 32 & 0xFFFFFFFF) % self._size
 
 
 def all_names(connection: apsw.Connection) -> SeenNames:
-    """Return the names in the index: ids of requests, Message-IDs, hashes of forgotten deliveries, keys of third parties' ones."""
+    """Return the names in the index: ids of requests, Message-IDs, hashes of forgotten deliveries,
+    keys of third parties' ones.
+    """
     tables = ("requests", "forgotten", "external_deliveries", "mail")
-    seen = SeenNames(sum(int(connection.execute(f"SELECT count(*) FROM {table}").get) for table in tables))
-    for (text,) in connection.execute("SELECT request_id FROM requests UNION ALL SELECT key FROM forgotten"):
+    seen = SeenNames(
+        sum(int(connection.execute(f"SELECT count(*) FROM {table}").get) for table in tables)
+    )
+    for (text,) in connection.execute(
+        "SELECT request_id FROM requests UNION ALL SELECT key FROM forgotten"
+    ):
         seen.add(text)
-    for channel, delivered in connection.execute("SELECT channel, provider_message_id FROM external_deliveries"):
+    for channel, delivered in connection.execute(
+        "SELECT channel, provider_message_id FROM external_deliveries"
+    ):
         seen.add(key_of_delivery(channel, delivered))
     for (name,) in connection.execute("SELECT name FROM mail"):
         seen.add(name)
@@ -70,7 +87,9 @@ def all_names(connection: apsw.Connection) -> SeenNames:
 
 
 def add(connection: apsw.Connection, request: KnownRequest) -> None:
-    """Record a request. One that is recorded already (its line was indexed before) stays as it was."""
+    """Record a request. One that is recorded already (its line was indexed before) stays as it
+    was.
+    """
     connection.execute(
         "INSERT OR IGNORE INTO requests VALUES(?, ?, ?, ?, ?, ?, ?)",
         (
@@ -92,7 +111,9 @@ class RequestTable:
         if request_id not in self._seen:
             return None
         with self._database.reading() as connection:
-            row = connection.execute("SELECT * FROM requests WHERE request_id = ?", (request_id,)).fetchone()
+            row = connection.execute(
+                "SELECT * FROM requests WHERE request_id = ?", (request_id,)
+            ).fetchone()
             return None if row is None else KnownRequest(*row)
 
     def add(self, request: KnownRequest) -> None:

@@ -20,7 +20,8 @@ _MAX_LIMITED = 1000  # senders that are named at the most
 class Routing:
     """The conversations that messages of channels belong to. Every method raises IndexUnavailable.
 
-    `settled` False reads what is taken in now, without waiting: the caller knows what was added last.
+    `settled` False reads what is taken in now, without waiting: the caller knows what was added
+    last.
     """
 
     def __init__(self, database: Database, seen: SeenNames) -> None:
@@ -28,7 +29,9 @@ class Routing:
         self._seen = seen
 
     def pinned(self, place: Place, *, settled: bool) -> list[str]:
-        """The pinned conversations of a place, newest first. There is more than one only after a crash."""
+        """The pinned conversations of a place, newest first. There is more than one only after a
+        crash.
+        """
         with self._database.reading(settled=settled) as connection:
             rows = connection.execute(
                 "SELECT id FROM conversations WHERE pinned = 1 AND channel = ? AND contact = ? AND group_id = ? AND thread_id = ?"
@@ -38,7 +41,9 @@ class Routing:
             return [row[0] for row in rows]
 
     def mail(self, names: Iterable[int], *, settled: bool) -> list[tuple[int, str]]:
-        """The conversations that are known by these Message-IDs (see `domain.routing.mail_number`), behind the id."""
+        """The conversations that are known by these Message-IDs (see `domain.routing.mail_number`),
+        behind the id.
+        """
         asked = [name for name in names if name in self._seen]
         if not asked:
             return []
@@ -53,13 +58,21 @@ class Routing:
         """The conversation that takes what comes in for this one; None: itself."""
         with self._database.reading(settled=settled) as connection:
             found: str | None = connection.execute(
-                "SELECT k.id FROM conversations c JOIN continued k USING (number) WHERE c.id = ?", (conversation_id,)
+                "SELECT k.id FROM conversations c JOIN continued k USING (number) WHERE c.id = ?",
+                (conversation_id,),
             ).get
             return found
 
-    def delivered_elsewhere(self, key: str, channel: str, provider_message_id: str) -> tuple[bool, bool]:
-        """Whether this message of a provider was in a conversation that was deleted, and whether it came as a third party's."""
-        if key not in self._seen and key_of_delivery(channel, provider_message_id) not in self._seen:
+    def delivered_elsewhere(
+        self, key: str, channel: str, provider_message_id: str
+    ) -> tuple[bool, bool]:
+        """Whether this message of a provider was in a conversation that was deleted, and whether it
+        came as a third party's.
+        """
+        if (
+            key not in self._seen
+            and key_of_delivery(channel, provider_message_id) not in self._seen
+        ):
             return False, False
         with self._database.reading(settled=False) as connection:
             row = connection.execute(
@@ -76,7 +89,9 @@ class Routing:
             self._seen.add(key)
 
         def job(connection: apsw.Connection, _: int) -> None:
-            connection.executemany("INSERT OR IGNORE INTO forgotten VALUES(?)", ((key,) for key in keys))
+            connection.executemany(
+                "INSERT OR IGNORE INTO forgotten VALUES(?)", ((key,) for key in keys)
+            )
             connection.execute("INSERT OR REPLACE INTO identity VALUES(?, ?)", (_LEDGER, str(size)))
 
         self._database.write(job)
@@ -84,7 +99,9 @@ class Routing:
     def forgotten_bytes(self) -> int:
         """How much of the ledger is known."""
         with self._database.reading() as connection:
-            return int(connection.execute("SELECT value FROM identity WHERE name = ?", (_LEDGER,)).get or 0)
+            return int(
+                connection.execute("SELECT value FROM identity WHERE name = ?", (_LEDGER,)).get or 0
+            )
 
     def note_limited(self, channel: str, sender: str, refused: int, time: int) -> None:
         """Counts messages of a sender that came too fast. The last so many senders are kept."""
@@ -106,7 +123,9 @@ class Routing:
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """A sender that wrote faster than allowed: how many messages were refused, and when the last time."""
+    """A sender that wrote faster than allowed: how many messages were refused, and when the last
+    time.
+    """
 
     channel: str
     sender: str
@@ -115,7 +134,9 @@ class Limited:
 
 
 def limited_of(folder: Path, most: int) -> tuple[int, list[Limited]]:
-    """How many senders were limited, and those with the most refusals, without taking the index from a server that runs."""
+    """How many senders were limited, and those with the most refusals, without taking the index
+    from a server that runs.
+    """
 
     def read(connection: apsw.Connection) -> tuple[int, list[Limited]]:
         count = int(connection.execute("SELECT count(*) FROM limited").get)

@@ -1,4 +1,6 @@
-"""The two keyword legs, each one question to FTS5: which messages fit, and how often each conversation has each word."""
+"""The two keyword legs, each one question to FTS5: which messages fit, and how often each
+conversation has each word.
+"""
 
 import math
 from collections import defaultdict
@@ -12,7 +14,13 @@ import orjson
 from numpy.typing import NDArray
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN
-from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS, id_range, number_of, sequence_of
+from recollect_server.domain.message_ids import (
+    MAX_LINES,
+    SEQUENCE_BITS,
+    id_range,
+    number_of,
+    sequence_of,
+)
 from recollect_server.storage.index import notes_words, words
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.database import Database
@@ -33,7 +41,9 @@ class Scope:
     start: int | None = None
     end: int | None = None
     hidden: frozenset[int] = frozenset()
-    """Messages, by id, that are not found themselves; what stands beside them is still judged by them."""
+    """Messages, by id, that are not found themselves; what stands beside them is still judged by
+    them.
+    """
 
     @property
     def timed(self) -> bool:
@@ -53,7 +63,9 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Messages that may be shown: a column for each field, of shape [n]. An object is made only of those that are asked for."""
+    """Messages that may be shown: a column for each field, of shape [n]. An object is made only of
+    those that are asked for.
+    """
 
     ids: NDArray[np.int64]
     """Ascending."""
@@ -69,7 +81,13 @@ class Messages:
     def __getitem__(self, at: int) -> Found:
         identity = self.ids.item(at)
         place = (sequence_of(identity), self.offsets.item(at), self.lengths.item(at))
-        return Found(number_of(identity), self.turn_numbers.item(at), self.times.item(at), place, self.tokens.item(at))
+        return Found(
+            number_of(identity),
+            self.turn_numbers.item(at),
+            self.times.item(at),
+            place,
+            self.tokens.item(at),
+        )
 
     def __iter__(self) -> Iterator[Found]:
         return map(self.__getitem__, range(len(self)))
@@ -111,17 +129,31 @@ class Bm25(NamedTuple):
         return Bm25(ids[order], np.concatenate([self.scores, more.scores[new]])[order])
 
 
-def message_scores(connection: apsw.Connection, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None) -> Bm25:
-    """BM25 of the best messages with any of the terms; higher is better. `within` is one conversation's number.
+def message_scores(
+    connection: apsw.Connection,
+    terms: list[Term],
+    scope: Scope,
+    limit: int,
+    *,
+    within: int | None = None,
+) -> Bm25:
+    """BM25 of the best messages with any of the terms; higher is better. `within` is one
+    conversation's number.
 
     A term that only ranks finds none, but within one conversation.
     """
     finding = [term for term in terms if within is not None or not term.only_ranks]
-    ids, values = _best(connection, _any(finding), scope, limit, within, sum(term.frequency for term in finding))
+    ids, values = _best(
+        connection, _any(finding), scope, limit, within, sum(term.frequency for term in finding)
+    )
     if ranking := [term for term in terms if term not in finding]:
-        # The sum over all terms, where both kinds are: higher than what the finding ones gave alone.
+        # The sum over all terms, where both kinds are: higher than what the finding ones gave
+        # alone.
         scores = dict(zip(ids, values, strict=True))
-        scores |= zip(*_best(connection, f"({_any(finding)}) AND ({_any(ranking)})", scope, limit, within), strict=True)
+        scores |= zip(
+            *_best(connection, f"({_any(finding)}) AND ({_any(ranking)})", scope, limit, within),
+            strict=True,
+        )
         best = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
         ids, values = [pair[0] for pair in best], [pair[1] for pair in best]
     names = np.array(ids, np.int64)
@@ -129,27 +161,41 @@ def message_scores(connection: apsw.Connection, terms: list[Term], scope: Scope,
     return Bm25(names[order], np.array(values, np.float64)[order])
 
 
-def normal_scores(connection: apsw.Connection, terms: list[Term], scope: Scope, limit: int, total: int) -> Bm25:
-    """BM25 of messages with any of the terms, with the prior of `words.LEAST_MESSAGES` for how rare these are."""
+def normal_scores(
+    connection: apsw.Connection, terms: list[Term], scope: Scope, limit: int, total: int
+) -> Bm25:
+    """BM25 of messages with any of the terms, with the prior of `words.LEAST_MESSAGES` for how rare
+    these are.
+    """
     scores: dict[int, float] = defaultdict(float)
     for term in terms:
-        for found, score in zip(*_best(connection, term.match, scope, limit, None, term.frequency), strict=True):
+        for found, score in zip(
+            *_best(connection, term.match, scope, limit, None, term.frequency), strict=True
+        ):
             scores[found] += term.normal(score, total)
     ids = sorted(scores)
     return Bm25(np.array(ids, np.int64), np.array([scores[it] for it in ids], np.float64))
 
 
 def _best(
-    connection: apsw.Connection, match: str, scope: Scope, limit: int, within: int | None, matches: float = math.inf
+    connection: apsw.Connection,
+    match: str,
+    scope: Scope,
+    limit: int,
+    within: int | None,
+    matches: float = math.inf,
 ) -> tuple[list[int], list[float]]:
-    """Return the ids and the scores of the best messages. There are at most `matches`, if the caller knows."""
+    """Return the ids and the scores of the best messages. There are at most `matches`, if the
+    caller knows.
+    """
     where, values = _conditions(scope)
     if within is not None:
         where.append("turns_fts.rowid BETWEEN ? AND ?")
         values += id_range(within)
     times = " JOIN messages m ON m.id = turns_fts.rowid" if scope.timed else ""
-    # The `+` lets SQLite sort: FTS5 would prepare a second statement for that with every search, which takes as long as the
-    # matches of a small history. Where all are wanted the order is not, and sorting would take as long as scoring.
+    # The `+` lets SQLite sort: FTS5 would prepare a second statement for that with every search,
+    # which takes as long as the matches of a small history. Where all are wanted the order is not,
+    # and sorting would take as long as scoring.
     order = "" if matches <= limit else f" ORDER BY +rank LIMIT {limit}"
     # As two texts: one step for SQLite, without Python's global lock.
     ids, scores = connection.execute(
@@ -162,27 +208,37 @@ def _best(
 
 def postings(connection: apsw.Connection, terms: list[Term]) -> Postings:
     """Return every occurrence of the terms."""
-    # As one text for each term: three times as fast as a row for each, and without Python's global lock.
+    # As one text for each term: three times as fast as a row for each, and without Python's global
+    # lock.
     texts = [_messages_with(connection, term) for term in terms]
     sizes = [text.count(",") + 1 if text else 0 for text in texts]
     of_terms = np.repeat(np.arange(len(terms)), sizes)
     ids = np.array(orjson.loads(f"[{','.join(filter(None, texts))}]"), np.int64)
-    if not ((ids[1:] >= ids[:-1]) | (of_terms[1:] > of_terms[:-1])).all():  # FTS5 answers in order, which nothing promises
+    # FTS5 answers in order, which nothing promises
+    if not ((ids[1:] >= ids[:-1]) | (of_terms[1:] > of_terms[:-1])).all():
         ids = ids[np.lexsort((ids, of_terms))]
     return Postings(of_terms, ids)
 
 
 def _messages_with(connection: apsw.Connection, term: Term) -> str:
-    """Return the id of a message for every occurrence of a term, separated by commas; by a prefix, for every message."""
+    """Return the id of a message for every occurrence of a term, separated by commas; by a prefix,
+    for every message.
+    """
     if term.prefix:
-        query, value = "SELECT group_concat(rowid) FROM turns_fts WHERE turns_fts MATCH ?", term.match
+        query, value = (
+            "SELECT group_concat(rowid) FROM turns_fts WHERE turns_fts MATCH ?",
+            term.match,
+        )
     else:
         query, value = "SELECT group_concat(doc) FROM turns_occurrences WHERE term = ?", term.stem
     return connection.execute(query, (value,)).get or ""
 
 
-def sections(connection: apsw.Connection, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Return the sections of a conversation: of each the line and the time of its first message, and about how many bytes it has.
+def sections(
+    connection: apsw.Connection, number: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """Return the sections of a conversation: of each the line and the time of its first message,
+    and about how many bytes it has.
 
     A section ends where the conversation was quiet for an hour, or has 16 messages.
     """
@@ -199,7 +255,11 @@ def sections(connection: apsw.Connection, number: int) -> tuple[NDArray[np.int64
     first = np.flatnonzero(since % _SECTION == 0)
     if not len(first):
         return np.zeros(1, np.int64), np.zeros(1), np.zeros(1, np.int64)
-    return ids[first] & MAX_LINES, times[first].astype(np.float64), BYTES_PER_TOKEN * np.add.reduceat(tokens, first)
+    return (
+        ids[first] & MAX_LINES,
+        times[first].astype(np.float64),
+        BYTES_PER_TOKEN * np.add.reduceat(tokens, first),
+    )
 
 
 def numbers_of(connection: apsw.Connection, chosen: Filter) -> NDArray[np.int64] | None:
@@ -207,12 +267,16 @@ def numbers_of(connection: apsw.Connection, chosen: Filter) -> NDArray[np.int64]
     where, values = chosen.where()
     if where == "1":
         return None
-    rows = connection.execute(f"SELECT c.number FROM conversations c WHERE {where} ORDER BY c.number", values)
+    rows = connection.execute(
+        f"SELECT c.number FROM conversations c WHERE {where} ORDER BY c.number", values
+    )
     return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
 
 def numbers_with(connection: apsw.Connection, terms: list[Term], scope: Scope) -> NDArray[np.int64]:
-    """The numbers, ascending, of the conversations with any of the terms in a message of the scope."""
+    """The numbers, ascending, of the conversations with any of the terms in a message of the
+    scope.
+    """
     where, values = _conditions(scope)
     rows = connection.execute(
         f"SELECT DISTINCT turns_fts.rowid >> {SEQUENCE_BITS} FROM turns_fts JOIN messages m ON m.id = turns_fts.rowid"
@@ -222,8 +286,12 @@ def numbers_with(connection: apsw.Connection, terms: list[Term], scope: Scope) -
     return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
 
-def numbers_within(connection: apsw.Connection, start: int | None, end: int | None) -> NDArray[np.int64]:
-    """The numbers, ascending, of the conversations that began at `start` or later and whose last message was before `end`."""
+def numbers_within(
+    connection: apsw.Connection, start: int | None, end: int | None
+) -> NDArray[np.int64]:
+    """The numbers, ascending, of the conversations that began at `start` or later and whose last
+    message was before `end`.
+    """
     rows = connection.execute(
         "SELECT number FROM conversations WHERE (?1 IS NULL OR create_time >= ?1) AND (?2 IS NULL OR update_time < ?2) ORDER BY 1",
         (start, end),
@@ -232,7 +300,9 @@ def numbers_within(connection: apsw.Connection, start: int | None, end: int | No
 
 
 def said_in(connection: apsw.Connection, scope: Scope, limit: int) -> NDArray[np.int64]:
-    """Return the ids of messages of the scope, which has both times: those of the conversations that were updated last."""
+    """Return the ids of messages of the scope, which has both times: those of the conversations
+    that were updated last.
+    """
     where, values = scope.conversations.where()
     rows = connection.execute(
         "SELECT m.id FROM conversations c JOIN messages m"
@@ -245,10 +315,13 @@ def said_in(connection: apsw.Connection, scope: Scope, limit: int) -> NDArray[np
 
 
 def showable(connection: apsw.Connection, ids: NDArray[np.int64], scope: Scope) -> Messages:
-    """Those of these messages that exist and were said within the scope. Their conversations may be on their way out."""
+    """Those of these messages that exist and were said within the scope. Their conversations may be
+    on their way out.
+    """
     times, values = _times(scope)
     names = "id", "turn_number", "time", "offset", "length", "tokens"
-    # As one text for each column: a row for each message took ten times as long, and Python's global lock with it.
+    # As one text for each column: a row for each message took ten times as long, and Python's
+    # global lock with it.
     texts = connection.execute(
         f"SELECT {', '.join(f'json_group_array({name})' for name in names)} FROM messages m"
         f" WHERE m.id IN (SELECT value FROM json_each(?)){_and(times)}",
@@ -271,7 +344,9 @@ def _conditions(scope: Scope) -> tuple[list[str], list[Any]]:
     parts, values = _times(scope)
     where, more = scope.conversations.where()
     if where != "1":
-        parts.append(f"turns_fts.rowid >> {SEQUENCE_BITS} IN (SELECT c.number FROM conversations c WHERE {where})")
+        parts.append(
+            f"turns_fts.rowid >> {SEQUENCE_BITS} IN (SELECT c.number FROM conversations c WHERE {where})"
+        )
         values += more
     return parts, values
 
@@ -289,7 +364,9 @@ def _times(scope: Scope) -> tuple[list[str], list[Any]]:
 
 
 class Search:
-    """Searches by words, and what they need to know of conversations. Every method raises IndexUnavailable."""
+    """Searches by words, and what they need to know of conversations. Every method raises
+    IndexUnavailable.
+    """
 
     def __init__(self, database: Database, lengths: Lengths) -> None:
         self._database = database
@@ -307,29 +384,40 @@ class Search:
 
     def tokens(self, text: str) -> list[tuple[int, int, str]]:
         """The words of a text: first byte, one past the last, stem."""
-        with self._database.reading(settled=False) as connection:  # nothing is read: no append needs to be waited for
+        # nothing is read: no append needs to be waited for
+        with self._database.reading(settled=False) as connection:
             return words.tokens(connection, text.encode())
 
-    def message_scores(self, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None) -> Bm25:
+    def message_scores(
+        self, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None
+    ) -> Bm25:
         """BM25 of the best messages with any of the terms."""
         with self._database.reading() as connection:
             return message_scores(connection, terms, scope, limit, within=within)
 
     def said_in(self, scope: Scope, limit: int) -> NDArray[np.int64]:
-        """Return the ids of messages of the scope, which has both times: those of the conversations that were updated last."""
+        """Return the ids of messages of the scope, which has both times: those of the conversations
+        that were updated last.
+        """
         with self._database.reading() as connection:
             return said_in(connection, scope, limit)
 
     def normal_scores(self, terms: list[Term], scope: Scope, limit: int) -> Bm25 | None:
-        """BM25 of messages as a store of `words.LEAST_MESSAGES` would give it; None where there are as many."""
+        """BM25 of messages as a store of `words.LEAST_MESSAGES` would give it; None where there are
+        as many.
+        """
         total = self._lengths.messages
         if total >= words.LEAST_MESSAGES:
             return None
         with self._database.reading() as connection:
             return normal_scores(connection, terms, scope, limit, total)
 
-    def notes_scores(self, terms: list[Term], limit: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the conversations whose title, topics and abbreviation fit best (numbers, ascending), and their BM25."""
+    def notes_scores(
+        self, terms: list[Term], limit: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the conversations whose title, topics and abbreviation fit best (numbers,
+        ascending), and their BM25.
+        """
         with self._database.reading() as connection:
             return notes_words.scores(connection, terms, self._lengths.read()[1], limit)
 
@@ -338,13 +426,17 @@ class Search:
         with self._database.reading() as connection:
             return postings(connection, terms)
 
-    def sections(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    def sections(
+        self, number: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
         """The sections of a conversation: first lines, times, bytes."""
         with self._database.reading() as connection:
             return sections(connection, number)
 
     def lengths(self) -> tuple[NDArray[np.int64], int, float]:
-        """Bytes of text by conversation number, how many conversations there are, and the mean of their lengths."""
+        """Bytes of text by conversation number, how many conversations there are, and the mean of
+        their lengths.
+        """
         return self._lengths.read()
 
     def numbers_of(self, chosen: Filter) -> NDArray[np.int64] | None:

@@ -1,4 +1,6 @@
-"""The moves of conversations between the tiers of contexts, and what contexts were made of. Written behind the calls."""
+"""The moves of conversations between the tiers of contexts, and what contexts were made of. Written
+behind the calls.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,22 +34,33 @@ class TierLog:
         self._database = database
 
     def add(self, moved: Sequence[Transition], hits: Mapping[str, int], kept: int = _KEPT) -> None:
-        """Writes moves, in their order, and adds to what was counted. What is beyond the newest `kept` goes."""
+        """Writes moves, in their order, and adds to what was counted. What is beyond the newest
+        `kept` goes.
+        """
 
         def job(connection: apsw.Connection, _: int) -> None:
             connection.executemany(
                 "INSERT INTO tier_transitions(conversation_id, from_tier, to_tier, reason, time) VALUES(?, ?, ?, ?, ?)",
-                [(it.conversation_id, it.from_tier, it.to_tier, it.reason, it.time) for it in moved],
+                [
+                    (it.conversation_id, it.from_tier, it.to_tier, it.reason, it.time)
+                    for it in moved
+                ],
             )
-            connection.execute("DELETE FROM tier_transitions WHERE id <= (SELECT max(id) FROM tier_transitions) - ?", (kept,))
+            connection.execute(
+                "DELETE FROM tier_transitions WHERE id <= (SELECT max(id) FROM tier_transitions) - ?",
+                (kept,),
+            )
             connection.executemany(
-                "INSERT INTO tier_hits VALUES(?1, ?2) ON CONFLICT(name) DO UPDATE SET count = count + ?2", list(hits.items())
+                "INSERT INTO tier_hits VALUES(?1, ?2) ON CONFLICT(name) DO UPDATE SET count = count + ?2",
+                list(hits.items()),
             )
 
         self._database.write(job)
 
     def select(self, conversation_id: str, before: int, limit: int) -> list[Transition]:
-        """The newest moves before an id (0: the newest of all), of a conversation or (empty) of all."""
+        """The newest moves before an id (0: the newest of all), of a conversation or (empty) of
+        all.
+        """
         where, values = "id < ?", [before or 1 << 62]
         if conversation_id:
             where, values = f"{where} AND conversation_id = ?", [*values, conversation_id]  # type: ignore[list-item]
@@ -60,7 +73,9 @@ class TierLog:
             return [Transition(*row) for row in rows]
 
     def last(self, limit: int) -> list[Transition]:
-        """Of each conversation that moved among the newest so many moves, its last one; oldest first."""
+        """Of each conversation that moved among the newest so many moves, its last one; oldest
+        first.
+        """
         with self._database.reading() as connection:
             rows = connection.execute(
                 "SELECT conversation_id, from_tier, to_tier, reason, time, max(id) FROM"
@@ -73,16 +88,23 @@ class TierLog:
         """Takes a conversation's moves out. Returns how many there were."""
 
         def job(connection: apsw.Connection, _: int) -> int:
-            connection.execute("DELETE FROM tier_transitions WHERE conversation_id = ?", (conversation_id,))
+            connection.execute(
+                "DELETE FROM tier_transitions WHERE conversation_id = ?", (conversation_id,)
+            )
             return connection.changes()
 
         return self._database.write(job)
 
 
 def hits_of(folder: Path) -> dict[str, int]:
-    """What contexts were made of, by the index in a folder, without taking it from a server that runs."""
+    """What contexts were made of, by the index in a folder, without taking it from a server that
+    runs.
+    """
 
     def read(connection: apsw.Connection) -> dict[str, int]:
-        return {str(row[0]): int(row[1]) for row in connection.execute("SELECT name, count FROM tier_hits")}
+        return {
+            str(row[0]): int(row[1])
+            for row in connection.execute("SELECT name, count FROM tier_hits")
+        }
 
     return look(folder, read, {})

@@ -1,6 +1,8 @@
-"""The update log: one row for every change, in the order of the changes, written in the change's own transaction.
+"""The update log: one row for every change, in the order of the changes, written in the change's
+own transaction.
 
-A cursor is a row's number. Numbers grow and leave gaps: what a crash took, what the index refused, what a deleted conversation had.
+A cursor is a row's number. Numbers grow and leave gaps: what a crash took, what the index refused,
+what a deleted conversation had.
 """
 
 from collections.abc import Collection
@@ -48,7 +50,9 @@ class UpdateKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A change: of which conversation, when, and in which lines of its transcript (0 to 0: none)."""
+    """A change: of which conversation, when, and in which lines of its transcript (0 to 0:
+    none).
+    """
 
     cursor: int
     number: int
@@ -61,9 +65,15 @@ class Row:
 
 
 def after(
-    connection: apsw.Connection, cursor: int, limit: int, conversation_ids: Collection[str], channels: Collection[str]
+    connection: apsw.Connection,
+    cursor: int,
+    limit: int,
+    conversation_ids: Collection[str],
+    channels: Collection[str],
 ) -> list[Row]:
-    """The oldest changes behind a cursor, of these conversations and channels (none: of all); deletions always."""
+    """The oldest changes behind a cursor, of these conversations and channels (none: of all);
+    deletions always.
+    """
     conditions: list[str] = []
     values: list[Any] = [cursor]
     for column, chosen in (("id", conversation_ids), ("channel", channels)):
@@ -73,24 +83,32 @@ def after(
     where = ""
     if conditions:
         where = f"AND (kind = 'deleted' OR number IN (SELECT number FROM conversations WHERE {' AND '.join(conditions)}))"
-    rows = connection.execute(f"SELECT * FROM updates WHERE cursor > ? {where} ORDER BY cursor LIMIT ?", (*values, limit))
+    rows = connection.execute(
+        f"SELECT * FROM updates WHERE cursor > ? {where} ORDER BY cursor LIMIT ?", (*values, limit)
+    )
     return [Row(*row) for row in rows]
 
 
 def conversations_between(connection: apsw.Connection, begin: int, end: int) -> list[str]:
-    """The conversations that changes behind one cursor and up to another are of, but for those that are gone."""
+    """The conversations that changes behind one cursor and up to another are of, but for those that
+    are gone.
+    """
     query = "SELECT DISTINCT c.id FROM updates u JOIN conversations c USING (number) WHERE u.cursor > ? AND u.cursor <= ?"
     return [row[0] for row in connection.execute(query, (begin, end))]
 
 
 def last(connection: apsw.Connection, log: Log = CONVERSATIONS) -> int:
     """The cursor that the next row comes behind."""
-    return int(connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (log.table,)).get or 0)
+    return int(
+        connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (log.table,)).get or 0
+    )
 
 
 def reaches_back_to(connection: apsw.Connection, cursor: int, log: Log = CONVERSATIONS) -> bool:
     """Whether everything that came behind a cursor is still here."""
-    return cursor >= _pruned(connection, log) and not any(begin < cursor < end for begin, end in _lost(connection, log))
+    return cursor >= _pruned(connection, log) and not any(
+        begin < cursor < end for begin, end in _lost(connection, log)
+    )
 
 
 def add_deleted(connection: apsw.Connection, row: Row) -> None:
@@ -107,35 +125,53 @@ def deleted(cursor: int, number: int, time: int, conversation_id: str, channel: 
 
 
 def remove(connection: apsw.Connection, number: int, limit: int) -> int:
-    """Forgets at most `limit` of a conversation's changes, but not that it was deleted. Returns how many."""
+    """Forgets at most `limit` of a conversation's changes, but not that it was deleted. Returns how
+    many.
+    """
     query = "SELECT cursor FROM updates WHERE number = ? AND kind <> 'deleted' LIMIT ?"
     connection.execute(f"DELETE FROM updates WHERE cursor IN ({query})", (number, limit))
     return connection.changes()
 
 
 def skip(connection: apsw.Connection, begin: int, end: int, log: Log = CONVERSATIONS) -> None:
-    """Leaves out the cursors between two, which may have been given out for rows that a crash took."""
+    """Leaves out the cursors between two, which may have been given out for rows that a crash
+    took.
+    """
     connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (log.table,))
     connection.execute("INSERT INTO sqlite_sequence VALUES(?, ?)", (log.table, end))
     note_lost(connection, [(begin, end)], log)
 
 
-def note_lost(connection: apsw.Connection, pairs: Collection[tuple[int, int]], log: Log = CONVERSATIONS) -> None:
+def note_lost(
+    connection: apsw.Connection, pairs: Collection[tuple[int, int]], log: Log = CONVERSATIONS
+) -> None:
     """Note that cursors between those of each pair were given out, and that no row has them."""
-    _note(connection, log.lost, orjson.dumps([*_lost(connection, log), *pairs][-_MAX_LOST:]).decode())
+    _note(
+        connection, log.lost, orjson.dumps([*_lost(connection, log), *pairs][-_MAX_LOST:]).decode()
+    )
 
 
 def prunable(connection: apsw.Connection, before: int, most: int, log: Log = CONVERSATIONS) -> int:
-    """The cursor of the newest row that need not be kept: older than a time, or beyond the newest `most` rows; 0: none."""
+    """The cursor of the newest row that need not be kept: older than a time, or beyond the newest
+    `most` rows; 0: none.
+    """
     rows = log.table
-    oldest_kept = connection.execute(f"SELECT cursor FROM {rows} WHERE time >= ? ORDER BY cursor LIMIT 1", (before,)).get
+    oldest_kept = connection.execute(
+        f"SELECT cursor FROM {rows} WHERE time >= ? ORDER BY cursor LIMIT 1", (before,)
+    ).get
     by_age = last(connection, log) if oldest_kept is None else oldest_kept - 1
     too_many = int(connection.execute(f"SELECT count(*) FROM {rows}").get) - most
     by_number = 0
     if too_many > 0:
-        by_number = connection.execute(f"SELECT cursor FROM {rows} ORDER BY cursor LIMIT 1 OFFSET ?", (too_many - 1,)).get
+        by_number = connection.execute(
+            f"SELECT cursor FROM {rows} ORDER BY cursor LIMIT 1 OFFSET ?", (too_many - 1,)
+        ).get
     through = max(by_age, by_number)
-    return through if connection.execute(f"SELECT 1 FROM {rows} WHERE cursor <= ? LIMIT 1", (through,)).get else 0
+    return (
+        through
+        if connection.execute(f"SELECT 1 FROM {rows} WHERE cursor <= ? LIMIT 1", (through,)).get
+        else 0
+    )
 
 
 def prune(connection: apsw.Connection, through: int, limit: int, log: Log = CONVERSATIONS) -> int:
@@ -149,7 +185,9 @@ def prune(connection: apsw.Connection, through: int, limit: int, log: Log = CONV
 
 
 def _pruned(connection: apsw.Connection, log: Log) -> int:
-    return int(connection.execute("SELECT value FROM identity WHERE name = ?", (log.pruned,)).get or 0)
+    return int(
+        connection.execute("SELECT value FROM identity WHERE name = ?", (log.pruned,)).get or 0
+    )
 
 
 def _lost(connection: apsw.Connection, log: Log) -> list[tuple[int, int]]:

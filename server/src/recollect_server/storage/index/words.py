@@ -1,4 +1,6 @@
-"""Words: how a query becomes terms, and where a text has them. The tokeniser is the index's own, so both sides agree."""
+"""Words: how a query becomes terms, and where a text has them. The tokeniser is the index's own, so
+both sides agree.
+"""
 
 import math
 from dataclasses import dataclass
@@ -12,15 +14,17 @@ from recollect_server.domain.text import pairs, runs, segment
 from recollect_server.storage.ranking import K1
 
 _MAX_TERMS = 128
-_MAX_COMMON = 0.15  # a word in more than this share of all messages finds none by itself, where rarer ones are there
+# a word in more than this share of all messages finds none by itself, where rarer ones are there
+_MAX_COMMON = 0.15
 _MAX_FINDING = 5_000  # messages that one query may find and score, whatever the corpus's size
 _MAX_POSTINGS = 100_000  # entries of the index that it may read
 _LEAST_TERMS = 2
 LEAST_MESSAGES = 300
-"""How rare a word is in a smaller store, is judged as though it had so many messages, the others without the word.
+"""How rare a word is in a smaller store, is judged as though it had so many messages, the others
+without the word.
 
-Among three messages no word is rare, and one that most of them have weighs nothing. Stop words and everyday words are common
-whatever the store.
+Among three messages no word is rare, and one that most of them have weighs nothing. Stop words and
+everyday words are common whatever the store.
 """
 _COMMON = STOP_WORDS | EVERYDAY_WORDS
 
@@ -40,7 +44,9 @@ class QuestionWords:
     """The words of a question, weighed by how rare they are."""
 
     weight: float
-    """Sum of their inverse document frequencies, words that no message has included: about the BM25 of a message with each once."""
+    """Sum of their inverse document frequencies, words that no message has included: about the BM25
+    of a message with each once.
+    """
     missing: float
     """Share of this weight that belongs to words which no message has."""
     only_stops: bool
@@ -48,7 +54,9 @@ class QuestionWords:
     everyday: float
     """Share of its words, stop words apart, that are of small talk; 1 where it has no others."""
     vocabulary: float = 1.0
-    """Evidence of a missing word, from 0 to 1: near 0 in a store of a few messages, which lacks nearly every word."""
+    """Evidence of a missing word, from 0 to 1: near 0 in a store of a few messages, which lacks
+    nearly every word.
+    """
 
 
 CONVERSATIONS = WordTables("turns_fts", "turns_vocabulary", "notes_words")
@@ -66,17 +74,26 @@ class Term:
     prefix: bool = False
     """Any word that begins so: a single character of a script without spaces."""
     only_ranks: bool = False
-    """It is common, and there are rarer ones: it finds no message, and counts in those that they find."""
+    """It is common, and there are rarer ones: it finds no message, and counts in those that they
+    find.
+    """
     frequency: int = 0
     """How many messages have it."""
 
     def rarity(self, total: int) -> float:
-        """Return its inverse document frequency among so many messages, with the prior of `LEAST_MESSAGES`."""
-        return _rarity(self.frequency, total if self.word in _COMMON else max(total, LEAST_MESSAGES))
+        """Return its inverse document frequency among so many messages, with the prior of
+        `LEAST_MESSAGES`.
+        """
+        return _rarity(
+            self.frequency, total if self.word in _COMMON else max(total, LEAST_MESSAGES)
+        )
 
     def normal(self, score: float, total: int) -> float:
-        """Return what its BM25 in a message of a store of so many messages would be with that prior."""
-        times = min(score / _rarity(self.frequency, total), K1 + 1)  # how often the message has it, damped: never more than that
+        """Return what its BM25 in a message of a store of so many messages would be with that
+        prior.
+        """
+        # how often the message has it, damped: never more than that
+        times = min(score / _rarity(self.frequency, total), K1 + 1)
         return times * self.rarity(total)
 
     @property
@@ -86,15 +103,22 @@ class Term:
         return quoted + "*" if self.prefix else quoted
 
 
-def choose_terms(connection: apsw.Connection, query: str, total_messages: int, tables: WordTables = CONVERSATIONS) -> list[Term]:
+def choose_terms(
+    connection: apsw.Connection, query: str, total_messages: int, tables: WordTables = CONVERSATIONS
+) -> list[Term]:
     """The words of a query to search for, the rarest first. Words that nothing has are left out.
 
-    Stop words are dropped where anything else is left. Common words only rank what rarer ones find, for FTS5 scores every
-    message that is found. The number of words is bounded, and the entries of the index that must be read for them.
+    Stop words are dropped where anything else is left. Common words only rank what rarer ones find,
+    for FTS5 scores every message that is found. The number of words is bounded, and the entries of
+    the index that must be read for them.
     """
     words = _terms(connection, query)
     frequencies = _frequencies(connection, words, tables)
-    found = [(frequency, term) for term, (frequency, notes) in zip(words, frequencies, strict=True) if frequency or notes]
+    found = [
+        (frequency, term)
+        for term, (frequency, notes) in zip(words, frequencies, strict=True)
+        if frequency or notes
+    ]
     found.sort(key=lambda it: (it[0], it[1].stem))
     chosen: list[Term] = []
     postings = finding = 0
@@ -104,25 +128,36 @@ def choose_terms(connection: apsw.Connection, query: str, total_messages: int, t
         finding += frequency > 0
         if spare and postings > _MAX_POSTINGS:
             break
-        common = postings > _MAX_FINDING or (frequency > _MAX_COMMON * total_messages and total_messages > 1000)
+        common = postings > _MAX_FINDING or (
+            frequency > _MAX_COMMON * total_messages and total_messages > 1000
+        )
         chosen.append(Term(term.word, term.stem, term.prefix, spare and common, frequency))
     return chosen
 
 
-def weigh(connection: apsw.Connection, query: str, chosen: list[Term], total_messages: int) -> QuestionWords:
-    """Return how rare the words of a query are, of which `choose_terms` chose some: the others nothing has, or they are common."""
+def weigh(
+    connection: apsw.Connection, query: str, chosen: list[Term], total_messages: int
+) -> QuestionWords:
+    """Return how rare the words of a query are, of which `choose_terms` chose some: the others
+    nothing has, or they are common.
+    """
     every = _terms(connection, query)
     stems = {term.stem for term in chosen}
     weight = sum(term.rarity(total_messages) for term in chosen)
-    # A look at one occurrence costs nothing, the count of a common word's milliseconds: what was not chosen and occurs is common.
+    # A look at one occurrence costs nothing, the count of a common word's milliseconds: what was
+    # not chosen and occurs is common.
     occurs = "SELECT 1 FROM turns_occurrences WHERE term = ? LIMIT 1"
     others = [term for term in every if term.stem not in stems and not term.prefix]
     unknown = [term for term in others if connection.execute(occurs, (term.stem,)).get is None]
     missing = sum(term.rarity(total_messages) for term in unknown)
     only_stops = all(term.word in STOP_WORDS for term in every)
-    everyday = 1.0 if only_stops else sum(term.word in EVERYDAY_WORDS for term in every) / len(every)
+    everyday = (
+        1.0 if only_stops else sum(term.word in EVERYDAY_WORDS for term in every) / len(every)
+    )
     share = missing / (weight + missing) if missing else 0.0
-    return QuestionWords(weight + missing, share, only_stops, everyday, min(1.0, total_messages / LEAST_MESSAGES))
+    return QuestionWords(
+        weight + missing, share, only_stops, everyday, min(1.0, total_messages / LEAST_MESSAGES)
+    )
 
 
 def _rarity(frequency: int, total: int) -> float:
@@ -133,7 +168,9 @@ def _rarity(frequency: int, total: int) -> float:
 def tokens(connection: apsw.Connection, text: bytes) -> list[tuple[int, int, str]]:
     """The words of a UTF-8 text: first byte, one past the last byte, stem."""
     tokeniser = connection.fts5_tokenizer("porter", ["unicode61"])
-    found: list[tuple[int, int, str]] = tokeniser(text, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False)  # type: ignore[assignment]  # apsw's types leave open what its arguments decide
+    found: list[tuple[int, int, str]] = tokeniser(
+        text, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False
+    )  # type: ignore[assignment]  # apsw's types leave open what its arguments decide
     return found
 
 
@@ -147,7 +184,8 @@ def _terms(connection: apsw.Connection, query: str) -> list[Term]:
         bucket.setdefault(stem, Term(word, stem))
     unspaced = runs(query)
     for run in unspaced:
-        # The last character of a run stands alone in the index; of a query it says something only if it is all there is.
+        # The last character of a run stands alone in the index; of a query it says something only
+        # if it is all there is.
         last = pairs(run)[-1]
         if len(run) == 1:
             words[last] = Term(last, last, prefix=True)
@@ -156,15 +194,25 @@ def _terms(connection: apsw.Connection, query: str) -> list[Term]:
     return list((words or stops).values())
 
 
-def _frequencies(connection: apsw.Connection, terms: list[Term], tables: WordTables) -> list[tuple[int, int]]:
+def _frequencies(
+    connection: apsw.Connection, terms: list[Term], tables: WordTables
+) -> list[tuple[int, int]]:
     """Return for each term how many messages have it, and how many conversations in their notes."""
-    notes = f"(SELECT count(*) FROM {tables.notes} WHERE stem BETWEEN j.value ->> 0 AND j.value ->> 1)" if tables.notes else "0"
+    notes = (
+        f"(SELECT count(*) FROM {tables.notes} WHERE stem BETWEEN j.value ->> 0 AND j.value ->> 1)"
+        if tables.notes
+        else "0"
+    )
     messages = f"coalesce((SELECT doc FROM {tables.vocabulary} WHERE term = j.value ->> 0), 0)"
     query = f"SELECT {messages}, {notes} FROM json_each(?) j ORDER BY j.key"
     ranges = [(term.stem, term.stem + ("\U0010ffff" if term.prefix else "")) for term in terms]
-    found: list[tuple[int, int]] = connection.execute(query, (orjson.dumps(ranges).decode(),)).fetchall()  # type: ignore[assignment]  # the table's types
+    found: list[tuple[int, int]] = connection.execute(
+        query, (orjson.dumps(ranges).decode(),)
+    ).fetchall()  # type: ignore[assignment]  # the table's types
     for at, term in enumerate(terms):
         if term.prefix:
-            count = connection.execute(f"SELECT count(*) FROM {tables.words} WHERE {tables.words} MATCH ?", (term.match,)).get
+            count = connection.execute(
+                f"SELECT count(*) FROM {tables.words} WHERE {tables.words} MATCH ?", (term.match,)
+            ).get
             found[at] = (int(count), found[at][1])
     return found

@@ -1,8 +1,9 @@
 """The writer of the index: one connection, used by one thread, behind a queue.
 
-Every change is queued and executed in order. An append waits for nobody: it is durable in its transcript, and queues what it adds
-to the index as one JSON document. The writer takes all waiting documents into one transaction by one SQL statement
-(`migrations.INCOMING`), so the work runs without Python's global lock and its cost per append falls as the load grows.
+Every change is queued and executed in order. An append waits for nobody: it is durable in its
+transcript, and queues what it adds to the index as one JSON document. The writer takes all waiting
+documents into one transaction by one SQL statement (`migrations.INCOMING`), so the work runs
+without Python's global lock and its cost per append falls as the load grows.
 """
 
 import threading
@@ -22,7 +23,8 @@ from recollect_server.storage.index.migrations import migrate
 T = TypeVar("T")
 
 _BATCH = 256  # documents in one transaction at the most
-_MAX_WAITING = 32 << 20  # bytes of documents that may wait: more than that, and appends wait with them
+# bytes of documents that may wait: more than that, and appends wait with them
+_MAX_WAITING = 32 << 20
 _TAKE_IN = "INSERT INTO incoming SELECT jsonb(value) FROM json_each(?)"
 _LINGER = 0.02  # seconds that documents wait for company, unless somebody reads
 _LINGER_WATCHED = 0.002  # while somebody watches the updates: each waits for its document
@@ -34,7 +36,13 @@ class _Document:
     __slots__ = ("build", "cursor", "failed", "news", "size", "updates")
 
     def __init__(
-        self, build: Callable[[int], str], size: int, cursor: int, updates: int, failed: Callable[[str], None], news: object
+        self,
+        build: Callable[[int], str],
+        size: int,
+        cursor: int,
+        updates: int,
+        failed: Callable[[str], None],
+        news: object,
     ) -> None:
         self.build = build
         self.size = size
@@ -50,7 +58,12 @@ class _Job:
     __slots__ = ("alone", "cursor", "done", "error", "news", "result", "work")
 
     def __init__(
-        self, work: Callable[[apsw.Connection, int], Any], cursor: int, news: Callable[[], object] | None, *, alone: bool
+        self,
+        work: Callable[[apsw.Connection, int], Any],
+        cursor: int,
+        news: Callable[[], object] | None,
+        *,
+        alone: bool,
     ) -> None:
         self.work = work
         self.cursor = cursor
@@ -65,13 +78,18 @@ class Writer:
     """The only connection that changes the index file. Safe to call from any thread."""
 
     def __init__(self, path: Path) -> None:
-        """Opens or makes the file. Raises apsw.Error if it is not a database, ValueError if it is of a newer version."""
+        """Opens or makes the file. Raises apsw.Error if it is not a database, ValueError if it is
+        of a newer version.
+        """
         self.path = path
         self.tell: Callable[[Sequence[tuple[int, object]]], None] = _unheard
-        """Told, in the writer's thread, what was taken in just now and brought news: the cursor before it, and the news."""
+        """Told, in the writer's thread, what was taken in just now and brought news: the cursor
+        before it, and the news.
+        """
         self.watched = False
         """Whether somebody waits for what is told: then documents wait less for company."""
-        self._changed = threading.Condition()  # guards everything below; nothing slow happens under it
+        # guards everything below; nothing slow happens under it
+        self._changed = threading.Condition()
         self._waiting: deque[_Document | _Job] = deque()
         self._waiting_size = 0
         self._put = 0  # how many were put in, ever
@@ -90,12 +108,21 @@ class Writer:
         self._thread = threading.Thread(target=self._write_until_closed, name="index", daemon=True)
         self._thread.start()
 
-    def put(self, build: Callable[[int], str], size: int, updates: int, failed: Callable[[str], None], news: object = None) -> int:
-        """Leaves a document of about so many bytes to be taken in. It adds so many rows to the update log.
+    def put(
+        self,
+        build: Callable[[int], str],
+        size: int,
+        updates: int,
+        failed: Callable[[str], None],
+        news: object = None,
+    ) -> int:
+        """Leaves a document of about so many bytes to be taken in. It adds so many rows to the
+        update log.
 
-        `build` makes its text, given the cursor before its own, in the writer's thread: many at once cost less. `failed` is called
-        there too, with the reason, if it cannot be taken in; `news` is told (see `tell`) if it is. Returns the cursor of the last
-        of its rows (0: none). Raises IndexUnavailable if nothing is taken in any more.
+        `build` makes its text, given the cursor before its own, in the writer's thread: many at
+        once cost less. `failed` is called there too, with the reason, if it cannot be taken in;
+        `news` is told (see `tell`) if it is. Returns the cursor of the last of its rows (0: none).
+        Raises IndexUnavailable if nothing is taken in any more.
         """
         with self._changed:
             while self._waiting_size > _MAX_WAITING and not self._stopped:
@@ -115,10 +142,12 @@ class Writer:
         news: Callable[[], object] | None = None,
         alone: bool = False,
     ) -> T:
-        """Runs the work in a transaction of its own, after all that was put in before, and returns what it returns.
+        """Runs the work in a transaction of its own, after all that was put in before, and returns
+        what it returns.
 
-        It may add so many rows to the update log, and is given the cursor before theirs; `news` says then what is told (see
-        `tell`). `alone` runs it outside of any transaction. Raises IndexUnavailable.
+        It may add so many rows to the update log, and is given the cursor before theirs; `news`
+        says then what is told (see `tell`). `alone` runs it outside of any transaction. Raises
+        IndexUnavailable.
         """
         with self._changed:
             job = _Job(work, self._cursor, news, alone=alone)
@@ -144,7 +173,9 @@ class Writer:
         return self._taken
 
     def moved(self) -> str:
-        """Whether another file has the name now, or none: SQLite writes on to the one it opened, and raises nothing."""
+        """Whether another file has the name now, or none: SQLite writes on to the one it opened,
+        and raises nothing.
+        """
         try:
             inode = self.path.stat().st_ino
         except FileNotFoundError:
@@ -154,15 +185,20 @@ class Writer:
         return "" if inode == self._inode else "its file was replaced"
 
     def skip_cursors(self) -> None:
-        """Leaves out the cursors that may have been given out for updates which a crash took before they were taken in."""
+        """Leaves out the cursors that may have been given out for updates which a crash took before
+        they were taken in.
+        """
         with self._changed:
             begin = self._cursor
             end = self._cursor = begin + update_log.CRASH_GAP
-        # Written down: else a start that is killed before it takes anything in would be followed by one that gives them out again.
+        # Written down: else a start that is killed before it takes anything in would be followed by
+        # one that gives them out again.
         self.write(lambda connection, _: update_log.skip(connection, begin, end))
 
     def note_refused_cursors(self) -> bool:
-        """Write down the cursors that were given out for what was refused. False if there are none. Raises IndexUnavailable."""
+        """Write down the cursors that were given out for what was refused. False if there are none.
+        Raises IndexUnavailable.
+        """
         if not self._refused_cursors:
             return False
         with self._changed:
@@ -182,7 +218,8 @@ class Writer:
 
     def settle(self) -> None:
         """Waits until everything that was put in before is done with. Raises IndexUnavailable."""
-        if self._taken == self._put:  # both only grow, and `_taken` is read first: if they are equal, they were
+        # both only grow, and `_taken` is read first: if they are equal, they were
+        if self._taken == self._put:
             return
         with self._changed:
             put = self._put
@@ -197,10 +234,12 @@ class Writer:
             self._stopping = True
             self._changed.notify_all()
         self._thread.join()
-        readers.close()  # first: only the last connection that closes empties the write-ahead log, and a reader cannot
+        # first: only the last connection that closes empties the write-ahead log, and a reader
+        # cannot
+        readers.close()
         self._writer.close()
 
-    # The queue ----------------------------------------------------------------------------------------------------------
+    # The queue ------------------------------------------------------------------------------------
 
     def _enqueue(self, item: _Document | _Job) -> None:
         if self._stopped:
@@ -260,13 +299,19 @@ class Writer:
         try:
             self._writer.execute(_TAKE_IN, (text,))
             hit("index.taken_in")
-            if told := [(document.cursor, document.news) for document in documents if document.news is not None]:
+            if told := [
+                (document.cursor, document.news)
+                for document in documents
+                if document.news is not None
+            ]:
                 self.tell(told)
         except apsw.Error as error:
             if len(documents) == 1:
                 if documents[0].updates:
                     with self._changed:
-                        self._refused_cursors.append((documents[0].cursor, documents[0].cursor + documents[0].updates + 1))
+                        self._refused_cursors.append(
+                            (documents[0].cursor, documents[0].cursor + documents[0].updates + 1)
+                        )
                 documents[0].failed(str(error))
             else:  # one of them is at fault: each alone
                 for document in documents:

@@ -1,22 +1,28 @@
 """The transcripts: one append-only JSONL file a conversation, the only truth.
 
-One JSON object a line, UTF-8, ended by a newline. The line's last member is `"crc"`: the CRC-32 (as in zlib) of all the bytes of
-the line before `,"crc"`, in eight lower-case hex digits, so damage is seen, not read. Line 1 is of type `meta`; every other is a
-`turn` (a message) or an `event`. A line's number is the message's `sequence`. Lines that one request wrote carry its `requestId`
-and `requestHash`; the lines of a batch carry `"batch":[i,n]`, so that a batch which is not whole is seen as torn.
+One JSON object a line, UTF-8, ended by a newline. The line's last member is `"crc"`: the CRC-32 (as
+in zlib) of all the bytes of the line before `,"crc"`, in eight lower-case hex digits, so damage is
+seen, not read. Line 1 is of type `meta`; every other is a `turn` (a message) or an `event`. A
+line's number is the message's `sequence`. Lines that one request wrote carry its `requestId` and
+`requestHash`; the lines of a batch carry `"batch":[i,n]`, so that a batch which is not whole is
+seen as torn.
 
-A line that ends in nothing like a checksum is in the plain form, which people and other programs write, with the same fields:
-it is taken at its word. What a few flipped bits leave of a checksum is still like one (`record.has_checksum`), so a damaged
-line of ours is never taken for a plain one. A plain line that cannot be read stays where it is, at the end of a file too: only
-what a write of ours may have left is cut off (`repair`). A line in the plain form needs what decides where it belongs, a
-message's `timestamp` and `turnNumber`; the first line may leave out all but its type.
+A line that ends in nothing like a checksum is in the plain form, which people and other programs
+write, with the same fields: it is taken at its word. What a few flipped bits leave of a checksum is
+still like one (`record.has_checksum`), so a damaged line of ours is never taken for a plain one. A
+plain line that cannot be read stays where it is, at the end of a file too: only what a write of
+ours may have left is cut off (`repair`). A line in the plain form needs what decides where it
+belongs, a message's `timestamp` and `turnNumber`; the first line may leave out all but its type.
 
-A third party's transcript, `ext-….jsonl` in the folder beside, and the ledgers (`anchors.jsonl` and others) have the same lines.
+A third party's transcript, `ext-….jsonl` in the folder beside, and the ledgers (`anchors.jsonl` and
+others) have the same lines.
 
-`store` is the contract of a log store, which is all that the layers above know; `folder` keeps it on files, with `files`, `writer`,
-`reader` and `repair`, which no other package imports but for tools that are about files. `record` (with `fields` and
-`external_record`) turns an entry into a line and back, `lines` knows a line's place. `ledger` is a log that no conversation has;
-`received` what is kept there of deliveries, `anchors` the one ledger that is replaced where something is to be forgotten.
+`store` is the contract of a log store, which is all that the layers above know; `folder` keeps it
+on files, with `files`, `writer`, `reader` and `repair`, which no other package imports but for
+tools that are about files. `record` (with `fields` and `external_record`) turns an entry into a
+line and back, `lines` knows a line's place. `ledger` is a log that no conversation has; `received`
+what is kept there of deliveries, `anchors` the one ledger that is replaced where something is to be
+forgotten.
 
 `index` imports it for what a line says; it imports nothing of `index`.
 """

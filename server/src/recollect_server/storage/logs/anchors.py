@@ -1,7 +1,8 @@
 """The ledger of anchors: those that callers set, and those kept of conversations that were deleted.
 
-Its lines are those of a transcript. What the writer of notes finds stands in the transcript that it was found in, and not here.
-Unlike other logs the ledger is replaced where something in it is to be forgotten, so that the text is nowhere in it any more.
+Its lines are those of a transcript. What the writer of notes finds stands in the transcript that it
+was found in, and not here. Unlike other logs the ledger is replaced where something in it is to be
+forgotten, so that the text is nowhere in it any more.
 """
 
 import threading
@@ -13,13 +14,23 @@ import structlog
 from recollect_server.domain.conversation import AnchorForgotten, AnchorSet
 from recollect_server.storage.logs.lines import Line, encoded
 from recollect_server.storage.logs.record import Entry
-from recollect_server.storage.logs.store import ANCHORS, START, LogConflict, LogNotFound, LogStore, LogUnavailable, Position
+from recollect_server.storage.logs.store import (
+    ANCHORS,
+    START,
+    LogConflict,
+    LogNotFound,
+    LogStore,
+    LogUnavailable,
+    Position,
+)
 
 log = structlog.get_logger("recollect.anchors")
 
 
 class AnchorFile:
-    """The ledger, read once and kept in memory: it has a line for each fact that a person set. Safe to call from any thread."""
+    """The ledger, read once and kept in memory: it has a line for each fact that a person set. Safe
+    to call from any thread.
+    """
 
     def __init__(self, store: LogStore) -> None:
         """Read it, with its tail recovered. Raises LogUnavailable."""
@@ -45,7 +56,11 @@ class AnchorFile:
 
     def forgotten(self) -> dict[str, int]:
         """Return up to when what was found for a key does not count, by key."""
-        return {it.key: it.time for entry in self.entries if isinstance(it := entry.content, AnchorForgotten)}
+        return {
+            it.key: it.time
+            for entry in self.entries
+            if isinstance(it := entry.content, AnchorForgotten)
+        }
 
     def changed(self) -> None:
         """Note that an anchor changed: here, in a transcript, or in what the index has of them."""
@@ -64,10 +79,14 @@ class AnchorFile:
             self._take(lines[0])
             self.changed()
 
-    def rewrite(self, change: Callable[[AnchorSet], AnchorSet | None], added: list[Entry] | None = None) -> int:
-        """Replace it with every anchor changed, or left out (None), and lines added. Return how many were left out.
+    def rewrite(
+        self, change: Callable[[AnchorSet], AnchorSet | None], added: list[Entry] | None = None
+    ) -> int:
+        """Replace it with every anchor changed, or left out (None), and lines added. Return how
+        many were left out.
 
-        Damaged lines are left out too: they may have what is to be forgotten. Raises LogUnavailable; then it is as it was.
+        Damaged lines are left out too: they may have what is to be forgotten. Raises
+        LogUnavailable; then it is as it was.
         """
         with self.lock:
             kept: list[Entry] = []
@@ -78,7 +97,10 @@ class AnchorFile:
                     after = change(content)
                     gone += after is None
                     kept += [Entry(after, entry.stamp)] if after else []
-                elif not any(isinstance(new.content, AnchorForgotten) and _key(content) == new.content.key for new in added or ()):
+                elif not any(
+                    isinstance(new.content, AnchorForgotten) and _key(content) == new.content.key
+                    for new in added or ()
+                ):
                     kept.append(entry)
             try:
                 self._store.replace(ANCHORS, encoded(kept + (added or []))[1])
@@ -90,17 +112,26 @@ class AnchorFile:
             return gone
 
     def drop_source(self, conversation_id: str) -> int:
-        """Remove the anchors that came from a conversation that goes. Return how many. Raises LogUnavailable."""
+        """Remove the anchors that came from a conversation that goes. Return how many. Raises
+        LogUnavailable.
+        """
         with self.lock:
-            if not any(isinstance(e.content, AnchorSet) and e.content.conversation_id == conversation_id for e in self.entries):
+            if not any(
+                isinstance(e.content, AnchorSet) and e.content.conversation_id == conversation_id
+                for e in self.entries
+            ):
                 return 0
-            return self.rewrite(lambda anchor: None if anchor.conversation_id == conversation_id else anchor)
+            return self.rewrite(
+                lambda anchor: None if anchor.conversation_id == conversation_id else anchor
+            )
 
     def _read(self) -> None:
         lines: list[Line] = []
         with suppress(LogNotFound):
             if torn := self._store.recover(ANCHORS):
-                log.warning("torn_tail_cut", ledger=ANCHORS, bytes=torn.bytes_cut, reason=torn.reason)
+                log.warning(
+                    "torn_tail_cut", ledger=ANCHORS, bytes=torn.bytes_cut, reason=torn.reason
+                )
             self._store.remove_empty(ANCHORS)
             lines += self._store.read(ANCHORS)
         self._lines, self._requests = [], {}

@@ -1,4 +1,6 @@
-"""The lines of an external communication's transcript: what `record` does not know from conversations."""
+"""The lines of an external communication's transcript: what `record` does not know from
+conversations.
+"""
 
 from typing import Any
 
@@ -16,17 +18,34 @@ from recollect_server.domain.external import (
     TrustSet,
 )
 from recollect_server.domain.time import from_text, to_text
-from recollect_server.storage.logs.fields import attachment_fields, attachments, moment, number, optional, text, texts
+from recollect_server.storage.logs.fields import (
+    attachment_fields,
+    attachments,
+    moment,
+    number,
+    optional,
+    text,
+    texts,
+)
 
 
 def external_fields(content: ExternalContent) -> dict[str, Any]:
     """An entry as it stands in a line."""
     match content:
         case CommunicationBegan():
-            meta = {"type": "meta", "id": content.id, "channel": content.channel, "party": content.party}
+            meta = {
+                "type": "meta",
+                "id": content.id,
+                "channel": content.channel,
+                "party": content.party,
+            }
             return meta | {"created": to_text(content.time)}
         case ExternalMessage():
-            fields: dict[str, Any] = {"type": "message", "direction": content.direction.value, "text": content.text}
+            fields: dict[str, Any] = {
+                "type": "message",
+                "direction": content.direction.value,
+                "text": content.text,
+            }
             fields["timestamp"] = to_text(content.timestamp)
             if content.provider_message_id:
                 fields["providerMessageId"] = content.provider_message_id
@@ -40,9 +59,18 @@ def external_fields(content: ExternalContent) -> dict[str, Any]:
                 fields["arrived"] = to_text(content.arrived)
             return fields | _origin_fields(content.origin)
         case TrustSet():
-            event: dict[str, Any] = {"event": "trust_set", "trust": content.trust.value, "scopes": content.scopes}
+            event: dict[str, Any] = {
+                "event": "trust_set",
+                "trust": content.trust.value,
+                "scopes": content.scopes,
+            }
         case EscalationOpened():
-            event = {"event": "escalation_opened", "id": content.id, "sequence": content.sequence, "question": content.question}
+            event = {
+                "event": "escalation_opened",
+                "id": content.id,
+                "sequence": content.sequence,
+                "question": content.question,
+            }
         case EscalationResolved():
             event = {"event": "escalation_resolved", "id": content.id}
             if content.answer:
@@ -51,11 +79,16 @@ def external_fields(content: ExternalContent) -> dict[str, Any]:
 
 
 def external_content(fields: dict[str, Any], sequence: int) -> ExternalContent | Unknown:
-    """The entry of a line that is not a conversation's. Raises ValueError, KeyError, TypeError if it is not as it must be."""
+    """The entry of a line that is not a conversation's. Raises ValueError, KeyError, TypeError if
+    it is not as it must be.
+    """
     match fields["type"]:
         case "meta":
             return CommunicationBegan(
-                text(fields, "id"), text(fields, "channel"), text(fields, "party"), from_text(fields["created"])
+                text(fields, "id"),
+                text(fields, "channel"),
+                text(fields, "party"),
+                from_text(fields["created"]),
             )
         case "message":
             return ExternalMessage(
@@ -77,10 +110,20 @@ def external_content(fields: dict[str, Any], sequence: int) -> ExternalContent |
 
 
 def _origin_fields(origin: Provenance) -> dict[str, Any]:
-    fields: dict[str, Any] = {"senderName": origin.sender_name, "groupId": origin.group_id, "threadId": origin.thread_id}
+    fields: dict[str, Any] = {
+        "senderName": origin.sender_name,
+        "groupId": origin.group_id,
+        "threadId": origin.thread_id,
+    }
     if (mail := origin.email) is not None:
-        headers = {"messageId": mail.message_id, "inReplyTo": mail.in_reply_to, "references": mail.references}
-        fields["email"] = {name: value for name, value in (headers | {"subject": mail.subject}).items() if value}
+        headers = {
+            "messageId": mail.message_id,
+            "inReplyTo": mail.in_reply_to,
+            "references": mail.references,
+        }
+        fields["email"] = {
+            name: value for name, value in (headers | {"subject": mail.subject}).items() if value
+        }
     return {name: value for name, value in fields.items() if value}
 
 
@@ -94,7 +137,12 @@ def _origin(fields: dict[str, Any]) -> Provenance:
             texts(headers.get("references", ())),
             text(headers, "subject", ""),
         )
-    return Provenance(text(fields, "senderName", ""), mail, text(fields, "groupId", ""), text(fields, "threadId", ""))
+    return Provenance(
+        text(fields, "senderName", ""),
+        mail,
+        text(fields, "groupId", ""),
+        text(fields, "threadId", ""),
+    )
 
 
 def _event(fields: dict[str, Any]) -> ExternalContent | Unknown:
@@ -103,7 +151,9 @@ def _event(fields: dict[str, Any]) -> ExternalContent | Unknown:
         case "trust_set":
             return TrustSet(Trust(fields["trust"]), texts(fields.get("scopes", ())), time)
         case "escalation_opened":
-            return EscalationOpened(text(fields, "id"), number(fields["sequence"]), text(fields, "question"), time)
+            return EscalationOpened(
+                text(fields, "id"), number(fields["sequence"]), text(fields, "question"), time
+            )
         case "escalation_resolved":
             return EscalationResolved(text(fields, "id"), text(fields, "answer", ""), time)
         case _:

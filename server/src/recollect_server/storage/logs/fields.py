@@ -1,6 +1,7 @@
 """The fields of a line, each of its type or refused.
 
-A line with a good checksum may still be another program's: what is not of its type is damage, here and not further in.
+A line with a good checksum may still be another program's: what is not of its type is damage, here
+and not further in.
 """
 
 from typing import Any, TypeVar
@@ -52,10 +53,15 @@ def moment(fields: dict[str, Any], name: str) -> int:
 def attachments(fields: dict[str, Any]) -> tuple[Attachment, ...]:
     """The attachments of a message. Raises KeyError, TypeError."""
     return tuple(
-        Attachment(text(a, "mediaType"), text(a, "uri"), number(a.get("bytesLength", 0))) for a in fields.get("attachments", ())
+        Attachment(text(a, "mediaType"), text(a, "uri"), number(a.get("bytesLength", 0)))
+        for a in fields.get("attachments", ())
     )
 
 
 def attachment_fields(values: tuple[Attachment, ...]) -> list[dict[str, Any]]:
     """Attachments as they stand in a line."""
-    return [{"mediaType": a.media_type, "uri": a.uri} | ({"bytesLength": a.bytes_length} if a.bytes_length else {}) for a in values]
+    return [
+        {"mediaType": a.media_type, "uri": a.uri}
+        | ({"bytesLength": a.bytes_length} if a.bytes_length else {})
+        for a in values
+    ]

@@ -21,7 +21,8 @@ _OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe must not be
 def open_transcript(path: Path, flags: int) -> int:
     """Open a regular file, never through a link, and not for the processes started later.
 
-    Raises OSError, also for a pipe, a device, a socket or a folder that somebody put in the file's place.
+    Raises OSError, also for a pipe, a device, a socket or a folder that somebody put in the file's
+    place.
     """
     handle = os.open(path, flags | _OPEN_FLAGS, 0o600)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -31,7 +32,9 @@ def open_transcript(path: Path, flags: int) -> int:
 
 
 class Syncs:
-    """Syncs of many files, a few at a time: a disk takes several together in the time of one. Leaving the block waits for all."""
+    """Syncs of many files, a few at a time: a disk takes several together in the time of one.
+    Leaving the block waits for all.
+    """
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_SYNCS, "sync")
@@ -60,7 +63,9 @@ def _sync_and_close(handle: int) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder with its parents, durable, for the owner alone (0700). Harmless if it is there. Raises OSError."""
+    """Makes a folder with its parents, durable, for the owner alone (0700). Harmless if it is
+    there. Raises OSError.
+    """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,6 @@
-"""The folder store: each log a JSONL file, in a folder that one process owns (see `store` for what a store promises)."""
+"""The folder store: each log a JSONL file, in a folder that one process owns (see `store` for what
+a store promises).
+"""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +10,15 @@ from pathlib import Path
 
 from recollect_server.domain.ids import is_communication_id, is_conversation_id
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.logs.files import COPY, DELETING, SUFFIX, TORN, make_folder, open_transcript, sync_folder
+from recollect_server.storage.logs.files import (
+    COPY,
+    DELETING,
+    SUFFIX,
+    TORN,
+    make_folder,
+    open_transcript,
+    sync_folder,
+)
 from recollect_server.storage.logs.lines import Line, Place, line_of
 from recollect_server.storage.logs.reader import ends_a_line, raw_lines, read_places, scan
 from recollect_server.storage.logs.repair import look_through, mend
@@ -28,10 +38,14 @@ _IS_NAME = {Kind.CONVERSATION: is_conversation_id, Kind.COMMUNICATION: is_commun
 
 
 class FolderStore:
-    """`<data-dir>/<space>`: `conversations/conv-….jsonl`, `external/ext-….jsonl`, and the ledgers beside the two folders."""
+    """`<data-dir>/<space>`: `conversations/conv-….jsonl`, `external/ext-….jsonl`, and the ledgers
+    beside the two folders.
+    """
 
     def __init__(self, root: Path, *, sync: bool = True) -> None:
-        """`root` is the folder of the conversations. `sync` False trusts the system's cache (setting `durability: os`)."""
+        """`root` is the folder of the conversations. `sync` False trusts the system's cache
+        (setting `durability: os`).
+        """
         self.root = root
         """Folder of the conversations, where the index and the vectors are kept too."""
         self._writer = TranscriptWriter(sync=sync)
@@ -43,7 +57,7 @@ class FolderStore:
         """Return the store of a space in a data folder."""
         return cls(data_dir / space / "conversations", sync=sync)
 
-    # Append and read ----------------------------------------------------------------------------------------------------
+    # Append and read ------------------------------------------------------------------------------
 
     def append(self, log: str, after: Position, lines: Sequence[bytes]) -> None:
         """Add whole lines behind the position, where the file must end; `START` makes the file."""
@@ -57,7 +71,9 @@ class FolderStore:
                 writer.create(path, data)
 
     def replace(self, log: str, lines: Sequence[bytes]) -> None:
-        """Write a file anew, as a copy that takes its name when it is whole. What was cut off its tail before goes too."""
+        """Write a file anew, as a copy that takes its name when it is whole. What was cut off its
+        tail before goes too.
+        """
         path = self.path(log)
         copy = path.with_name(path.name + COPY)
         with _failing(log, "written"):
@@ -86,7 +102,9 @@ class FolderStore:
             return read_places(self.path(log), places)
 
     def read_last(self, log: str, end: Position, max_bytes: int) -> list[Line]:
-        """Return the last whole lines before `end`, as many as the bytes allow. Their offsets are not known: 0."""
+        """Return the last whole lines before `end`, as many as the bytes allow. Their offsets are
+        not known: 0.
+        """
         start = max(0, end.bytes - max_bytes)
         with _failing(log, "read"):
             handle = open_transcript(self.path(log), os.O_RDONLY)
@@ -127,9 +145,11 @@ class FolderStore:
         self._writer.close()
         self._always_synced.close()
 
-    # After a crash ------------------------------------------------------------------------------------------------------
+    # After a crash --------------------------------------------------------------------------------
 
-    def recover(self, log: str, after: Position = START, see: Callable[[Line], None] | None = None) -> TornTail | None:
+    def recover(
+        self, log: str, after: Position = START, see: Callable[[Line], None] | None = None
+    ) -> TornTail | None:
         """Mend the tail of a file (see `repair`); what is cut off is kept beside it."""
         path = self.path(log)
         with _failing(log, "read"):
@@ -139,11 +159,14 @@ class FolderStore:
         return torn
 
     def create(self) -> None:
-        """Make the folder of the conversations with its parents, for the owner alone (0700). Raises OSError."""
+        """Make the folder of the conversations with its parents, for the owner alone (0700). Raises
+        OSError.
+        """
         make_folder(self.root)
 
     def settle(self) -> None:
-        """Make durable what a killed process may have left to the system's cache: the names here and of the folders above.
+        """Make durable what a killed process may have left to the system's cache: the names here
+        and of the folders above.
 
         Raises OSError.
         """
@@ -155,7 +178,8 @@ class FolderStore:
             sync_folder(external)
 
     def remains(self, log: str) -> str:
-        """Return the name of a file that has something of a log of which no line can be read; empty if there is none.
+        """Return the name of a file that has something of a log of which no line can be read; empty
+        if there is none.
 
         Damaged lines at a file's end are cut off and kept: then there is a torn tail and no more.
         """
@@ -163,7 +187,9 @@ class FolderStore:
         return next((path.name for path in left if path.exists() and path.stat().st_size), "")
 
     def remove_empty(self, log: str) -> bool:
-        """Remove what a create that was cut short leaves: a file without a byte, of which nobody was told. False if it is not."""
+        """Remove what a create that was cut short leaves: a file without a byte, of which nobody
+        was told. False if it is not.
+        """
         path = self.path(log)
         try:
             if path.stat(follow_symlinks=False).st_size:
@@ -174,12 +200,14 @@ class FolderStore:
         return True
 
     def problems(self, log: str, size: int | None = None) -> Iterator[Line | str]:
-        """Yield the lines of a file up to its torn tail, and in its place what is wrong with it by itself (see `repair`)."""
+        """Yield the lines of a file up to its torn tail, and in its place what is wrong with it by
+        itself (see `repair`).
+        """
         with _failing(log, "read"):
             path = self.path(log)
             yield from look_through(path, path.stat().st_size if size is None else size)
 
-    # Deleting -----------------------------------------------------------------------------------------------------------
+    # Deleting -------------------------------------------------------------------------------------
 
     def begin_delete(self, log: str) -> None:
         """Rename a file to `….deleting`, durably."""
@@ -216,17 +244,20 @@ class FolderStore:
                 torn.unlink()
                 hit("delete.torn_removed")
             _beside(self.path(log), COPY).unlink(missing_ok=True)
-            sync_folder(path.parent)  # before the file itself goes: after that nobody comes back for them
+            # before the file itself goes: after that nobody comes back for them
+            sync_folder(path.parent)
             path.unlink()
             hit("delete.file_removed")
             sync_folder(path.parent)
             hit("delete.file_gone")
         return removed
 
-    # Files --------------------------------------------------------------------------------------------------------------
+    # Files ----------------------------------------------------------------------------------------
 
     def path(self, log: str) -> Path:
-        """Return the path of a log's file. Raises ValueError for a text that is not the name of one: it could be a path."""
+        """Return the path of a log's file. Raises ValueError for a text that is not the name of
+        one: it could be a path.
+        """
         return _path(self.root, log)
 
     def torn_path(self, log: str) -> Path:
@@ -234,14 +265,18 @@ class FolderStore:
         return _beside(self.path(log), TORN)
 
     def is_taken(self, log: str) -> bool:
-        """Return whether anything of a log of that name is here: its file, a part of it, or a delete that has not ended."""
+        """Return whether anything of a log of that name is here: its file, a part of it, or a
+        delete that has not ended.
+        """
         path = self.path(log)
         return any(map(os.path.lexists, (path, _beside(path, DELETING), _beside(path, TORN))))
 
     def torn_sizes(self) -> list[int]:
         """Return the sizes of the tails that were cut off and kept."""
         folders = (self.folder(kind) for kind in Kind)
-        return [path.stat().st_size for folder in folders for path in folder.glob(f"*{SUFFIX}{TORN}")]
+        return [
+            path.stat().st_size for folder in folders for path in folder.glob(f"*{SUFFIX}{TORN}")
+        ]
 
     def folder(self, kind: Kind) -> Path:
         """Return the folder of the logs of a kind."""

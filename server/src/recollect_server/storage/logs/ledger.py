@@ -1,8 +1,9 @@
 """A log of lines that are true of a space and of no conversation: only the ledger says them.
 
-`<space>/<name>.jsonl` in a folder, with lines as a transcript's: one JSON object, ended by its checksum. `identities`
-says who is an owner; `forgotten` which messages of providers were in conversations that are deleted. `anchors` is beside them, and
-replaced where something is to be forgotten (see `anchors`).
+`<space>/<name>.jsonl` in a folder, with lines as a transcript's: one JSON object, ended by its
+checksum. `identities` says who is an owner; `forgotten` which messages of providers were in
+conversations that are deleted. `anchors` is beside them, and replaced where something is to be
+forgotten (see `anchors`).
 """
 
 import threading
@@ -28,7 +29,9 @@ class Ledger:
         self._store = store
 
     def recover(self) -> None:
-        """Cut off what a crash left half-written, and keep it beside the ledger. Raises LogUnavailable."""
+        """Cut off what a crash left half-written, and keep it beside the ledger. Raises
+        LogUnavailable.
+        """
         try:
             torn = self._store.recover(self.name)
         except LogNotFound:
@@ -45,7 +48,9 @@ class Ledger:
             return 0
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield what the lines say, oldest first. A damaged line is passed over with a warning. Raises LogUnavailable."""
+        """Yield what the lines say, oldest first. A damaged line is passed over with a warning.
+        Raises LogUnavailable.
+        """
         try:
             raw = self._store.raw(self.name)
         except LogNotFound:
@@ -62,7 +67,11 @@ class Ledger:
     def append(self, *lines: dict[str, Any]) -> None:
         """Add lines, all or none, durable when it returns. Raises LogUnavailable."""
         count = len(lines)
-        sealed = [seal({**line, "batch": (at, count)} if count > 1 else line) for at, line in enumerate(lines, start=1)]
+        sealed = [
+            seal({**line, "batch": (at, count)} if count > 1 else line)
+            for at, line in enumerate(lines, start=1)
+        ]
         with _guard:
-            # How many lines there are is not counted: a ledger has one writer, and its bytes say where it ends.
+            # How many lines there are is not counted: a ledger has one writer, and its bytes say
+            # where it ends.
             self._store.append(self.name, Position(bytes=self.size()), sealed)

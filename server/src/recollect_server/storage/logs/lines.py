@@ -5,10 +5,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from recollect_server.domain.conversation import Content
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message
-from recollect_server.storage.logs.record import Damaged, Entry, decode, encode, has_checksum, unseal
+from recollect_server.storage.logs.record import (
+    Damaged,
+    Entry,
+    decode,
+    encode,
+    has_checksum,
+    unseal,
+)
 
 Place = tuple[int, int, int]
-"""Line of a log as its store finds it again: number, offset and length in bytes. Opaque to all but a store."""
+"""Line of a log as its store finds it again: number, offset and length in bytes. Opaque to all but
+a store.
+"""
 
 
 @frozen
@@ -36,8 +45,12 @@ def line_of(raw: bytes, sequence: int, offset: int, *, lenient: bool = False) ->
         return Line(sequence, offset, len(raw) + 1, None, str(damage))
 
 
-def encoded(entries: Sequence[Entry], lines: int = 0, offset: int = 0) -> tuple[list[Line], list[bytes]]:
-    """Return entries as the lines behind so many lines and bytes, and the bytes of each. Messages bring their sequence."""
+def encoded(
+    entries: Sequence[Entry], lines: int = 0, offset: int = 0
+) -> tuple[list[Line], list[bytes]]:
+    """Return entries as the lines behind so many lines and bytes, and the bytes of each. Messages
+    bring their sequence.
+    """
     made: list[Line] = []
     parts: list[bytes] = []
     for sequence, entry in enumerate(entries, start=lines + 1):
@@ -51,7 +64,11 @@ def encoded(entries: Sequence[Entry], lines: int = 0, offset: int = 0) -> tuple[
 
 def messages_of(lines: list[Line]) -> list[Message]:
     """Return the messages among the lines."""
-    return [line.entry.content for line in lines if line.entry and isinstance(line.entry.content, Message)]
+    return [
+        line.entry.content
+        for line in lines
+        if line.entry and isinstance(line.entry.content, Message)
+    ]
 
 
 def contents_of(lines: list[Line]) -> list[Content]:
@@ -59,8 +76,11 @@ def contents_of(lines: list[Line]) -> list[Content]:
     return [line.entry.content for line in lines if line.entry]
 
 
-def spoken(lines: Iterable[bytes], wanted: Callable[[int], bool]) -> Iterator[tuple[int, int, tuple[str, str] | None]]:
-    """Yield the lines of these sequences: where each ends and, of a message, its sender and content; None of a damaged line.
+def spoken(
+    lines: Iterable[bytes], wanted: Callable[[int], bool]
+) -> Iterator[tuple[int, int, tuple[str, str] | None]]:
+    """Yield the lines of these sequences: where each ends and, of a message, its sender and
+    content; None of a damaged line.
 
     Costs a quarter of decoding every field.
     """

@@ -1,4 +1,6 @@
-"""Reads files of lines: from any line on, or at places. A damaged line is passed over and named, never raised."""
+"""Reads files of lines: from any line on, or at places. A damaged line is passed over and named,
+never raised.
+"""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -11,11 +13,16 @@ _CHUNK = 1 << 18
 
 
 def raw_lines(path: Path, offset: int = 0, until: int | None = None) -> Iterator[bytes]:
-    """Yield the whole lines between two bytes, without their newlines. An unended tail is not a line. Raises OSError."""
+    """Yield the whole lines between two bytes, without their newlines. An unended tail is not a
+    line. Raises OSError.
+    """
     handle = open_transcript(path, os.O_RDONLY)
     try:
-        rest: list[bytes] = []  # of a line that is longer than what is read at once: joined once, not with every part
-        while chunk := os.pread(handle, _CHUNK if until is None else min(_CHUNK, until - offset), offset):
+        # of a line that is longer than what is read at once: joined once, not with every part
+        rest: list[bytes] = []
+        while chunk := os.pread(
+            handle, _CHUNK if until is None else min(_CHUNK, until - offset), offset
+        ):
             offset += len(chunk)
             first, *others = chunk.split(b"\n")
             rest.append(first)
@@ -27,8 +34,16 @@ def raw_lines(path: Path, offset: int = 0, until: int | None = None) -> Iterator
         os.close(handle)
 
 
-def scan(path: Path, offset: int = 0, sequence: int = 1, until: int | None = None, *, lenient: bool = False) -> Iterator[Line]:
-    """Yield the whole lines from `offset` on, where line `sequence` begins. An unended tail is not a line. Raises OSError.
+def scan(
+    path: Path,
+    offset: int = 0,
+    sequence: int = 1,
+    until: int | None = None,
+    *,
+    lenient: bool = False,
+) -> Iterator[Line]:
+    """Yield the whole lines from `offset` on, where line `sequence` begins. An unended tail is not
+    a line. Raises OSError.
 
     `lenient` reads messages too that say neither turn nor time, as an import may.
     """
@@ -40,7 +55,8 @@ def scan(path: Path, offset: int = 0, sequence: int = 1, until: int | None = Non
 def read_places(path: Path, places: Sequence[Place]) -> list[Line]:
     """Return the lines at places, which the index keeps. Raises OSError.
 
-    Neighbours are read in one go. A line that is not there any more (the file is shorter) comes back as damaged.
+    Neighbours are read in one go. A line that is not there any more (the file is shorter) comes
+    back as damaged.
     """
     lines: list[Line] = []
     handle = open_transcript(path, os.O_RDONLY)
@@ -57,7 +73,9 @@ def read_places(path: Path, places: Sequence[Place]) -> list[Line]:
                 if raw.endswith(b"\n"):
                     lines.append(line_of(raw[:-1], sequence, offset))
                 else:
-                    lines.append(Line(sequence, offset, length, None, "the line does not end where it did"))
+                    lines.append(
+                        Line(sequence, offset, length, None, "the line does not end where it did")
+                    )
             start = end
     finally:
         os.close(handle)

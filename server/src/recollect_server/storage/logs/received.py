@@ -1,7 +1,9 @@
-"""Deliveries of providers: how their ids stand in transcripts, and what is kept of them once their conversation is deleted.
+"""Deliveries of providers: how their ids stand in transcripts, and what is kept of them once their
+conversation is deleted.
 
-A message that a provider delivers again after the owner deleted its conversation must not come back. So before the transcript goes,
-the ids that it has are added to the ledger `forgotten`, as hashes: of what was said, and by whom, nothing is left.
+A message that a provider delivers again after the owner deleted its conversation must not come
+back. So before the transcript goes, the ids that it has are added to the ledger `forgotten`, as
+hashes: of what was said, and by whom, nothing is left.
 """
 
 import hashlib
@@ -13,11 +15,14 @@ from recollect_server.storage.logs.ledger import Ledger
 from recollect_server.storage.logs.lines import line_of
 
 _LINE = 1000  # hashes of one line of the ledger
-_DELIVERED = re.compile(rb'"requestId":"[^"]* |"event":"command"')  # a line without it has no delivery, and is not decoded
+# a line without it has no delivery, and is not decoded
+_DELIVERED = re.compile(rb'"requestId":"[^"]* |"event":"command"')
 
 
 def key_of_delivery(channel: str, provider_message_id: str) -> str:
-    """Return a delivery as the `requestId` of the lines that it wrote. No caller's request id has a space."""
+    """Return a delivery as the `requestId` of the lines that it wrote. No caller's request id has a
+    space.
+    """
     return f"{channel} {provider_message_id}"
 
 
@@ -27,7 +32,9 @@ def hash_of_delivery(key: str) -> str:
 
 
 def deliveries(lines: Iterable[bytes]) -> list[str]:
-    """Return the hashes of the deliveries that lines of a transcript have, and of the requests that ran commands, none twice."""
+    """Return the hashes of the deliveries that lines of a transcript have, and of the requests that
+    ran commands, none twice.
+    """
     found: dict[str, None] = {}
     for line in (line_of(raw, 1, 0) for raw in lines if _DELIVERED.search(raw)):
         key = line.entry.stamp.request_id if line.entry else ""

@@ -33,12 +33,22 @@ from recollect_server.domain.message import Message, Role, ToolCall, Usage
 from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.domain.time import from_text, to_text
 from recollect_server.storage.logs.external_record import external_content, external_fields
-from recollect_server.storage.logs.fields import attachment_fields, attachments, moment, number, optional, text, texts
+from recollect_server.storage.logs.fields import (
+    attachment_fields,
+    attachments,
+    moment,
+    number,
+    optional,
+    text,
+    texts,
+)
 
 _SUFFIX = len(b',"crc":"00000000"}')
 _HEX = frozenset(b"0123456789abcdef")
-_LIKE_A_CHECKSUM = 14  # of the bytes of a checksum: fewer are no checksum that a few flipped bits made unreadable
-_CHECKSUM_NAMES = frozenset({"crc", "cr", "cc", "rc"})  # and what a lost byte leaves of the name: its line is still JSON
+# of the bytes of a checksum: fewer are no checksum that a few flipped bits made unreadable
+_LIKE_A_CHECKSUM = 14
+# and what a lost byte leaves of the name: its line is still JSON
+_CHECKSUM_NAMES = frozenset({"crc", "cr", "cc", "rc"})
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAX_DEPTH = 64  # of a plain line; a message's metadata has at most 24 levels
 _MAX_TURN = (1 << 31) - 1
@@ -46,7 +56,9 @@ LOST_CHANNEL = "unknown"  # of a conversation whose first line is damaged, or do
 
 
 class Damaged(Exception):
-    """The line is not one that this program wrote, or not any more; or a foreign one that cannot be read."""
+    """The line is not one that this program wrote, or not any more; or a foreign one that cannot be
+    read.
+    """
 
 
 @frozen
@@ -68,7 +80,9 @@ class Entry:
 
 
 def encode(entry: Entry) -> bytes:
-    """The line with its checksum and newline. Raises ValueError for text that is not Unicode (lone surrogates)."""
+    """The line with its checksum and newline. Raises ValueError for text that is not Unicode (lone
+    surrogates).
+    """
     fields = _fields(entry.content)
     stamp = entry.stamp
     if stamp.request_id:
@@ -82,27 +96,39 @@ def encode(entry: Entry) -> bytes:
 
 
 def seal(fields: dict[str, Any]) -> bytes:
-    """A line that says these, with its checksum and newline; `fields` is not empty. Raises ValueError as `encode`."""
+    """A line that says these, with its checksum and newline; `fields` is not empty. Raises
+    ValueError as `encode`.
+    """
     body = orjson.dumps(fields)[:-1]
     return b'%b,"crc":"%08x"}\n' % (body, crc32(body))
 
 
 def unseal(line: bytes) -> Any:
-    """What a line without its newline says. Raises Damaged if its checksum does not fit, ValueError if it is no JSON."""
+    """What a line without its newline says. Raises Damaged if its checksum does not fit, ValueError
+    if it is no JSON.
+    """
     body, suffix = line[:-_SUFFIX], line[-_SUFFIX:]
     if suffix != b',"crc":"%08x"}' % crc32(body):
-        raise Damaged("the checksum does not fit" if suffix.startswith(b',"crc":"') else "there is no checksum")
+        raise Damaged(
+            "the checksum does not fit"
+            if suffix.startswith(b',"crc":"')
+            else "there is no checksum"
+        )
     return orjson.loads(body + b"}")
 
 
 def has_checksum(line: bytes) -> bool:
-    """Whether a line without its newline ends in a checksum, or in what damage may have left of one."""
+    """Whether a line without its newline ends in a checksum, or in what damage may have left of
+    one.
+    """
     suffix = line[-_SUFFIX:]
     if len(suffix) < _SUFFIX:
         return False
     if suffix.startswith(b',"crc":"') and suffix.endswith(b'"}') and _HEX.issuperset(suffix[8:16]):
         return True  # as nearly every line: not byte by byte
-    same = sum(suffix[place] == byte for place, byte in enumerate(b',"crc":"')) + sum(it in _HEX for it in suffix[8:16])
+    same = sum(suffix[place] == byte for place, byte in enumerate(b',"crc":"')) + sum(
+        it in _HEX for it in suffix[8:16]
+    )
     return same + (suffix[16] == ord('"')) + (suffix[17] == ord("}")) >= _LIKE_A_CHECKSUM
 
 
@@ -117,8 +143,8 @@ def is_object(line: bytes) -> bool:
 def decode(line: bytes, sequence: int, *, lenient: bool = False) -> Entry:
     """Return the entry of a line without its newline; `sequence` is the line's number.
 
-    A line with nothing like a checksum is in the plain form, which people and other programs write; `lenient` allows it to say
-    neither turn nor time. Raises Damaged with the reason.
+    A line with nothing like a checksum is in the plain form, which people and other programs write;
+    `lenient` allows it to say neither turn nor time. Raises Damaged with the reason.
     """
     if not has_checksum(line):
         return _decode_plain(line, sequence, lenient=lenient)
@@ -126,7 +152,9 @@ def decode(line: bytes, sequence: int, *, lenient: bool = False) -> Entry:
         fields = unseal(line)
         return Entry(_content(fields, sequence), _stamp(fields))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Damaged(f"the checksum fits and the content does not: {type(error).__name__} {error}") from error
+        raise Damaged(
+            f"the checksum fits and the content does not: {type(error).__name__} {error}"
+        ) from error
 
 
 def _is_deep(value: Any) -> bool:
@@ -152,7 +180,9 @@ def _decode_plain(line: bytes, sequence: int, *, lenient: bool) -> Entry:
     if _is_deep(fields):
         raise Damaged(f"it is nested deeper than {_MAX_DEPTH} levels")
     if not _CHECKSUM_NAMES.isdisjoint(fields):
-        raise Damaged("the checksum is not at the line's end, where it can be compared: take it off to have the line read")
+        raise Damaged(
+            "the checksum is not at the line's end, where it can be compared: take it off to have the line read"
+        )
     try:
         match fields.get("type"):
             case "meta":
@@ -176,7 +206,9 @@ _NOT_GIVEN = to_text(0)
 
 
 def message_fields(message: Message, **before: str) -> dict[str, Any]:
-    """A message as it stands in a line, behind the fields `before`; without what only the line knows."""
+    """A message as it stands in a line, behind the fields `before`; without what only the line
+    knows.
+    """
     fields: dict[str, Any] = {**before, "role": message.role.value, "content": message.content}
     if message.timestamp:
         fields["timestamp"] = to_text(message.timestamp)
@@ -195,7 +227,9 @@ def message_fields(message: Message, **before: str) -> dict[str, Any]:
     if message.sender_name:
         fields["senderName"] = message.sender_name
     if message.tool_calls:
-        fields["toolCalls"] = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in message.tool_calls]
+        fields["toolCalls"] = [
+            {"id": c.id, "name": c.name, "arguments": c.arguments} for c in message.tool_calls
+        ]
     if message.tool_call_id:
         fields["toolCallId"] = message.tool_call_id
     if message.attachments:
@@ -226,12 +260,25 @@ def _fields(content: Content) -> dict[str, Any]:
             if content.arrived:
                 began["arrived"] = to_text(content.arrived)
             if content.party != Party():
-                names = {"contact": "contact", "group_id": "groupId", "thread_id": "threadId", "subject": "subject"}
+                names = {
+                    "contact": "contact",
+                    "group_id": "groupId",
+                    "thread_id": "threadId",
+                    "subject": "subject",
+                }
                 names["contact_name"] = "contactName"
-                began["party"] = {json: value for field, json in names.items() if (value := getattr(content.party, field))}
+                began["party"] = {
+                    json: value
+                    for field, json in names.items()
+                    if (value := getattr(content.party, field))
+                }
             return began
         case TitleAssigned():
-            event: dict[str, Any] = {"event": "title_assigned", "title": content.title, "topics": content.topics}
+            event: dict[str, Any] = {
+                "event": "title_assigned",
+                "title": content.title,
+                "topics": content.topics,
+            }
             event |= _writer_fields(content)
         case Compressed():
             event = {
@@ -246,8 +293,17 @@ def _fields(content: Content) -> dict[str, Any]:
             event |= _writer_fields(content)
         case MetaUpdated():
             event = {"event": "meta_update"}
-            names = {"title": "title", "manually_named": "manuallyNamed", "model": "model", "pinned": "pinned"}
-            event |= {json: value for field, json in names.items() if (value := getattr(content, field)) is not None}
+            names = {
+                "title": "title",
+                "manually_named": "manuallyNamed",
+                "model": "model",
+                "pinned": "pinned",
+            }
+            event |= {
+                json: value
+                for field, json in names.items()
+                if (value := getattr(content, field)) is not None
+            }
         case SplitSuggested():
             event = {"event": "split_suggested", "reason": content.reason, "titles": content.titles}
         case AnchorSet():
@@ -264,7 +320,13 @@ def _fields(content: Content) -> dict[str, Any]:
             event |= {"before": content.before} if content.before else {}
             event |= {"cleared": True} if content.cleared else {}
             event |= {"mail": content.mail} if content.mail else {}
-        case CommunicationBegan() | ExternalMessage() | TrustSet() | EscalationOpened() | EscalationResolved():
+        case (
+            CommunicationBegan()
+            | ExternalMessage()
+            | TrustSet()
+            | EscalationOpened()
+            | EscalationResolved()
+        ):
             return external_fields(content)
         case Unknown():
             raise ValueError("a line that this version does not know cannot be written by it")
@@ -272,14 +334,21 @@ def _fields(content: Content) -> dict[str, Any]:
 
 
 def _writer_fields(note: TitleAssigned | Abbreviated) -> dict[str, str]:
-    return {name: value for name, value in (("writer", note.writer), ("model", note.model)) if value}
+    return {
+        name: value for name, value in (("writer", note.writer), ("model", note.model)) if value
+    }
 
 
 def _stamp(fields: dict[str, Any]) -> Stamp:
     index, count = fields.get("batch", (1, 1))
     if not 1 <= index <= count:
         raise ValueError(f"line {index} of {count} of a batch")
-    return Stamp(text(fields, "requestId", ""), text(fields, "requestHash", ""), (index, count), text(fields, "draftId", ""))
+    return Stamp(
+        text(fields, "requestId", ""),
+        text(fields, "requestHash", ""),
+        (index, count),
+        text(fields, "draftId", ""),
+    )
 
 
 def _content(fields: dict[str, Any], sequence: int) -> Content:
@@ -293,7 +362,12 @@ def _content(fields: dict[str, Any], sequence: int) -> Content:
             channel=text(fields, "channel"),
             time=from_text(fields["created"]),
             participants=texts(fields.get("participants", ())),
-            party=Party(*(text(party, name, "") for name in ("contact", "groupId", "threadId", "subject", "contactName"))),
+            party=Party(
+                *(
+                    text(party, name, "")
+                    for name in ("contact", "groupId", "threadId", "subject", "contactName")
+                )
+            ),
             model=text(fields, "model", ""),
             pinned=bool(optional(fields, "pinned", bool)),
             arrived=moment(fields, "arrived"),
@@ -308,10 +382,16 @@ def _event(fields: dict[str, Any], sequence: int) -> Content:
     match fields["event"]:
         case "title_assigned":
             return TitleAssigned(
-                text(fields, "title"), texts(fields.get("topics", ())), time, text(fields, "writer", ""), text(fields, "model", "")
+                text(fields, "title"),
+                texts(fields.get("topics", ())),
+                time,
+                text(fields, "writer", ""),
+                text(fields, "model", ""),
             )
         case "compression":
-            return Compressed(number(fields["compressedThrough"], _MAX_TURN), text(fields, "summary"), time)
+            return Compressed(
+                number(fields["compressedThrough"], _MAX_TURN), text(fields, "summary"), time
+            )
         case "abbreviation":
             topics = fields.get("topics")
             return Abbreviated(
@@ -364,12 +444,17 @@ def _message(fields: dict[str, Any], sequence: int) -> Message:
         sequence=sequence,
         turn_number=number(fields["turnNumber"], _MAX_TURN),
         thinking_text=text(fields, "thinkingText", ""),
-        usage=None if usage is None else Usage(number(usage.get("input", 0)), number(usage.get("output", 0))),
+        usage=None
+        if usage is None
+        else Usage(number(usage.get("input", 0)), number(usage.get("output", 0))),
         cost=None if cost is None else float(cost),
         channel=text(fields, "channel", ""),
         sender=text(fields, "sender", ""),
         sender_name=text(fields, "senderName", ""),
-        tool_calls=tuple(ToolCall(text(c, "id"), text(c, "name"), text(c, "arguments")) for c in fields.get("toolCalls", ())),
+        tool_calls=tuple(
+            ToolCall(text(c, "id"), text(c, "name"), text(c, "arguments"))
+            for c in fields.get("toolCalls", ())
+        ),
         tool_call_id=text(fields, "toolCallId", ""),
         attachments=attachments(fields),
         metadata=optional(fields, "metadata", dict),

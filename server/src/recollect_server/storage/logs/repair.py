@@ -1,12 +1,15 @@
 """Mends the tail of a transcript after a crash.
 
-Only a tail is mended: an append that was never acknowledged may have left an unended line, a damaged last line (the pages of one
-write reach the disk in any order), or a batch of which the last lines are missing. They are cut off into `<name>.torn`, and what
-was cut is reported. A damaged line with good ones behind it is damage to something acknowledged: it stays where it is, readers
-pass over it, and nothing here touches it. So do foreign lines that cannot be read, at a file's end too (see `_is_foreign`).
+Only a tail is mended: an append that was never acknowledged may have left an unended line, a
+damaged last line (the pages of one write reach the disk in any order), or a batch of which the last
+lines are missing. They are cut off into `<name>.torn`, and what was cut is reported. A damaged line
+with good ones behind it is damage to something acknowledged: it stays where it is, readers pass
+over it, and nothing here touches it. So do foreign lines that cannot be read, at a file's end too
+(see `_is_foreign`).
 
-What is whole and was perhaps never synced is made durable before it counts. A sync that failed before the crash may have left it in
-the system's cache alone, marked as written: the next sync would report it done. So the last batch is written once more.
+What is whole and was perhaps never synced is made durable before it counts. A sync that failed
+before the crash may have left it in the system's cache alone, marked as written: the next sync
+would report it done. So the last batch is written once more.
 """
 
 import os
@@ -23,11 +26,18 @@ from recollect_server.storage.logs.store import TornTail
 _CHECKSUM_AND_NEWLINE = 19  # bytes at a line's end
 
 
-def mend(path: Path, torn: Path, offset: int = 0, sequence: int = 1, see: Callable[[Line], None] | None = None) -> TornTail | None:
-    """Cuts a torn tail into the file `torn`. The lines before `offset` (line `sequence` begins there) are known to be whole.
+def mend(
+    path: Path,
+    torn: Path,
+    offset: int = 0,
+    sequence: int = 1,
+    see: Callable[[Line], None] | None = None,
+) -> TornTail | None:
+    """Cuts a torn tail into the file `torn`. The lines before `offset` (line `sequence` begins
+    there) are known to be whole.
 
-    A last line that is whole but for its newline gets it back. Returns None if there was nothing to cut. `see` is called with each
-    line that is ended, before anything is cut. Raises OSError.
+    A last line that is whole but for its newline gets it back. Returns None if there was nothing to
+    cut. `see` is called with each line that is ended, before anything is cut. Raises OSError.
     """
     size = path.stat().st_size
     good, why, last = whole_end(path, offset, sequence, size, see)
@@ -54,7 +64,9 @@ def mend(path: Path, torn: Path, offset: int = 0, sequence: int = 1, see: Callab
 
 
 def make_durable(path: Path, start: int, end: int) -> None:
-    """Writes the bytes from `start` to `end` once more as they are, and syncs the file. Raises OSError."""
+    """Writes the bytes from `start` to `end` once more as they are, and syncs the file. Raises
+    OSError.
+    """
     try:
         handle = open_transcript(path, os.O_RDWR)
     except OSError:
@@ -68,8 +80,11 @@ def make_durable(path: Path, start: int, end: int) -> None:
         os.close(handle)
 
 
-def whole_end(path: Path, offset: int, sequence: int, size: int, see: Callable[[Line], None] | None = None) -> tuple[int, str, int]:
-    """Where the whole batches end (one past the end of the file: its newline is missing), why there, and where the last begins.
+def whole_end(
+    path: Path, offset: int, sequence: int, size: int, see: Callable[[Line], None] | None = None
+) -> tuple[int, str, int]:
+    """Where the whole batches end (one past the end of the file: its newline is missing), why
+    there, and where the last begins.
 
     `see` is called with each line that is ended. Raises OSError.
     """
@@ -94,14 +109,22 @@ def whole_end(path: Path, offset: int, sequence: int, size: int, see: Callable[[
         else:
             why = why or f"only {len(batch)} of the {count} lines of a batch are there"
     if end == size:
-        return (good, why, last) if good < size and not _is_foreign(path, good, size) else (size, "", last)
+        return (
+            (good, why, last)
+            if good < size and not _is_foreign(path, good, size)
+            else (size, "", last)
+        )
     tail = _tail(path, end, size)
     unended = line_of(tail, sequence, end)
     if unended.entry is not None:
         batch = [unended] if unended.entry.stamp.batch[0] == 1 else [*batch, unended]
         if _is_whole(batch):
             return size + 1, "", batch[0].offset
-    return (size + 1, "", last) if _is_foreign(path, good, size) else (good, "the last line is not ended", last)
+    return (
+        (size + 1, "", last)
+        if _is_foreign(path, good, size)
+        else (good, "the last line is not ended", last)
+    )
 
 
 def _is_whole(batch: list[Line]) -> bool:
@@ -111,10 +134,12 @@ def _is_whole(batch: list[Line]) -> bool:
 
 
 def _is_foreign(path: Path, good: int, size: int) -> bool:
-    """Whether the tail behind the good lines is of somebody else, and not what is left of a write of this program's.
+    """Whether the tail behind the good lines is of somebody else, and not what is left of a write
+    of this program's.
 
-    No line of it has a checksum. Each is an object, which no part of a line is; or it follows upon a line that is not ours
-    either. One unended line and nothing else may be a create that was cut short. Raises OSError.
+    No line of it has a checksum. Each is an object, which no part of a line is; or it follows upon
+    a line that is not ours either. One unended line and nothing else may be a create that was cut
+    short. Raises OSError.
     """
     start = max(0, good - _CHECKSUM_AND_NEWLINE)
     data = _tail(path, start, size)
@@ -148,7 +173,9 @@ def _keep(torn: Path, data: bytes) -> None:
 
 
 def look_through(path: Path, size: int) -> Iterator[Line | str]:
-    """Yield every line up to the torn tail, damaged ones too, and in its place what is wrong. Raises OSError."""
+    """Yield every line up to the torn tail, damaged ones too, and in its place what is wrong.
+    Raises OSError.
+    """
     good, why, _ = whole_end(path, 0, 1, size)
     if good < size:
         yield f"the last {size - good} bytes are torn: {why}"
@@ -164,7 +191,9 @@ def look_through(path: Path, size: int) -> Iterator[Line | str]:
             batch = None
             continue
         stamp = line.entry.stamp
-        expected = batch and ((1, stamp.batch[1]) if batch[0] == batch[1] else (batch[0] + 1, batch[1]))
+        expected = batch and (
+            (1, stamp.batch[1]) if batch[0] == batch[1] else (batch[0] + 1, batch[1])
+        )
         if expected and stamp.batch != expected:
             yield f"line {line.sequence} is {stamp.batch[0]} of {stamp.batch[1]} of a batch, and {expected[0]} should be here"
         batch = stamp.batch

@@ -1,18 +1,21 @@
 """The log store: where logs live, seen by the layers above.
 
-A log is an append-only sequence of checksummed JSON lines (see the package's documentation). Its name says what it is: `conv-…` a
-conversation, `ext-…` a communication with a third party, and one of `LEDGERS` a ledger. The lines are the only truth; the index is
-derived from them and can always be made anew.
+A log is an append-only sequence of checksummed JSON lines (see the package's documentation). Its
+name says what it is: `conv-…` a conversation, `ext-…` a communication with a third party, and one
+of `LEDGERS` a ledger. The lines are the only truth; the index is derived from them and can always
+be made anew.
 
-A store belongs to one space. `FolderStore` (in `folder`) keeps each log in a JSONL file of a folder that one process owns. The
-contract is written for more than one process too: whoever appends names the position that it believes to be the end, and learns by
-`LogConflict` that another process was first.
+A store belongs to one space. `FolderStore` (in `folder`) keeps each log in a JSONL file of a folder
+that one process owns. The contract is written for more than one process too: whoever appends names
+the position that it believes to be the end, and learns by `LogConflict` that another process was
+first.
 
 Guarantees of every store:
 
 - `append` and `replace` add all lines or none, and the lines are durable when the call returns.
 - A line never changes its number or its `Place` while its log exists, except by `replace`.
-- Damaged lines are reported as such (`Line.entry` is None), never as something else, and never raised.
+- Damaged lines are reported as such (`Line.entry` is None), never as something else, and never
+  raised.
 - A deleted log has no lines and no length from `begin_delete` on, whatever happens after.
 """
 
@@ -26,7 +29,8 @@ from recollect_server.storage.logs.lines import Line, Place
 
 IDENTITIES, FORGOTTEN, ANCHORS = "identities", "forgotten", "anchors"
 LEDGERS = (IDENTITIES, FORGOTTEN, ANCHORS)
-_NAMES = {ANCHORS: "the file of anchors", IDENTITIES: "the identities"}  # in the texts of errors; others: the transcript
+# in the texts of errors; others: the transcript
+_NAMES = {ANCHORS: "the file of anchors", IDENTITIES: "the identities"}
 
 
 class Kind(StrEnum):
@@ -48,7 +52,9 @@ START = Position()
 
 @dataclass(frozen=True, slots=True)
 class TornTail:
-    """Remains of an append that was cut short and never acknowledged: how many bytes were cut off, and why."""
+    """Remains of an append that was cut short and never acknowledged: how many bytes were cut off,
+    and why.
+    """
 
     bytes_cut: int
     reason: str
@@ -67,17 +73,23 @@ class LogNotFound(LogUnavailable):
 
 
 class LogConflict(LogUnavailable):
-    """The log does not end where the append expected it: somebody else wrote to it. Nothing was added."""
+    """The log does not end where the append expected it: somebody else wrote to it. Nothing was
+    added.
+    """
 
 
 class LogStore(Protocol):
-    """Logs of one space. Every method raises LogUnavailable; those that name a log raise LogNotFound if there is none.
+    """Logs of one space. Every method raises LogUnavailable; those that name a log raise
+    LogNotFound if there is none.
 
-    Safe to call from any thread, but for calls that change the same log: their caller holds its lock.
+    Safe to call from any thread, but for calls that change the same log: their caller holds its
+    lock.
     """
 
     def append(self, log: str, after: Position, lines: Sequence[bytes]) -> None:
-        """Add whole lines behind the position, where the log must end; `START` begins a new log. Raises LogConflict."""
+        """Add whole lines behind the position, where the log must end; `START` begins a new log.
+        Raises LogConflict.
+        """
 
     def replace(self, log: str, lines: Sequence[bytes]) -> None:
         """Let a log have these lines and nothing else: of what it had before, no byte is left."""
@@ -86,13 +98,17 @@ class LogStore(Protocol):
         """Yield the lines behind a position, up to the byte `until`. An unended tail is no line."""
 
     def read_at(self, log: str, places: Sequence[Place]) -> list[Line]:
-        """Return the lines at places that the store gave out. One that is not there any more is damaged."""
+        """Return the lines at places that the store gave out. One that is not there any more is
+        damaged.
+        """
 
     def read_last(self, log: str, end: Position, max_bytes: int) -> list[Line]:
         """Return the last whole lines before `end`, as many as the bytes allow."""
 
     def is_boundary(self, log: str, position: Position) -> bool:
-        """Return whether a line of the log ends at a position that an earlier state of the log had."""
+        """Return whether a line of the log ends at a position that an earlier state of the log
+        had.
+        """
 
     def raw(self, log: str) -> bytes:
         """Return all bytes of a log, with nothing checked."""
@@ -101,25 +117,37 @@ class LogStore(Protocol):
         """Return how many bytes a log has."""
 
     def has(self, conversation_id: str) -> bool:
-        """Return whether there is a conversation of that name; False for a text that is not the name of one."""
+        """Return whether there is a conversation of that name; False for a text that is not the
+        name of one.
+        """
 
     def logs(self, kind: Kind) -> Iterator[tuple[str, int]]:
         """Yield the logs of a kind, each with its length in bytes."""
 
-    def recover(self, log: str, after: Position = START, see: Callable[[Line], None] | None = None) -> TornTail | None:
-        """Make the lines behind a position durable, and cut off what an append left that was cut short.
+    def recover(
+        self, log: str, after: Position = START, see: Callable[[Line], None] | None = None
+    ) -> TornTail | None:
+        """Make the lines behind a position durable, and cut off what an append left that was cut
+        short.
 
-        `see` is called with each whole line. Call it before lines are indexed that this process did not append.
+        `see` is called with each whole line. Call it before lines are indexed that this process did
+        not append.
         """
 
     def remains(self, log: str) -> str:
-        """Return the name of what is left of a log of which no line can be read; empty if nothing is."""
+        """Return the name of what is left of a log of which no line can be read; empty if nothing
+        is.
+        """
 
     def remove_empty(self, log: str) -> bool:
-        """Remove a log that was begun and has nothing, of which nobody was told. Return False if it has something."""
+        """Remove a log that was begun and has nothing, of which nobody was told. Return False if it
+        has something.
+        """
 
     def begin_delete(self, log: str) -> None:
-        """Delete a log: it is gone, durably, when this returns. Its bytes can be read by `raw_deleted` until `end_delete`."""
+        """Delete a log: it is gone, durably, when this returns. Its bytes can be read by
+        `raw_deleted` until `end_delete`.
+        """
 
     def deleted(self) -> list[str]:
         """Return the logs whose delete has begun and not ended."""
@@ -128,4 +156,6 @@ class LogStore(Protocol):
         """Yield the lines of a log whose delete has begun, undecoded and without their newlines."""
 
     def end_delete(self, log: str) -> dict[str, int]:
-        """Remove the last byte of a deleted log. Return how many bytes were removed, by what they were."""
+        """Remove the last byte of a deleted log. Return how many bytes were removed, by what they
+        were.
+        """

@@ -1,8 +1,8 @@
 """Appends to a transcript: written, synced, then acknowledged.
 
-A file is opened with O_DSYNC, so one system call writes and syncs: each call costs a change of Python's global lock, and under load
-those changes are what an append takes longest for. The last files stay open. The caller holds the conversation's lock, so one file
-has one writer at a time.
+A file is opened with O_DSYNC, so one system call writes and syncs: each call costs a change of
+Python's global lock, and under load those changes are what an append takes longest for. The last
+files stay open. The caller holds the conversation's lock, so one file has one writer at a time.
 """
 
 import errno
@@ -19,7 +19,8 @@ from recollect_server.storage.logs.files import COPY, open_transcript, sync_fold
 log = structlog.get_logger("recollect.writer")
 
 _MAX_OPEN = 256
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # nothing reached the disk that a later sync could be wrong about
+# nothing reached the disk that a later sync could be wrong about
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class TranscriptChanged(OSError):
@@ -27,7 +28,9 @@ class TranscriptChanged(OSError):
 
 
 class _File:
-    """An open transcript. It closes when nobody uses it any more: it may be dropped from the cache in the middle of a write."""
+    """An open transcript. It closes when nobody uses it any more: it may be dropped from the cache
+    in the middle of a write.
+    """
 
     __slots__ = ("handle", "inode")
 
@@ -41,7 +44,9 @@ class _File:
 
 
 class TranscriptWriter:
-    """Writes transcripts. `sync` False trusts the operating system's cache (setting `durability: os`)."""
+    """Writes transcripts. `sync` False trusts the operating system's cache (setting `durability:
+    os`).
+    """
 
     def __init__(self, *, sync: bool) -> None:
         self._sync = sync
@@ -51,7 +56,9 @@ class TranscriptWriter:
         self._unclean: dict[Path, bool] = {}  # with bytes behind the good ones; True: given up
 
     def create(self, path: Path, line: bytes) -> None:
-        """Makes the file with its first line, durable with its name. Tries twice; raises OSError, and leaves no file."""
+        """Makes the file with its first line, durable with its name. Tries twice; raises OSError,
+        and leaves no file.
+        """
         try:
             self._create(path, line)
         except OSError as error:
@@ -61,10 +68,11 @@ class TranscriptWriter:
     def append(self, path: Path, lines: bytes, size: int) -> None:
         """Adds whole lines behind the first `size` bytes, durable when it returns. Tries twice.
 
-        Raises TranscriptChanged if the file is not as it was left, else OSError: then nothing is added. What a failed write left
-        behind is cut off, if the disk allows it now, else before the next append. After an error that may be the sync's, the kernel
-        may have dropped the pages and would report the next sync as done: so the file is given up, its first `size` bytes are
-        copied to a new one that takes its name, and the second try writes there.
+        Raises TranscriptChanged if the file is not as it was left, else OSError: then nothing is
+        added. What a failed write left behind is cut off, if the disk allows it now, else before
+        the next append. After an error that may be the sync's, the kernel may have dropped the
+        pages and would report the next sync as done: so the file is given up, its first `size`
+        bytes are copied to a new one that takes its name, and the second try writes there.
         """
         try:
             self._append(path, lines, size)
@@ -118,7 +126,9 @@ class TranscriptWriter:
             raise
 
     def _clean(self, path: Path, size: int, *, give_up: bool) -> None:
-        """Cuts off what failed writes left behind the first `size` bytes. Raises OSError; then it must be done again."""
+        """Cuts off what failed writes left behind the first `size` bytes. Raises OSError; then it
+        must be done again.
+        """
         handle = open_transcript(path, os.O_RDWR)
         try:
             if give_up:
@@ -130,7 +140,9 @@ class TranscriptWriter:
         self._unclean.pop(path, None)
 
     def _make_room(self, path: Path, error: OSError) -> None:
-        log.warning("transcript_write_tried_again", file=path.name, reason=error.strerror or str(error))
+        log.warning(
+            "transcript_write_tried_again", file=path.name, reason=error.strerror or str(error)
+        )
         if error.errno in (errno.EMFILE, errno.ENFILE):
             self.close()  # opened again as they are needed
 
@@ -142,7 +154,8 @@ class TranscriptWriter:
         if not file:
             file = _File(path, os.O_RDWR | self._flags)
             self._keep(path, file)
-        # One look at the name tells whether the file is still the one that is open, and as long as it was.
+        # One look at the name tells whether the file is still the one that is open, and as long as
+        # it was.
         try:
             found = path.stat(follow_symlinks=False)
         except OSError:
@@ -150,7 +163,9 @@ class TranscriptWriter:
             raise
         if found.st_size != size or found.st_ino != file.inode:
             self.forget(path)
-            raise TranscriptChanged(errno.EIO, f"{path.name} is not as this server left it: something else wrote to it")
+            raise TranscriptChanged(
+                errno.EIO, f"{path.name} is not as this server left it: something else wrote to it"
+            )
         return file
 
     def _keep(self, path: Path, file: _File) -> None:
@@ -175,7 +190,9 @@ def _replace_with_prefix(handle: int, path: Path, size: int) -> None:
         while offset < size:
             part = os.pread(handle, min(1 << 20, size - offset), offset)
             if not part:
-                raise OSError(errno.EIO, f"{path.name} ended before byte {size} while it was copied")
+                raise OSError(
+                    errno.EIO, f"{path.name} ended before byte {size} while it was copied"
+                )
             _write_all(target, part, offset)
             offset += len(part)
         os.fsync(target)

@@ -33,14 +33,22 @@ def state_of(folder: Path) -> State:
                 f"SELECT c.id, p.lines FROM progress p JOIN conversations c USING (key) WHERE model = {_SERVED}"
             )
             lines = {str(row[0]): int(row[1]) for row in rows}
-            vectors = int(connection.execute(f"SELECT coalesce(sum(pieces), 0) FROM texts WHERE model = {_SERVED}").get)
+            vectors = int(
+                connection.execute(
+                    f"SELECT coalesce(sum(pieces), 0) FROM texts WHERE model = {_SERVED}"
+                ).get
+            )
     except VectorsUnavailable as error:
         return State(f"unusable ({error}): a server makes it anew")
-    return State("whole", lines, vectors, sum(file.stat().st_size for file in folder.glob(f"{NAME}*")))
+    return State(
+        "whole", lines, vectors, sum(file.stat().st_size for file in folder.glob(f"{NAME}*"))
+    )
 
 
 def problems(folder: Path) -> list[str]:
-    """What is wrong with the file by itself: pages, texts without all their vectors, texts that stand nowhere."""
+    """What is wrong with the file by itself: pages, texts without all their vectors, texts that
+    stand nowhere.
+    """
     found: list[str] = []
     if not (folder / NAME).exists():
         return found
@@ -61,12 +69,16 @@ def problems(folder: Path) -> list[str]:
 
 
 def hashes(folder: Path) -> dict[str, dict[int, bytes]]:
-    """The hash of the text that was embedded, by conversation and line, for the model that is served. Raises VectorsUnavailable."""
+    """The hash of the text that was embedded, by conversation and line, for the model that is
+    served. Raises VectorsUnavailable.
+    """
     found: dict[str, dict[int, bytes]] = {}
     if not (folder / NAME).exists():
         return found
     with _reading(folder) as connection:
-        names = {row[0]: str(row[1]) for row in connection.execute("SELECT key, id FROM conversations")}
+        names = {
+            row[0]: str(row[1]) for row in connection.execute("SELECT key, id FROM conversations")
+        }
         found = {name: {} for name in names.values()}
         query = f"SELECT p.place, t.hash FROM places p JOIN texts t USING (text) WHERE p.model = {_SERVED}"
         for place, text in connection.execute(query):

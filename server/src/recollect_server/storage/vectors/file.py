@@ -81,13 +81,17 @@ def _prepare(connection: apsw.Connection, path: Path, extension: str) -> None:
     if version == 0:
         with connection:
             connection.execute(_TABLES)
-            connection.execute(f"CREATE VIRTUAL TABLE vectors USING vec0(embedding int8[{DIMENSIONS}])")
+            connection.execute(
+                f"CREATE VIRTUAL TABLE vectors USING vec0(embedding int8[{DIMENSIONS}])"
+            )
             connection.pragma("user_version", _VERSION)
     elif version != _VERSION:
         raise VectorsDamaged(f"{NAME} is of version {version} and this program knows {_VERSION}")
     with connection:
         connection.execute(_PARTS)
-    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    tables = {
+        row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+    }
     if missing := _NAMES - tables:
         raise VectorsDamaged(f"{NAME} lacks tables: {', '.join(sorted(missing))}")
 

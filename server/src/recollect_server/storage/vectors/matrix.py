@@ -1,10 +1,12 @@
 """The copy of the vectors that searches read: all in memory, some 480 bytes a vector.
 
-An entry is one piece of a message. Its window is the mean of its own vector and those of the two entries before and behind it in
-the conversation, weighted by `WEIGHTS`: so a window's cosine is a sum of its entries' cosines, and needs no vector of its own. On
-LoCoMo such windows alone find more than the embedded text of the same messages (any@10 60.5 to 55.9 %).
+An entry is one piece of a message. Its window is the mean of its own vector and those of the two
+entries before and behind it in the conversation, weighted by `WEIGHTS`: so a window's cosine is a
+sum of its entries' cosines, and needs no vector of its own. On LoCoMo such windows alone find more
+than the embedded text of the same messages (any@10 60.5 to 55.9 %).
 
-A search compares the signs of all vectors with the question's (one bit a dimension), and works out the cosine of the best of those.
+A search compares the signs of all vectors with the question's (one bit a dimension), and works out
+the cosine of the best of those.
 """
 
 import threading
@@ -21,7 +23,9 @@ WEIGHTS = (0.5, 0.25)
 """Of the entries next to the middle one of a window, and of those next to them."""
 AROUND = 2 * WEIGHTS
 """Of all entries of a window but the middle one: of those before it, and of those behind it."""
-_TAIL = 16_384  # entries behind those that are in order, which have an order of their own: beyond that, all are sorted
+# entries behind those that are in order, which have an order of their own: beyond that, all are
+# sorted
+_TAIL = 16_384
 _CHUNK = 2048
 
 Entries = NDArray[np.int64]
@@ -56,7 +60,9 @@ class View:
     rows: Rows
 
     def around(self, entries: Entries) -> Entries:
-        """Return the other entries of each window, as `AROUND` weighs them: of shape [4, n], -1 for none."""
+        """Return the other entries of each window, as `AROUND` weighs them: of shape [4, n], -1 for
+        none.
+        """
         near = np.full((2 * len(WEIGHTS), len(entries)), -1)
         for side in (0, 1):
             links = self.links[side]
@@ -69,7 +75,9 @@ class View:
 
 
 class Matrix:
-    """Vectors of one kind, by id. The ids' upper bits are the conversation's number. Safe to call from any thread."""
+    """Vectors of one kind, by id. The ids' upper bits are the conversation's number. Safe to call
+    from any thread.
+    """
 
     def __init__(self, sequence_bits: int) -> None:
         self._bits = sequence_bits
@@ -93,7 +101,13 @@ class Matrix:
         """The entries as they are now."""
         return self._view
 
-    def add(self, ids: NDArray[np.int64], times: NDArray[np.int64], marks: NDArray[np.int64], vectors: NDArray[np.int8]) -> None:
+    def add(
+        self,
+        ids: NDArray[np.int64],
+        times: NDArray[np.int64],
+        marks: NDArray[np.int64],
+        vectors: NDArray[np.int8],
+    ) -> None:
         """Adds entries behind those that are there: each conversation's in their order."""
         if not len(ids):
             return
@@ -117,11 +131,18 @@ class Matrix:
         marks: NDArray[np.int64],
         parts: Iterable[tuple[Entries, NDArray[np.int8]]],
     ) -> None:
-        """Fills an empty matrix: the ids of all entries, ascending, and their vectors in parts of any order."""
+        """Fills an empty matrix: the ids of all entries, ascending, and their vectors in parts of
+        any order.
+        """
         with self._guard:
             count = len(ids)
             view = self._with_room(count)
-            view.ids[:count], view.times[:count], view.marks[:count], view.alive[:count] = ids, times, marks, True
+            view.ids[:count], view.times[:count], view.marks[:count], view.alive[:count] = (
+                ids,
+                times,
+                marks,
+                True,
+            )
             for entries, vectors in parts:
                 self._set(view, entries, vectors)
             numbers = ids >> self._bits
@@ -166,7 +187,7 @@ class Matrix:
         alive: Entries = found[view.alive[found]]
         return alive
 
-    # Adding -------------------------------------------------------------------------------------------------------------
+    # Adding ---------------------------------------------------------------------------------------
 
     def _with_room(self, size: int) -> View:
         view = self._view
@@ -211,7 +232,10 @@ class Matrix:
             part = entries[first : first + _CHUNK]
             around = seen.around(part)
             needed, places = np.unique(np.append(part, around), return_inverse=True)
-            unit = view.rows.get(np.maximum(needed, 0)) * np.where(needed >= 0, view.scale[needed], 0)[:, None]
+            unit = (
+                view.rows.get(np.maximum(needed, 0))
+                * np.where(needed >= 0, view.scale[needed], 0)[:, None]
+            )
             own, *others = places.reshape(-1, len(part))
             total = unit[own]
             for weight, place in zip(AROUND, others, strict=True):
@@ -225,14 +249,25 @@ class Matrix:
         if not sorted_count or count - sorted_count > _TAIL:
             order = np.argsort(view.ids[:count], kind="stable")
             none = np.zeros(0, np.int64)
-            return replace(view, count=count, order=order, ordered=view.ids[order], tail_order=none, tail_ordered=none)
+            return replace(
+                view,
+                count=count,
+                order=order,
+                ordered=view.ids[order],
+                tail_order=none,
+                tail_ordered=none,
+            )
         tail = sorted_count + np.argsort(view.ids[sorted_count:count], kind="stable")
         return replace(view, count=count, tail_order=tail, tail_ordered=view.ids[tail])
 
 
-def _within(order: Entries, ordered: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64]) -> Entries:
+def _within(
+    order: Entries, ordered: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64]
+) -> Entries:
     """Return the entries of an order whose ids are in any of the ranges."""
     starts, ends = np.searchsorted(ordered, first), np.searchsorted(ordered, last)
     counts = ends - starts
-    found: Entries = order[np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)]
+    found: Entries = order[
+        np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
+    ]
     return found

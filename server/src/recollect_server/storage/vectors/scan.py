@@ -1,10 +1,12 @@
 """One question to a matrix: the nearest entries, the nearest windows, and how near any other is.
 
-Only the entries whose signs fit best are looked at closely (`RESCORED`, `SHARE`), and the windows that these are part of. On 13,033
-real messages the first one per cent by signs had 99 % of the ten nearest, two per cent 99.6 %. The filters come before that choice.
+Only the entries whose signs fit best are looked at closely (`RESCORED`, `SHARE`), and the windows
+that these are part of. On 13,033 real messages the first one per cent by signs had 99 % of the ten
+nearest, two per cent 99.6 %. The filters come before that choice.
 
-A cosine is the same wherever its vector lies in the matrix, to the last bit: the question is rounded to two digits of base 128, so
-that sums of products are whole numbers, which floats add without rounding.
+A cosine is the same wherever its vector lies in the matrix, to the last bit: the question is
+rounded to two digits of base 128, so that sums of products are whole numbers, which floats add
+without rounding.
 """
 
 from typing import NamedTuple
@@ -23,7 +25,9 @@ SHARE = 0.01
 """And this share of all at the least."""
 _CHUNK = 16_384  # what fits into a processor's second cache
 _COSINES = np.cos(np.pi * np.arange(DIMENSIONS + 1) / DIMENSIONS).astype(np.float32)
-"""About the cosine of two vectors of which so many signs differ (Charikar, "Similarity estimation techniques", 2002)."""
+"""About the cosine of two vectors of which so many signs differ (Charikar, "Similarity estimation
+techniques", 2002).
+"""
 
 _BASE = 128
 
@@ -38,7 +42,9 @@ class Scores(NamedTuple):
 
 
 class Near(NamedTuple):
-    """How near conversations are: cosines of their pieces, but for `window`. Arrays of shape [n]."""
+    """How near conversations are: cosines of their pieces, but for `window`. Arrays of shape
+    [n].
+    """
 
     numbers: NDArray[np.int64]
     """The conversations, ascending."""
@@ -52,7 +58,9 @@ class Near(NamedTuple):
 
 
 class Scan:
-    """What a matrix says to a question. Scores are cosines, by id: of a message with several pieces the best one's."""
+    """What a matrix says to a question. Scores are cosines, by id: of a message with several pieces
+    the best one's.
+    """
 
     def __init__(
         self,
@@ -62,7 +70,9 @@ class Scan:
         start: int | None = None,
         end: int | None = None,
     ) -> None:
-        """Only entries of these conversations (None: of all) that were said in that time are found."""
+        """Only entries of these conversations (None: of all) that were said in that time are
+        found.
+        """
         whole = np.rint(question * (_BASE * _BASE))
         high = np.rint(whole / _BASE)
         self._digits = np.stack([high, whole - high * _BASE], axis=1).astype(np.float32)
@@ -76,9 +86,12 @@ class Scan:
         self._most = max(RESCORED, int(SHARE * view.count))
         found = np.flatnonzero(self._allowed)
         self._about = _about(view, question) if len(found) > self._most else None
-        self._looked_at = found if self._about is None else _best(found, self._about[found], self._most)
+        self._looked_at = (
+            found if self._about is None else _best(found, self._about[found], self._most)
+        )
         self._whole = view.count <= self._most
-        if self._whole:  # one pass over all costs less than to look up what is missing, again and again
+        # one pass over all costs less than to look up what is missing, again and again
+        if self._whole:
             every = np.arange(view.count)
             self._known[:-1] = self._cosines_of(every)
             self._known_windows[:] = self._sums(every, self._known)
@@ -105,7 +118,8 @@ class Scan:
         return self._first(entries, self._cosines(entries), most)
 
     def of(self, ids: NDArray[np.int64]) -> tuple[Scores, NDArray[np.int64]]:
-        """Return how near these are, ascending by id, and what else is known of each (`domain.embedding`).
+        """Return how near these are, ascending by id, and what else is known of each
+        (`domain.embedding`).
 
         Those without a vector are left out.
         """
@@ -118,7 +132,9 @@ class Scan:
         return self._by_id(entries, scores), marks
 
     def best_piece(self, identity: int) -> tuple[int, int]:
-        """Return which piece of a message is nearest, from 0, and how many pieces it has: (0, 1) of one without a vector."""
+        """Return which piece of a message is nearest, from 0, and how many pieces it has: (0, 1) of
+        one without a vector.
+        """
         entries = np.sort(self._matrix.of(self._view, np.array([identity])))
         return (int(self._cosines(entries).argmax()), len(entries)) if len(entries) else (0, 1)
 
@@ -128,19 +144,24 @@ class Scan:
         return self._by_id(entries, self._windows(entries))
 
     def best_of(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cosines]:
-        """Return the conversations, ascending, that have a vector, and the cosine of the best piece of each."""
+        """Return the conversations, ascending, that have a vector, and the cosine of the best piece
+        of each.
+        """
         entries, owners = self._entries_of(numbers)
         first = starts(owners)
         return owners[first], self._cosines(entries[first])
 
     def _entries_of(self, numbers: NDArray[np.int64]) -> tuple[Entries, NDArray[np.int64]]:
-        """Return the entries of conversations by number, best first, of very many those that look best; and their numbers."""
+        """Return the entries of conversations by number, best first, of very many those that look
+        best; and their numbers.
+        """
         entries = self._matrix.of_conversations(self._view, numbers)
         entries = entries[self._allowed[entries]]
         if self._about is not None:
             entries = _best(entries, self._about[entries], self._most)
         owners = self._view.ids[entries] >> self._matrix.sequence_bits
-        order = np.lexsort((-self._cosines(entries), owners))  # sums are the same wherever the entries lie
+        # sums are the same wherever the entries lie
+        order = np.lexsort((-self._cosines(entries), owners))
         return entries[order], owners[order]
 
     def conversations(self, numbers: NDArray[np.int64]) -> Near:
@@ -148,17 +169,28 @@ class Scan:
         entries, owners = self._entries_of(numbers)
         if not len(entries):
             none = np.zeros(0)
-            return Near(np.zeros(0, np.int64), none, none, none, none, np.zeros((0, DIMENSIONS), np.float32))
+            return Near(
+                np.zeros(0, np.int64), none, none, none, none, np.zeros((0, DIMENSIONS), np.float32)
+            )
         cosines, first = self._cosines(entries), starts(owners)
         users = np.where(roles(self._view.marks[entries]) == USER, cosines, -2)
-        windows, of_users = np.maximum.reduceat(np.array([self._windows(entries), users]), first, axis=1)
+        windows, of_users = np.maximum.reduceat(
+            np.array([self._windows(entries), users]), first, axis=1
+        )
         averages = np.add.reduceat(cosines, first) / np.diff(first, append=len(owners))
         units = self._view.rows.get(entries)
         units *= self._view.scale[entries, None]
         sums = np.add.reduceat(units, first, axis=0)
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
         lengths[lengths == 0] = 1
-        return Near(owners[first], cosines[first], windows, np.where(of_users > -2, of_users, np.nan), averages, sums / lengths)
+        return Near(
+            owners[first],
+            cosines[first],
+            windows,
+            np.where(of_users > -2, of_users, np.nan),
+            averages,
+            sums / lengths,
+        )
 
     def within(self, number: int, most: int) -> Scores:
         """The nearest ids of one conversation."""
@@ -167,7 +199,9 @@ class Scan:
         return self._first(entries, self._cosines(entries), most)
 
     def _each_once(self, entries: Entries) -> Entries:
-        """The entries, ascending, without those that are not there (-1). Faster than `np.unique`."""
+        """The entries, ascending, without those that are not there (-1). Faster than
+        `np.unique`.
+        """
         self._there[entries] = True
         found = np.flatnonzero(self._there[:-1])
         self._there[entries] = False
@@ -184,7 +218,9 @@ class Scan:
         return Scores(ids[first], np.maximum.reduceat(scores, first))
 
     def _first(self, entries: Entries, scores: Cosines, most: int) -> Scores:
-        """The best ids, each with its best piece's score, best first; of equal ones the first first."""
+        """The best ids, each with its best piece's score, best first; of equal ones the first
+        first.
+        """
         ids = self._view.ids[entries]
         order = np.lexsort((ids, -scores))
         if not _ascends(ids):
@@ -216,7 +252,9 @@ class Scan:
         return windows
 
     def _sums(self, entries: Entries, cosines: NDArray[np.floating]) -> Cosines:
-        """Return the windows' cosines, from those of all entries, behind which stands that of an entry that is not there."""
+        """Return the windows' cosines, from those of all entries, behind which stands that of an
+        entry that is not there.
+        """
         total = cosines[entries].astype(np.float64)
         for weight, near in zip(AROUND, self._view.around(entries), strict=True):
             total += weight * cosines[near]
@@ -224,7 +262,9 @@ class Scan:
         return sums
 
 
-def _allowed(view: View, bits: int, numbers: NDArray[np.int64] | None, start: int | None, end: int | None) -> NDArray[np.bool_]:
+def _allowed(
+    view: View, bits: int, numbers: NDArray[np.int64] | None, start: int | None, end: int | None
+) -> NDArray[np.bool_]:
     allowed = view.alive[: view.count].copy()
     if numbers is not None:
         owners = view.ids[: view.count] >> bits
@@ -244,7 +284,9 @@ def _best(entries: Entries, scores: NDArray[np.floating], most: int) -> Entries:
 
 
 def _about(view: View, question: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return about the cosine of every entry, by the signs alone, and behind them 0, of an entry that is not there."""
+    """Return about the cosine of every entry, by the signs alone, and behind them 0, of an entry
+    that is not there.
+    """
     words = sign_words(question[None, :])[:, 0]
     different, counted = np.empty(_CHUNK, np.uint64), np.empty(_CHUNK, np.uint8)
     total = np.zeros(_CHUNK, np.uint16)
@@ -253,7 +295,9 @@ def _about(view: View, question: NDArray[np.float32]) -> NDArray[np.float32]:
         size = min(_CHUNK, view.count - start)
         total[:size] = 0
         for word in range(WORDS):
-            np.bitwise_xor(view.signs[word, start : start + size], words[word], out=different[:size])
+            np.bitwise_xor(
+                view.signs[word, start : start + size], words[word], out=different[:size]
+            )
             np.bitwise_count(different[:size], out=counted[:size])
             total[:size] += counted[:size]
         np.take(_COSINES, total[:size], out=found[start : start + size])

@@ -1,12 +1,15 @@
-"""`vectors.db`: the vectors of all that was embedded, kept by a hash of the text, apart from the index.
+"""`vectors.db`: the vectors of all that was embedded, kept by a hash of the text, apart from the
+index.
 
-A vector costs some 10 ms and the index is made anew now and then: so this file outlives it. It says by itself which conversation
-has which text in which line, so that a delete takes the vectors of deleted text out, unless another message has the same text.
-Whatever of it is lost or damaged is worked out again from the transcripts: nothing here is the truth.
+A vector costs some 10 ms and the index is made anew now and then: so this file outlives it. It says
+by itself which conversation has which text in which line, so that a delete takes the vectors of
+deleted text out, unless another message has the same text. Whatever of it is lost or damaged is
+worked out again from the transcripts: nothing here is the truth.
 
-The vectors are a `vec0` table of sqlite-vec. The pieces of a text lie at `text << 20 | piece`; which text stands where is said
-by a message's id (`domain.message_ids`, of the conversation's number in this file), where line 0 is the conversation's
-abbreviation. Each model has its own: one is served while another is worked out.
+The vectors are a `vec0` table of sqlite-vec. The pieces of a text lie at `text << 20 | piece`;
+which text stands where is said by a message's id (`domain.message_ids`, of the conversation's
+number in this file), where line 0 is the conversation's abbreviation. Each model has its own: one
+is served while another is worked out.
 """
 
 import threading
@@ -33,7 +36,9 @@ _REMOVED = 1000  # places that a delete takes out in one transaction
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedText:
-    """A text that stands somewhere: in a line, said at a time (milliseconds), with a vector for each of its pieces [n, 384]."""
+    """A text that stands somewhere: in a line, said at a time (milliseconds), with a vector for
+    each of its pieces [n, 384].
+    """
 
     conversation_id: str
     line: int
@@ -69,7 +74,8 @@ class VectorStore:
         """Opens or makes `vectors.db` in the folder."""
         self.path = folder / NAME
         self._guard = threading.Lock()  # guards the connection, and `_gone`
-        self._gone: set[str] = set()  # conversations that were deleted: what was worked out for them meanwhile is dropped
+        # conversations that were deleted: what was worked out for them meanwhile is dropped
+        self._gone: set[str] = set()
         self._closed = False
         self._connection = connect(self.path)
         with failures():
@@ -88,7 +94,7 @@ class VectorStore:
             self._closed = True
             self._connection.close(force=True)
 
-    # Models -------------------------------------------------------------------------------------------------------------
+    # Models ---------------------------------------------------------------------------------------
 
     def model(self, identity: str, folder: Path) -> int:
         """The number of a model, which is new or known."""
@@ -97,7 +103,9 @@ class VectorStore:
                 "INSERT INTO models(identity, folder) VALUES(?, ?) ON CONFLICT DO UPDATE SET folder = excluded.folder",
                 (identity, str(folder)),
             )
-            return int(connection.execute("SELECT model FROM models WHERE identity = ?", (identity,)).get)
+            return int(
+                connection.execute("SELECT model FROM models WHERE identity = ?", (identity,)).get
+            )
 
     def served(self) -> tuple[int, str, Path] | None:
         """The model that was complete last: its number, its identity and its folder."""
@@ -115,12 +123,14 @@ class VectorStore:
             _drop_texts(connection, "SELECT text, pieces FROM texts WHERE model <> ?", (model,))
             connection.execute("DELETE FROM models WHERE model <> ?", (model,))
 
-    # What is known ------------------------------------------------------------------------------------------------------
+    # What is known --------------------------------------------------------------------------------
 
     def progress(self, model: int, epoch: str) -> dict[str, int]:
-        """How many lines of each conversation were looked at, with a model, for the index of this epoch.
+        """How many lines of each conversation were looked at, with a model, for the index of this
+        epoch.
 
-        For another index all are looked at again: the vectors of texts that are known are not worked out again.
+        For another index all are looked at again: the vectors of texts that are known are not
+        worked out again.
         """
         with self._using() as connection:
             fact = f"epoch {model}"
@@ -141,11 +151,15 @@ class VectorStore:
         found: dict[bytes, NDArray[np.int8]] = {}
         with self._using() as connection:
             for name in hashes:
-                row = connection.execute("SELECT text, pieces FROM texts WHERE model = ? AND hash = ?", (model, name)).fetchone()
+                row = connection.execute(
+                    "SELECT text, pieces FROM texts WHERE model = ? AND hash = ?", (model, name)
+                ).fetchone()
                 if row is not None:
                     first = row[0] << _PIECE_BITS
                     query = "SELECT embedding FROM vectors WHERE rowid = ?"
-                    parts = [connection.execute(query, (first + piece,)).get for piece in range(row[1])]
+                    parts = [
+                        connection.execute(query, (first + piece,)).get for piece in range(row[1])
+                    ]
                     found[name] = np.frombuffer(b"".join(parts), np.int8).reshape(-1, DIMENSIONS)
         return found
 
@@ -156,34 +170,57 @@ class VectorStore:
             rows = [row[0] for row in connection.execute(query, (model, text_hash))]
             return np.frombuffer(b"".join(rows), np.int8).reshape(-1, DIMENSIONS)
 
-    def add_parts(self, model: int, conversation_id: str, text_hash: bytes, first: int, vectors: NDArray[np.int8]) -> None:
-        """Keep the vectors of a long text's next pieces. Those of a conversation that was deleted meanwhile are not kept."""
+    def add_parts(
+        self,
+        model: int,
+        conversation_id: str,
+        text_hash: bytes,
+        first: int,
+        vectors: NDArray[np.int8],
+    ) -> None:
+        """Keep the vectors of a long text's next pieces. Those of a conversation that was deleted
+        meanwhile are not kept.
+        """
         with self._using() as connection:
             if conversation_id not in self._gone:
                 connection.executemany(
                     "INSERT OR REPLACE INTO parts VALUES(?, ?, ?, ?, ?)",
-                    [(model, text_hash, first + at, conversation_id, vector.tobytes()) for at, vector in enumerate(vectors)],
+                    [
+                        (model, text_hash, first + at, conversation_id, vector.tobytes())
+                        for at, vector in enumerate(vectors)
+                    ],
                 )
 
     def load(self, model: int) -> Loaded:
         """All places of a model."""
         with self._using() as connection:
-            keys = {row[0]: row[1] for row in connection.execute("SELECT key, id FROM conversations")}
+            keys = {
+                row[0]: row[1] for row in connection.execute("SELECT key, id FROM conversations")
+            }
             # As texts: a row for each would take Python's global lock for seconds.
             query = (
                 "SELECT group_concat(place), group_concat(text), group_concat(pieces), group_concat(time), group_concat(marks)"
                 " FROM (SELECT * FROM places WHERE model = ? ORDER BY place)"
             )
             columns = connection.execute(query, (model,)).fetchone() or ("",) * 5
-        place, text, pieces, time, marks = (np.fromstring(column or "", np.int64, sep=",") for column in columns)
+        place, text, pieces, time, marks = (
+            np.fromstring(column or "", np.int64, sep=",") for column in columns
+        )
         piece = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
         rows = np.repeat(text << _PIECE_BITS, pieces) + piece
-        return Loaded(keys, np.repeat(place, pieces), np.repeat(time, pieces), np.repeat(marks, pieces), rows)
+        return Loaded(
+            keys, np.repeat(place, pieces), np.repeat(time, pieces), np.repeat(marks, pieces), rows
+        )
 
     def chunks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int8]]]:
-        """All vectors with their rows, a thousand at a time, from the tables under `vec0`: thirty times as fast as through it."""
+        """All vectors with their rows, a thousand at a time, from the tables under `vec0`: thirty
+        times as fast as through it.
+        """
         with self._using() as connection:
-            names = [row[0] for row in connection.execute("SELECT chunk_id FROM vectors_chunks ORDER BY 1")]
+            names = [
+                row[0]
+                for row in connection.execute("SELECT chunk_id FROM vectors_chunks ORDER BY 1")
+            ]
         for name in names:
             with self._using() as connection:
                 query = (
@@ -192,30 +229,38 @@ class VectorStore:
                 )
                 row = connection.execute(query, (name,)).fetchone()
             if row is not None:
-                valid = np.unpackbits(np.frombuffer(row[0], np.uint8), bitorder="little").astype(bool)
+                valid = np.unpackbits(np.frombuffer(row[0], np.uint8), bitorder="little").astype(
+                    bool
+                )
                 yield (
                     np.frombuffer(row[1], np.int64)[valid],
                     np.frombuffer(row[2], np.int8).reshape(-1, DIMENSIONS)[valid],
                 )
 
-    # What changes -------------------------------------------------------------------------------------------------------
+    # What changes ---------------------------------------------------------------------------------
 
-    def add(self, model: int, places: list[EmbeddedText], progress: dict[str, int]) -> list[tuple[EmbeddedText, bool]]:
+    def add(
+        self, model: int, places: list[EmbeddedText], progress: dict[str, int]
+    ) -> list[tuple[EmbeddedText, bool]]:
         """Keeps what was worked out, and how far each conversation was looked at; all or nothing.
 
-        Returns the places that are new or have another text than before, and whether there was one before. Those of conversations
-        that were deleted meanwhile are not kept.
+        Returns the places that are new or have another text than before, and whether there was one
+        before. Those of conversations that were deleted meanwhile are not kept.
         """
         with self._using() as connection:
             kept = [place for place in places if place.conversation_id not in self._gone]
             keys: dict[str, int] = {}
             for name in {*progress, *(place.conversation_id for place in kept)} - self._gone:
                 connection.execute("INSERT OR IGNORE INTO conversations(id) VALUES(?)", (name,))
-                keys[name] = int(connection.execute("SELECT key FROM conversations WHERE id = ?", (name,)).get)
+                keys[name] = int(
+                    connection.execute("SELECT key FROM conversations WHERE id = ?", (name,)).get
+                )
             changed: list[tuple[EmbeddedText, bool]] = []
             for place in kept:
                 text = _text(connection, model, place)
-                connection.execute("DELETE FROM parts WHERE model = ? AND hash = ?", (model, place.hash))
+                connection.execute(
+                    "DELETE FROM parts WHERE model = ? AND hash = ?", (model, place.hash)
+                )
                 where = message_id(keys[place.conversation_id], place.line)
                 query = "SELECT text FROM places WHERE model = ? AND place = ?"
                 before = connection.execute(query, (model, where)).get
@@ -229,18 +274,24 @@ class VectorStore:
                     _drop_unused(connection, [before])
             for name, lines in progress.items():
                 if name in keys:
-                    connection.execute("INSERT OR REPLACE INTO progress VALUES(?, ?, ?)", (model, keys[name], lines))
+                    connection.execute(
+                        "INSERT OR REPLACE INTO progress VALUES(?, ?, ?)",
+                        (model, keys[name], lines),
+                    )
         return changed
 
     def remove(self, conversation_id: str) -> int:
-        """Takes out what is known of a conversation, from every page and the write-ahead log. Returns how many vectors went.
+        """Takes out what is known of a conversation, from every page and the write-ahead log.
+        Returns how many vectors went.
 
         In short transactions: whoever embeds or reads takes turns with it.
         """
         with self._using() as connection:
             self._gone.add(conversation_id)
             connection.execute("DELETE FROM parts WHERE conversation = ?", (conversation_id,))
-            key = connection.execute("SELECT key FROM conversations WHERE id = ?", (conversation_id,)).get
+            key = connection.execute(
+                "SELECT key FROM conversations WHERE id = ?", (conversation_id,)
+            ).get
         if key is None:
             return 0
         first, last = id_range(key)
@@ -250,8 +301,13 @@ class VectorStore:
         while True:
             with self._using() as connection:
                 chosen = f"SELECT model, place, text FROM places WHERE {where} LIMIT ?"
-                places: list[tuple[int, int, int]] = connection.execute(chosen, (first, last, _REMOVED)).fetchall()  # type: ignore[assignment]  # the table's types
-                connection.executemany("DELETE FROM places WHERE model = ? AND place = ?", [place[:2] for place in places])
+                places: list[tuple[int, int, int]] = connection.execute(
+                    chosen, (first, last, _REMOVED)
+                ).fetchall()  # type: ignore[assignment]  # the table's types
+                connection.executemany(
+                    "DELETE FROM places WHERE model = ? AND place = ?",
+                    [place[:2] for place in places],
+                )
                 removed += _drop_unused(connection, list({place[2] for place in places}))
                 if len(places) < _REMOVED:
                     connection.execute("DELETE FROM progress WHERE key = ?", (key,))
@@ -264,7 +320,11 @@ class VectorStore:
     def count(self, model: int) -> int:
         """How many vectors a model has."""
         with self._using() as connection:
-            return int(connection.execute("SELECT coalesce(sum(pieces), 0) FROM texts WHERE model = ?", (model,)).get)
+            return int(
+                connection.execute(
+                    "SELECT coalesce(sum(pieces), 0) FROM texts WHERE model = ?", (model,)
+                ).get
+            )
 
     @contextmanager
     def _using(self, *, alone: bool = False) -> Iterator[apsw.Connection]:
@@ -281,14 +341,22 @@ class VectorStore:
 
 def _text(connection: apsw.Connection, model: int, place: EmbeddedText) -> int:
     """The number of a text, whose vectors are there now."""
-    known = connection.execute("SELECT text FROM texts WHERE model = ? AND hash = ?", (model, place.hash)).get
+    known = connection.execute(
+        "SELECT text FROM texts WHERE model = ? AND hash = ?", (model, place.hash)
+    ).get
     if known is not None:
         return int(known)
-    connection.execute("INSERT INTO texts(model, hash, pieces) VALUES(?, ?, ?)", (model, place.hash, len(place.vectors)))
+    connection.execute(
+        "INSERT INTO texts(model, hash, pieces) VALUES(?, ?, ?)",
+        (model, place.hash, len(place.vectors)),
+    )
     text = connection.last_insert_rowid()
     connection.executemany(
         "INSERT INTO vectors(rowid, embedding) VALUES(?, vec_int8(?))",
-        [(text << _PIECE_BITS | piece, vector.tobytes()) for piece, vector in enumerate(place.vectors)],
+        [
+            (text << _PIECE_BITS | piece, vector.tobytes())
+            for piece, vector in enumerate(place.vectors)
+        ],
     )
     return text
 
@@ -304,8 +372,12 @@ def _drop_unused(connection: apsw.Connection, texts: list[int]) -> int:
 
 def _drop_texts(connection: apsw.Connection, query: str, values: tuple[int | str, ...]) -> int:
     chosen: list[tuple[int, int]] = connection.execute(query, values).fetchall()  # type: ignore[assignment]  # the table's types
-    rows = orjson.dumps([text << _PIECE_BITS | piece for text, pieces in chosen for piece in range(pieces)]).decode()
-    connection.execute("DELETE FROM vectors WHERE rowid IN (SELECT value FROM json_each(?))", (rows,))
+    rows = orjson.dumps(
+        [text << _PIECE_BITS | piece for text, pieces in chosen for piece in range(pieces)]
+    ).decode()
+    connection.execute(
+        "DELETE FROM vectors WHERE rowid IN (SELECT value FROM json_each(?))", (rows,)
+    )
     texts = orjson.dumps([text for text, _ in chosen]).decode()
     connection.execute("DELETE FROM texts WHERE text IN (SELECT value FROM json_each(?))", (texts,))
     return sum(pieces for _, pieces in chosen)
