@@ -77,7 +77,8 @@ WEIGHTS = (
 )
 HEADER = '''"""The weights of `services/recall/calibration.py`, for searches by words alone and with meaning.
 
-`bench.calibrate --write` writes them. `bench/README.md` says what they were learned from and how well they hold elsewhere.
+`bench.calibrate --write` writes them. `bench/README.md` says what they were learned from and how
+well they hold elsewhere.
 """'''
 
 

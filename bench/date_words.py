@@ -95,7 +95,7 @@ def written() -> str:
             "AGO",
             "dict[str, tuple[tuple[str, str, str], ...]]",
             {it: ago(it) for it in LANGUAGES},
-            "By language what stands before and behind a number of units that ended so long ago, and the unit.",
+            "By language, the words before and after a number of units in the past, and the unit.",
         ),
     ]
     text = _HEAD

@@ -48,9 +48,9 @@ _MESSAGE_GATES = ("base", "asks", "long", "own", "blind")
 _CONVERSATION_GATES = (*_MESSAGE_GATES[:-1], "notes", "blind")
 HEADER = """\"\"\"The weights of `services/recall/fusion.py`: of each feature a base, and what each gate adds.
 
-`bench.learn --write` writes them. Learned from 997 questions over five dialogues of LoCoMo (Maharana et al. 2024), 728 of
-five people of RealMem (2026), and the seven kinds that `bench.kinds` makes; `bench/README.md` says what they are worth on
-kinds left out.
+`bench.learn --write` writes them. Learned from 997 questions over five dialogues of LoCoMo
+(Maharana et al. 2024), 728 of five people of RealMem (2026), and the seven kinds that `bench.kinds`
+makes; `bench/README.md` says what they are worth on kinds left out.
 \"\"\""""
 WEIGHTS = (
     Path(__file__).parents[1] / "server/src/recollect_server/services/recall/fusion_weights.py"

@@ -378,6 +378,4 @@ AGO: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("", "yil once", "year"),
     ),
 }
-"""By language what stands before and behind a number of units that ended so long ago, and the
-unit.
-"""
+"""By language, the words before and after a number of units in the past, and the unit."""
