@@ -12,6 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from recollect.v1 import conversation_service_pb2
 from recollect_server.services.conversations import Conversations
+from recollect_server.storage.index.file import Seal, read_seal
 from recollect_server.transport.server import CannotListen
 
 from tests.conftest import LOOPBACK, RunningServer, Start
@@ -30,6 +31,17 @@ def test_a_watcher_of_health_is_told_that_the_server_stops(
     watch.cancel()
     stopping.join(30)
     assert not stopping.is_alive()
+
+
+def test_a_stop_seals_the_index_so_that_the_next_start_need_not_compare_it(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server()
+    service = connect(server)
+    service.append(service.create().id, user("A zebra"))
+    assert service.found("zebra")
+    server.stop()
+    assert read_seal(server.folder) is Seal.INTACT
 
 
 class Held:
