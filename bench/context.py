@@ -21,11 +21,11 @@ import structlog
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server.domain.context import Budget
-from recollect_server.domain.packing import Recalling
 from recollect_server.domain.time import system_clock
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import Choosing, ContextBuilder
 from recollect_server.services.context.own import Asked
+from recollect_server.services.context.packing import Recalling
 from recollect_server.services.context.relevance import Weights, words_of
 from recollect_server.services.external.external import External
 from recollect_server.services.external.store import CommunicationStore

@@ -21,8 +21,8 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import message_pb2
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect_server.domain.conversation import Began
+from recollect_server.domain.languages import STOP_WORDS
 from recollect_server.domain.message import Message, Role
-from recollect_server.domain.stopwords import STOP_WORDS
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.record import Entry, Stamp, encode
 

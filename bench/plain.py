@@ -3,7 +3,7 @@ its BM25.
 """
 
 import apsw
-from recollect_server.domain.stopwords import STOP_WORDS
+from recollect_server.domain.languages import STOP_WORDS
 
 
 class PlainFts5:

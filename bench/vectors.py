@@ -12,7 +12,7 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 from recollect_server.domain.embedding import DIMENSIONS
-from recollect_server.domain.message_ids import SEQUENCE_BITS, number_of, sequence_of
+from recollect_server.domain.ids import SEQUENCE_BITS, number_of, sequence_of
 from recollect_server.inference.embedder import Embedder, quantised, unit
 from recollect_server.inference.weights import look, shipped
 from recollect_server.storage.index.file import NAME

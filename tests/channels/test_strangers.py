@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from hypothesis import strategies as st
 from recollect.v1.external_communication_pb2 import TRUST_UNTRUSTED
 from recollect_server.cli import commands
-from recollect_server.domain.bucket import Buckets
+from recollect_server.services.channels.rate_limit import Buckets
 
 from tests.channels.conftest import ALEX, STRANGER, Post, Reach, home
 from tests.conftest import MovableClock, RunningServer, Start

@@ -21,11 +21,16 @@ from recollect_server.domain.context import (
     sources_of,
 )
 from recollect_server.domain.message import Role, ToolCall
-from recollect_server.domain.packing import Preference, Recalling, pack_cold, pack_hot, pack_warm
 from recollect_server.domain.rendering import FORMS
 from recollect_server.domain.rendering.form import Form
-from recollect_server.domain.shortening import head_and_tail
 from recollect_server.domain.time import DAY
+from recollect_server.services.context.packing import (
+    Preference,
+    Recalling,
+    pack_cold,
+    pack_hot,
+    pack_warm,
+)
 from recollect_server.services.context.relevance import (
     Weights,
     evenly,
@@ -33,6 +38,7 @@ from recollect_server.services.context.relevance import (
     says_little,
     words_of,
 )
+from recollect_server.services.context.shortening import head_and_tail
 
 from tests.context.conftest import HERE, THERE, candidate
 

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import apsw
-from recollect_server.domain.message_ids import SEQUENCE_BITS
+from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.logs.folder import FolderStore

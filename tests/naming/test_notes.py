@@ -13,14 +13,15 @@ from recollect_server.domain.conversation import (
     fold,
 )
 from recollect_server.domain.message import Message, Role
-from recollect_server.domain.naming import notes_due, title_due
 from recollect_server.domain.notes import (
     FoundAnchor,
     Notes,
     Split,
     WrongNotes,
     clipped,
+    notes_due,
     notes_of,
+    title_due,
     title_of,
     topic_of,
 )

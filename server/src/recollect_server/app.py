@@ -15,7 +15,6 @@ from pathlib import Path
 
 import structlog
 
-from recollect_server.domain.packing import Recalling
 from recollect_server.domain.time import Clock, milliseconds, system_clock
 from recollect_server.inference import claude, openai_api
 from recollect_server.inference.circuit_breaker import Backoff
@@ -35,11 +34,12 @@ from recollect_server.jobs.tier_keeper import TierKeeper
 from recollect_server.jobs.update_pruner import UpdatePruner
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.channels.commands import Commands
-from recollect_server.services.channels.flood import Flood
 from recollect_server.services.channels.identities import Identities
+from recollect_server.services.channels.rate_limit import RateLimiter
 from recollect_server.services.channels.receiving import Receiving
 from recollect_server.services.context.building import Choosing, ContextBuilder
 from recollect_server.services.context.own import Window
+from recollect_server.services.context.packing import Recalling
 from recollect_server.services.context.relevance import Weights
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
@@ -282,10 +282,14 @@ def start(
             identities = Identities(space, Ledger(logs, IDENTITIES))
         except LogUnavailable as error:
             raise _cannot_use(settings.data_dir, error) from error
-        flood = Flood(space, settings.sender_rate, settings.sender_burst)
-        stops.append(flood.close)
+        senders = RateLimiter(space, settings.sender_rate, settings.sender_burst)
+        stops.append(senders.close)
         receiving = Receiving(
-            space, identities, Commands(space, conversations, settings.model_names), flood, external
+            space,
+            identities,
+            Commands(space, conversations, settings.model_names),
+            senders,
+            external,
         )
         limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
         answers = Answers(settings.max_answer_bytes)

@@ -1,5 +1,9 @@
-"""Names of what is kept: a kind and a ULID in Crockford's base 32, as `conv-01J…`, and nothing
-else.
+"""Ids of conversations, communications, escalations and messages.
+
+The name of what is kept is a kind and a ULID in Crockford's base 32, as `conv-01J…`, and nothing
+else. A message is one whole number: its conversation's number, and the line in the lowest 22 bits.
+So the messages of a conversation are one range of ids, in order. A conversation has one number in
+the index and another in `vectors.db`.
 """
 
 import re
@@ -14,9 +18,14 @@ _CONVERSATION_ID = re.compile(f"conv-{_ULID}", re.ASCII)
 _COMMUNICATION_ID = re.compile(f"ext-{_ULID}", re.ASCII)
 _ESCALATION_ID = re.compile(f"esc-{_ULID}", re.ASCII)
 
+SEQUENCE_BITS = 22
+"""Leaves room for 2,199,023,255,551 conversations."""
+MAX_LINES = (1 << SEQUENCE_BITS) - 1
+"""4,194,303 lines a conversation, or the highest sequence."""
+
 
 def is_conversation_id(text: str) -> bool:
-    """Whether the text is the name of a conversation, existing or not."""
+    """Return whether the text is the name of a conversation, existing or not."""
     return _CONVERSATION_ID.fullmatch(text) is not None
 
 
@@ -29,10 +38,30 @@ def time_of(conversation_id: str) -> int:
 
 
 def is_communication_id(text: str) -> bool:
-    """Whether the text is the name of an external communication, existing or not."""
+    """Return whether the text is the name of an external communication, existing or not."""
     return _COMMUNICATION_ID.fullmatch(text) is not None
 
 
 def is_escalation_id(text: str) -> bool:
-    """Whether the text is the name of an escalation, existing or not."""
+    """Return whether the text is the name of an escalation, existing or not."""
     return _ESCALATION_ID.fullmatch(text) is not None
+
+
+def message_id(number: int, sequence: int) -> int:
+    """Return the id of the message at this line of the conversation with this number."""
+    return number << SEQUENCE_BITS | sequence
+
+
+def number_of(identity: int) -> int:
+    """Return the number of a message's conversation."""
+    return identity >> SEQUENCE_BITS
+
+
+def sequence_of(identity: int) -> int:
+    """Return the line of a message."""
+    return identity & MAX_LINES
+
+
+def id_range(number: int) -> tuple[int, int]:
+    """Return the first and the last id that messages of this conversation can have."""
+    return message_id(number, 0), message_id(number, MAX_LINES)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
+from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.languages import ENGLISH, language_of
 from recollect_server.domain.text import UNSPACED_RUN, sentence_ends
 
@@ -206,3 +207,27 @@ def _split(found: Split | None) -> Split | None:
     ]
     reason = " ".join(found.reason.split())[:MAX_REASON]
     return Split(reason, titles) if len(titles) > 1 else None
+
+
+FIRST_TITLE_TURNS = 5
+"""The fifth user message opens the fifth turn: before that too little is known."""
+NEW_TITLE_TURNS = 10
+"""So many turns after the last title another one is sought, once the conversation is idle."""
+
+
+def title_due(conversation: Conversation, titled_turn: int, *, idle: bool) -> bool:
+    """Return whether a conversation should get a title now.
+
+    `titled_turn` was its newest turn when it got the last one (0: it has none). A title that a
+    person gave stays.
+    """
+    if conversation.manually_named:
+        return False
+    if not conversation.title:
+        return conversation.turn_count >= FIRST_TITLE_TURNS
+    return idle and conversation.turn_count - titled_turn >= NEW_TITLE_TURNS
+
+
+def notes_due(conversation: Conversation) -> bool:
+    """Return whether the conversation has turns that its abbreviation lacks."""
+    return conversation.turn_count > conversation.abbreviated_through

@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from math import log
 
-from recollect_server.domain.languages import ENGLISH, language_of, stop_words
+from recollect_server.domain.languages import ENGLISH, STOP_WORDS, language_of, stop_words
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.notes import MAX_TITLE_WORDS, title_of
-from recollect_server.domain.stopwords import STOP_WORDS
 from recollect_server.domain.text import UNSPACED_RUN
 from recollect_server.inference.chatter import CHATTER
 from recollect_server.inference.phrases import CHATTER_QUESTION, NEGATION, Phrases, phrases_of

@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from recollect_server.domain.languages import ENGLISH, language_of, stop_words
+from recollect_server.domain.languages import ENGLISH, STOP_WORDS, language_of, stop_words
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.notes import spelt_words
-from recollect_server.domain.stopwords import STOP_WORDS
 from recollect_server.domain.text import GERMAN_MONTH, UNSPACED_RUN, pairs, sentences
 from recollect_server.inference.chatter import CHATTER
 from recollect_server.inference.phrases import NEGATION, PLEASANTRIES, phrases_of

@@ -34,7 +34,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
-from recollect_server.domain.naming import notes_due
+from recollect_server.domain.notes import notes_due
 from recollect_server.domain.routing import Place, place_of
 from recollect_server.domain.time import arrival
 from recollect_server.services.space.deletion import Receipt

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.message_ids import SEQUENCE_BITS
+from recollect_server.domain.ids import SEQUENCE_BITS
 
 K1 = 1.2
 """How soon more occurrences of a word stop to matter. FTS5 uses the same value for messages."""

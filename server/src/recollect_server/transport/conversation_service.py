@@ -10,7 +10,7 @@ from recollect_server.domain.addresses import WEB
 from recollect_server.domain.commands import listed_model
 from recollect_server.domain.conversation import CALLER, NoteRecord
 from recollect_server.domain.errors import InvalidField
-from recollect_server.domain.message_ids import MAX_LINES
+from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.routing import pinned_party
 from recollect_server.domain.time import Clock
 from recollect_server.services.conversations import Conversations

@@ -5,7 +5,7 @@ from recollect.v1 import recall_pb2
 from recollect.v1 import recall_service_pb2 as api
 
 from recollect_server.domain.context import Budget
-from recollect_server.domain.message_ids import MAX_LINES
+from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.rendering import FORMS
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import ContextBuilder

@@ -2,7 +2,7 @@
 slash commands.
 
 `receiving` takes a message in, `commands` answers commands, `identities` knows owners and persons,
-`flood` slows senders down. Where messages go is known by the space itself
+`rate_limit` limits senders. Where messages go is known by the space itself
 (`services.space.routes`), for every write may say it.
 
 `transport` calls it and `app` builds it; of the other services recall asks `identities` who a

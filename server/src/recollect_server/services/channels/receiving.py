@@ -32,8 +32,8 @@ from recollect_server.domain.routing import (
 )
 from recollect_server.domain.time import arrival
 from recollect_server.services.channels.commands import Asked, Beginning, Commands, Replied
-from recollect_server.services.channels.flood import Flood
 from recollect_server.services.channels.identities import Identities
+from recollect_server.services.channels.rate_limit import RateLimiter
 from recollect_server.services.conversations import check_writable
 from recollect_server.services.external import external
 from recollect_server.services.space.locks import Lock
@@ -81,14 +81,14 @@ class Receiving:
         space: Space,
         identities: Identities,
         commands: Commands,
-        flood: Flood,
+        senders: RateLimiter,
         external_: external.External,
     ) -> None:
         self._space = space
         self._external = external_
         self._identities = identities
         self._commands = commands
-        self._flood = flood
+        self._senders = senders
 
     def receive(self, inbound: Inbound) -> Received:
         """Takes a message in. Its sender is normalised."""
@@ -150,7 +150,7 @@ class Receiving:
             "", inbound.channel, inbound.provider_message_id
         )[1]:
             # a repeat is the provider's doing, not the sender's
-            self._flood.admit(inbound.channel, inbound.sender)
+            self._senders.admit(inbound.channel, inbound.sender)
         received = self._external.receive(
             inbound.channel,
             inbound.sender,

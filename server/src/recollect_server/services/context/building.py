@@ -22,12 +22,12 @@ from recollect_server.domain.context import (
 )
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
-from recollect_server.domain.packing import Recalling, pack_cold, pack_hot, pack_warm
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.routing import group_of
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import own, past
+from recollect_server.services.context.packing import Recalling, pack_cold, pack_hot, pack_warm
 from recollect_server.services.context.recent_turns import RecentTurns
 from recollect_server.services.context.relevance import Weights, words_of
 from recollect_server.services.external.external import External

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.context import Candidate
 from recollect_server.domain.message import Message
-from recollect_server.domain.packing import HOT_TURNS, Preference
 from recollect_server.domain.rendering.form import Form
+from recollect_server.services.context.packing import HOT_TURNS, Preference
 from recollect_server.services.context.recent_turns import RecentTurns
 from recollect_server.services.context.relevance import Weights, evenly, overlap
 from recollect_server.services.space.space import Space

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from recollect_server.domain.context import About, Candidate, Dropped, Source, Tier
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.deadline import UNLIMITED, Deadline
+from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message
-from recollect_server.domain.message_ids import message_id
-from recollect_server.domain.packing import Recalling, Turn
 from recollect_server.domain.rendering.form import Form
 from recollect_server.services.context.excerpts import MARK, excerpt
 from recollect_server.services.context.own import Asked
+from recollect_server.services.context.packing import Recalling, Turn
 from recollect_server.services.context.relevance import says_little
 from recollect_server.services.recall.candidates import Candidates, gather
 from recollect_server.services.recall.dates import read_dates, without_dates

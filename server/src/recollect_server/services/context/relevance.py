@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from recollect_server.domain.stopwords import STOP_WORDS
+from recollect_server.domain.languages import STOP_WORDS
 from recollect_server.domain.text import pairs, runs
 from recollect_server.domain.time import DAY
 

@@ -14,8 +14,7 @@ from recollect_server.domain.conversation import Content
 from recollect_server.domain.errors import CommunicationNotFound, IndexUnavailable, InvalidField
 from recollect_server.domain.external import Communication, ExternalMessage
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.ids import is_communication_id
-from recollect_server.domain.message_ids import MAX_LINES
+from recollect_server.domain.ids import MAX_LINES, is_communication_id
 from recollect_server.services.external.communication_logs import CommunicationLogs
 from recollect_server.services.space.events import CommunicationChanged
 from recollect_server.services.space.logs import IndexAhead

@@ -24,8 +24,7 @@ from recollect_server.domain.conversation import (
 )
 from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.message import Message, reading_order
-from recollect_server.domain.naming import notes_due, title_due
-from recollect_server.domain.notes import Notes
+from recollect_server.domain.notes import Notes, notes_due, title_due
 from recollect_server.domain.topics import MAX_LABELS, shared
 from recollect_server.inference.language_model import CannotWrite, LanguageModel
 from recollect_server.services.space.space import Space

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.embedding import DIMENSIONS, asks, name_hash, names, roles
-from recollect_server.domain.message_ids import SEQUENCE_BITS
+from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.services.recall.calibration import calibrated, with_dates
 from recollect_server.services.recall.dates import Mention, asks_of_dates, read_dates, without_dates
 from recollect_server.services.recall.fusion import dates_of, fuse, share

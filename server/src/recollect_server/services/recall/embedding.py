@@ -14,8 +14,8 @@ import structlog
 
 from recollect_server.domain.embedding import marks_of
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message
-from recollect_server.domain.message_ids import message_id
 from recollect_server.inference.embedder import CannotEmbed, Embedder, Piece, quantised
 from recollect_server.inference.weights import NoWeights, WrongWeights
 from recollect_server.inference.workers import Workers

@@ -15,7 +15,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS
+from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS
 from recollect_server.inference.embedder import CannotEmbed, Embedder
 from recollect_server.inference.weights import NoWeights, Weights, WrongWeights, look
 from recollect_server.services.space.events import Deleted

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS
+from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS
 from recollect_server.services.recall.fusion import FIRST_LINE
 from recollect_server.services.recall.retrievers import Array, ConversationLegs, MessageLegs
 from recollect_server.storage.index.conversations import Outline

@@ -7,8 +7,8 @@ import structlog
 from recollect_server.domain.conversation import Conversation, opening_of
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message
-from recollect_server.domain.message_ids import message_id
 from recollect_server.domain.snippets import LENGTH, Passages, passage_at, plain
 from recollect_server.domain.text import composed
 from recollect_server.services.recall.meaning import Scans

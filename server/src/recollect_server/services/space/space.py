@@ -23,9 +23,8 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.ids import is_conversation_id
+from recollect_server.domain.ids import MAX_LINES, is_conversation_id
 from recollect_server.domain.message import Message
-from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.domain.routing import Place as ChannelPlace
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.time import Clock

@@ -7,8 +7,8 @@ from pathlib import Path
 import apsw
 
 from recollect_server.domain.budget import message_tokens
+from recollect_server.domain.ids import id_range, message_id
 from recollect_server.domain.message import Message
-from recollect_server.domain.message_ids import id_range, message_id
 from recollect_server.storage.index.connections import looking
 from recollect_server.storage.index.external_checking import ExternalContents
 from recollect_server.storage.index.file import DAMAGED, NAME

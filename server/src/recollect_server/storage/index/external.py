@@ -20,7 +20,7 @@ from recollect_server.domain.external import (
     TrustSet,
     fold,
 )
-from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS, message_id
+from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS, message_id
 from recollect_server.domain.text import segment
 from recollect_server.storage.index import requests, words
 from recollect_server.storage.index.messages import Place

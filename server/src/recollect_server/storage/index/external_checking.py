@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 
 from recollect_server.domain.external import Escalation, ExternalMessage
-from recollect_server.domain.message_ids import message_id
+from recollect_server.domain.ids import message_id
 from recollect_server.storage.index import external
 from recollect_server.storage.index.file import look
 from recollect_server.storage.index.index import Index

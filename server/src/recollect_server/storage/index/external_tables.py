@@ -56,7 +56,7 @@ def external_words(connection: apsw.Connection) -> None:
         -- The channel and the group that it was written in; empty: none.
         ALTER TABLE external_messages ADD COLUMN place TEXT NOT NULL DEFAULT '';
         CREATE INDEX external_in_groups ON external_messages(place, time) WHERE place <> '';
-        -- The id of a row is that of `domain.message_ids`, with the communication's number.
+        -- The id of a row is that of `domain.ids`, with the communication's number.
         CREATE VIRTUAL TABLE external_fts USING fts5(text, content='', tokenize='porter unicode61');
         INSERT INTO external_fts(external_fts, rank) VALUES('secure-delete', 1);
         CREATE VIRTUAL TABLE external_vocabulary USING fts5vocab(external_fts, 'row');

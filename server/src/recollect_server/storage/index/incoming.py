@@ -22,8 +22,8 @@ from recollect_server.domain.conversation import (
     SplitSuggested,
     TitleAssigned,
 )
+from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message
-from recollect_server.domain.message_ids import message_id
 from recollect_server.storage.index.columns import values_of
 from recollect_server.storage.index.messages import searchable_text
 from recollect_server.storage.index.notes_words import Entry

@@ -9,14 +9,14 @@ import apsw
 import orjson
 
 from recollect_server.domain.budget import first_turns, newest_turns
-from recollect_server.domain.message import Message
-from recollect_server.domain.message_ids import (
+from recollect_server.domain.ids import (
     MAX_LINES,
     SEQUENCE_BITS,
     id_range,
     message_id,
     sequence_of,
 )
+from recollect_server.domain.message import Message
 from recollect_server.domain.text import segment
 from recollect_server.storage.index.database import Database
 

@@ -1,7 +1,7 @@
 """The history of the index's tables: an ordered list of small steps. `PRAGMA user_version` counts
 those that were taken.
 
-A message's id is `number << 22 | sequence` (see `domain.message_ids`): the conversation's number in
+A message's id is `number << 22 | sequence` (see `domain.ids`): the conversation's number in
 this index and the message's line.
 """
 
@@ -12,7 +12,7 @@ from functools import cache
 import apsw
 
 from recollect_server.domain.conversation import RULE
-from recollect_server.domain.message_ids import SEQUENCE_BITS
+from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.storage.index.channel_tables import channel_tables, contact_names
 from recollect_server.storage.index.columns import take_in_trigger
 from recollect_server.storage.index.external_tables import external_tables, external_words

@@ -17,7 +17,7 @@ import time
 import apsw
 import orjson
 
-from recollect_server.domain.message_ids import id_range, message_id, sequence_of
+from recollect_server.domain.ids import id_range, message_id, sequence_of
 from recollect_server.storage.index import connections, updates
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.lengths import Lengths

@@ -14,7 +14,7 @@ import orjson
 from numpy.typing import NDArray
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN
-from recollect_server.domain.message_ids import (
+from recollect_server.domain.ids import (
     MAX_LINES,
     SEQUENCE_BITS,
     id_range,

@@ -9,7 +9,7 @@ import apsw
 import orjson
 
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.stopwords import EVERYDAY_WORDS, STOP_WORDS
+from recollect_server.domain.languages import EVERYDAY_WORDS, STOP_WORDS
 from recollect_server.domain.text import pairs, runs, segment
 from recollect_server.storage.ranking import K1
 

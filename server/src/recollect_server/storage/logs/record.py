@@ -28,9 +28,8 @@ from recollect_server.domain.external import (
     TrustSet,
 )
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.ids import is_communication_id
+from recollect_server.domain.ids import MAX_LINES, is_communication_id
 from recollect_server.domain.message import Message, Role, ToolCall, Usage
-from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.domain.time import from_text, to_text
 from recollect_server.storage.logs.external_record import external_content, external_fields
 from recollect_server.storage.logs.fields import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 
-from recollect_server.domain.message_ids import number_of, sequence_of
+from recollect_server.domain.ids import number_of, sequence_of
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, failures
 
 

@@ -7,7 +7,7 @@ deleted text out, unless another message has the same text. Whatever of it is lo
 worked out again from the transcripts: nothing here is the truth.
 
 The vectors are a `vec0` table of sqlite-vec. The pieces of a text lie at `text << 20 | piece`;
-which text stands where is said by a message's id (`domain.message_ids`, of the conversation's
+which text stands where is said by a message's id (`domain.ids`, of the conversation's
 number in this file), where line 0 is the conversation's abbreviation. Each model has its own: one
 is served while another is worked out.
 """
@@ -25,7 +25,7 @@ import orjson
 from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
-from recollect_server.domain.message_ids import id_range, message_id
+from recollect_server.domain.ids import id_range, message_id
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, connect, failures
 
 ABBREVIATION = 0

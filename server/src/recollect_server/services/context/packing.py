@@ -3,7 +3,7 @@ are not.
 
 The hot and the warm tier together are one run of the conversation in its order, and everything hot
 is newer than everything warm. Turns are whole. The newest turn is in the context whatever its
-length: what is too long of it is shortened (`domain.shortening`). A tool call and its results are
+length: what is too long of it is shortened (`shortening`). A tool call and its results are
 packed together.
 """
 
@@ -25,7 +25,7 @@ from recollect_server.domain.context import (
 )
 from recollect_server.domain.message import Role
 from recollect_server.domain.rendering.form import Form
-from recollect_server.domain.shortening import shorten_turn
+from recollect_server.services.context.shortening import shorten_turn
 
 HOT_TURNS = 5
 """Turns that may be hot, unless a setting says otherwise."""
