@@ -132,9 +132,10 @@ class FolderStore:
             return self.path(log).stat().st_size
 
     def logs(self, kind: Kind) -> Iterator[tuple[str, int]]:
-        """Yield every log of a kind, with its file's size. Raises OSError."""
-        for name, entry in self._entries(kind, SUFFIX):
-            yield name, entry.stat(follow_symlinks=False).st_size
+        """Yield every log of a kind, with its file's size."""
+        with _failing(kind, "listed"):
+            for name, entry in self._entries(kind, SUFFIX):
+                yield name, entry.stat(follow_symlinks=False).st_size
 
     def has(self, log: str) -> bool:
         """Return whether there is a file of a conversation."""
@@ -221,8 +222,9 @@ class FolderStore:
         self._writer.forget(path)
 
     def deleted(self) -> list[str]:
-        """Return the conversations whose delete has begun and not ended. Raises OSError."""
-        return [name for name, _ in self._entries(Kind.CONVERSATION, SUFFIX + DELETING)]
+        """Return the conversations whose delete has begun and not ended."""
+        with _failing(Kind.CONVERSATION, "listed"):
+            return [name for name, _ in self._entries(Kind.CONVERSATION, SUFFIX + DELETING)]
 
     def deleted_length(self, log: str) -> int:
         """Return the size of the file of a log whose delete has begun."""

@@ -30,7 +30,12 @@ from recollect_server.storage.logs.lines import Line, Place
 IDENTITIES, FORGOTTEN, ANCHORS = "identities", "forgotten", "anchors"
 LEDGERS = (IDENTITIES, FORGOTTEN, ANCHORS)
 # in the texts of errors; others: the transcript
-_NAMES = {ANCHORS: "the file of anchors", IDENTITIES: "the identities"}
+_NAMES = {
+    ANCHORS: "the file of anchors",
+    IDENTITIES: "the identities",
+    "conversations": "the folder of conversations",
+    "external": "the folder of external communications",
+}
 
 
 class Kind(StrEnum):

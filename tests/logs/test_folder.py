@@ -1,0 +1,22 @@
+"""What the folder of JSONL files promises besides what every log store does."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.store import Kind, LogUnavailable
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [lambda store: list(store.logs(Kind.CONVERSATION)), lambda store: store.deleted()],
+    ids=["logs", "deleted"],
+)
+def test_a_folder_that_cannot_be_listed_is_named(
+    tmp_path: Path, listing: Callable[[FolderStore], object]
+) -> None:
+    (tmp_path / "conversations").write_text("a file in its place")
+    store = FolderStore(tmp_path / "conversations", sync=False)
+    with pytest.raises(LogUnavailable, match="the folder of conversations cannot be listed: Not a"):
+        listing(store)
