@@ -129,7 +129,7 @@ def drawn(rows: Sequence[Row], note: str) -> dict[str, str]:
 def points(
     rows: Sequence[Row], benchmark: str, name: str, by: float = 1
 ) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """What was seen of a figure at each size, and its baseline; `by` multiplies the sizes."""
+    """Return the values of a figure at each size, and its baseline; `by` multiplies the sizes."""
     found = [
         row.figure
         for row in rows

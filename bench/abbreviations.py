@@ -1,5 +1,5 @@
-"""What can be found by abbreviations alone: those of the extractive writer against those that a
-model wrote for a recall set.
+"""Recall by abbreviations alone: those of the extractive writer against a model's, for a recall
+set.
 
 `python -m bench.abbreviations --set DIR [--groups NAME ...]`
 
@@ -40,7 +40,7 @@ from bench.recall import (
 LIMIT = 10
 
 Texts = dict[str, tuple[int, str]]
-"""When each conversation began, and its abbreviation."""
+"""Start time and abbreviation of each conversation, by its name."""
 Ask = Callable[[str, int | None], list[str]]
 """A question and before when a conversation must have begun, into the names that fit best."""
 

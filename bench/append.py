@@ -66,7 +66,7 @@ def requests(target: str, callers: int, calls: int, batch: int) -> list[list[byt
 def figures(
     callers: int, batch: int, appends: list[Measured], echoes: list[Measured]
 ) -> list[Figure]:
-    """What some rounds of the same come to."""
+    """Return the figures of some rounds of the same measurement."""
     ratio = statistics.median(batch * a.rate / e.rate for a, e in zip(appends, echoes, strict=True))
     rate, base = (batch * statistics.median(it.rate for it in runs) for runs in (appends, echoes))
     p99, echo99 = (

@@ -51,12 +51,12 @@ def write_idle(data: Path, conversations: int, turns: int) -> None:
 
 
 def waiting(data: Path) -> int:
-    """How many conversations have no notes of their end, by the index."""
+    """Return the number of conversations without notes of their end, by the index."""
     return note_state_of(data / "default" / "conversations").without
 
 
 def processor_seconds(process: subprocess.Popen[str]) -> float:
-    """What a process has used of the processor (Linux)."""
+    """Return the processor seconds that a process has used (Linux)."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

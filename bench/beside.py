@@ -1,5 +1,5 @@
-"""What appends wait for searches: AppendTurn's p99 alone, and beside many searchers; and how many
-searches a second there are.
+"""Cost of searches for appends: AppendTurn's p99 alone and beside many searchers, and searches a
+second.
 
 `python -m bench.beside [--messages 5000] [--searchers 32] [--calls 400] [--rounds 3] [--words]`
 

@@ -16,7 +16,7 @@ import grpc
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a run of calls came to."""
+    """Result of a run of calls."""
 
     calls: int
     seconds: float

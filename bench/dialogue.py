@@ -1,4 +1,4 @@
-"""What a context of a real history holds: the messages that answer a question, and the noise beside
+"""Content of a context of a real history: the messages that answer a question, and the noise beside
 them.
 
 `python -m bench.dialogue --set DIR … [--groups NAME …] [--questions 40] [--tokens 2000] [--by words

@@ -1,5 +1,5 @@
-"""What a benchmark comes to, as data. Every script prints its own lines and returns these; `python
--m bench` makes one table.
+"""Figures of a benchmark, as data. Every script prints its own lines and returns these; `python -m
+bench` makes one table.
 """
 
 import importlib
@@ -11,18 +11,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a figure should be. It is given only where the figure was measured at the size that the
-    goal is for.
-    """
+    """Goal of a figure, given only where it was measured at the size that the goal is for."""
 
     limit: float
     least: bool = False
-    """Whether the limit is the least that is good; else the most."""
+    """True if the limit is the least good value; else it is the most."""
     of_ratio: bool = False
-    """Whether it is about the ratio; else about the value."""
+    """True if the goal is about the ratio to the baseline; else it is about the value."""
 
     def met(self, figure: "Figure") -> bool:
-        """Whether the figure is good."""
+        """Return whether the figure reaches the goal."""
         seen = figure.ratio if self.of_ratio else figure.value
         assert seen is not None, f"{figure.name} has no ratio"
         return seen >= self.limit if self.least else seen <= self.limit
@@ -37,18 +35,18 @@ class Figure:
     value: float
     unit: str
     baseline: float | None = None
-    """What it is held against, in the same unit. None if there is nothing."""
+    """Baseline in the same unit; None if there is none."""
     against: str = ""
-    """What the baseline is."""
+    """Name of the baseline."""
     ratio: float | None = None
     """The value by the baseline: their quotient, or the median of the rounds' quotients."""
     goal: Goal | None = None
     at: float | None = None
     """The size, where there is one: 8 callers, 100,000 messages."""
     of: str = ""
-    """What the size counts."""
+    """Unit of the size."""
     part: str = ""
-    """Which part this is, where parts are compared: a leg of the search."""
+    """Part that is measured, where parts are compared: a retriever of the search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +58,8 @@ class Row:
 
 
 def measured(module: str, arguments: list[str]) -> list[Figure]:
-    """What a benchmark returns, run in a process of its own: none finds threads and memory that
-    another left.
+    """Run a benchmark in a process of its own, free of others' threads and memory, and return its
+    figures.
     """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_run, module, arguments).result()

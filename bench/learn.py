@@ -104,7 +104,7 @@ def without_notes(it: Labelled) -> Labelled:
 
 
 def message_row(it: Labelled, weight: float) -> Row:
-    """What is learned from of a question's messages."""
+    """Return the training row of a question's messages."""
     features = message_features(it.messages, it.conversations, dates_of(it.question, it.messages))
     return Row(
         it.kind, it.group, np.stack([*features.values()], axis=1), (*features,),
@@ -113,7 +113,7 @@ def message_row(it: Labelled, weight: float) -> Row:
 
 
 def conversation_row(it: Labelled, weight: float, of_messages: Weights) -> Row:
-    """What is learned from of its conversations, given the weights of messages."""
+    """Return the training row of its conversations, given the weights of messages."""
     dates = dates_of(it.question, it.messages)
     gates = gates_of(it.question, it.messages, it.conversations)
     scores = weighted(message_features(it.messages, it.conversations, dates), of_messages, gates)
@@ -268,7 +268,7 @@ def table(name: str, says: str, weights: Weights) -> str:
 
 
 def kept(folder: Path, sets: Sequence[Path]) -> list[Labelled]:
-    """What the legs say, of each set from its file if there is one."""
+    """Return the retrievers' scores of each set, from its file if there is one."""
     vectors = RememberedVectors(folder / "vectors")
     found: list[Labelled] = []
     for path in sets:

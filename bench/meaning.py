@@ -1,5 +1,5 @@
-"""What finding by meaning costs besides the search: how soon a message is found, what appends lose,
-how fast it catches up.
+"""Cost of search by meaning besides the search: delay until a message is found, loss of appends,
+rate of catching up.
 
 `python -m bench.meaning [--rounds 3] [--calls 2000] [--callers 8]`
 

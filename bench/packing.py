@@ -1,5 +1,5 @@
-"""How much of what is right BuildContext packs, beside the last turns and plain FTS5 packed into
-the same budget.
+"""Share of the right messages that BuildContext packs, beside the last turns and plain FTS5 packed
+into the same budget.
 
 `python -m bench.context --set DIR` prints it.
 """
@@ -118,7 +118,7 @@ class Group:
         return grown
 
     def recollect(self, question: Question, tokens: int) -> set[str]:
-        """What BuildContext packs."""
+        """Return the messages that BuildContext packs."""
         context = whole(
             lambda: self.client.recall.build_context(
                 self.here, question.query, budget=ContextBudget(total=tokens)
@@ -130,12 +130,12 @@ class Group:
         }
 
     def last_turns(self, _question: Question, tokens: int) -> set[str]:
-        """What was said last."""
+        """Return the newest messages."""
         newest = sorted(self.said, key=lambda it: it[1], reverse=True)
         return within(tokens, ((name, text) for name, _, text in newest), skip=False)
 
     def plain_fts5(self, question: Question, tokens: int) -> set[str]:
-        """What FTS5 ranks first."""
+        """Return the messages that FTS5 ranks first."""
         texts = {name: text for name, _, text in self.said}
         best = self._plain.best(question.query, _CANDIDATES, None)
         return within(tokens, ((name, texts[name]) for name in best), skip=True)
@@ -199,7 +199,7 @@ def quality(
 
 
 def figures_of(name: str, packed: dict[tuple[str, int], float]) -> list[Figure]:
-    """How often what is right was packed, beside plain FTS5 and the last turns."""
+    """Return how often right messages were packed, beside plain FTS5 and the last turns."""
     seen = []
     for (packer, tokens), share in packed.items():
         base = packed["plain fts5", tokens]

@@ -26,9 +26,9 @@ class Line:
     name: str
     points: Sequence[tuple[float, float]]
     colour: int = 0
-    """Which colour. What is held against each other has one colour."""
+    """Number of the colour. A figure and its baseline share one."""
     base: bool = False
-    """Whether it is a baseline, which is dashed."""
+    """True for a baseline, whose line is dashed."""
 
 
 def lines(

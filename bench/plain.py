@@ -1,6 +1,4 @@
-"""What search is measured against: plain FTS5, an OR of the words that are no stop words, ranked by
-its BM25.
-"""
+"""Baseline of search: plain FTS5, an OR of the words that are no stop words, ranked by BM25."""
 
 import apsw
 from recollect_server.domain.languages import STOP_WORDS

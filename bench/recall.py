@@ -1,4 +1,4 @@
-"""How much of what is right Search finds: labelled questions (a recall set) put to a running
+"""Share of the right messages that Search finds: labelled questions (a recall set) put to a running
 server, and to plain FTS5.
 
 `python -m bench.recall --set DIR [--json OUT] [--questions OUT.jsonl] [--groups NAME ...]
@@ -51,7 +51,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What an answer names, best first."""
+    """Answer to a question, best first."""
 
     conversations: list[str]
     messages: list[str]
@@ -62,7 +62,7 @@ class Degrades(Protocol):
 
     @property
     def degraded(self) -> Sequence[object]:
-        """What, and why."""
+        """Degraded retrievers, each with its reason."""
 
 
 Answer = TypeVar("Answer", bound=Degrades)
@@ -182,7 +182,7 @@ class Service:
         )
 
     def ask_legs(self, question: Question) -> dict[str, Found]:
-        """What each leg alone answers: the best of it among the 100 best of all together."""
+        """Return each retriever's own answer: its best among the 100 best of all together."""
         asked = datetime.fromisoformat(question.asked_at) if question.asked_at else None
         within = DateRange(end=asked) if asked else None
         answer = whole(
@@ -264,8 +264,8 @@ def plain_fts5(plans: list[Plan]) -> Ask:
 
 
 def line_of(question: Question, found: Found) -> dict[str, Any]:
-    """What is written of a question: its gold, what was found, and the place of each gold among
-    that (None: not found).
+    """Return a question's record: its gold, the answer, and the rank of each gold in it (None: not
+    in it).
     """
     pairs = {
         "conversations": (question.gold_conversations, found.conversations),
@@ -378,7 +378,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
 
 
 def figures_of(name: str, ours: Tally, plain: Tally, legs: dict[str, Tally]) -> list[Figure]:
-    """What is found among the first ten; of each leg alone too."""
+    """Return how often gold is among the first ten; of each retriever alone too."""
     seen = []
     for kind, figure in (("conversations", "recall@10"), ("messages", "any@10")):
         base = means(getattr(plain, kind))[figure]

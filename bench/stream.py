@@ -220,8 +220,8 @@ def _newest(element: bytes) -> str:
 
 
 def resume(data: Path, plain: str, missed: int) -> list[Figure]:
-    """How soon one that missed so many updates has them, after a restart; and the bare stream that
-    sends as many.
+    """Measure the delay until a subscriber that missed `missed` updates has them, after a restart;
+    and a bare stream of as many.
     """
     with recollect(data) as (target, _):
         service = Service(target)
@@ -290,7 +290,9 @@ def resume(data: Path, plain: str, missed: int) -> list[Figure]:
 
 
 def memory(data: Path, plain: str, streams: int, events: int) -> list[Figure]:
-    """What many subscribers cost a server that embeds nothing, and one update to all of them."""
+    """Measure the memory that many subscribers take on a server that embeds nothing, and one update
+    to all of them.
+    """
     with recollect(data, "--embedder", "off") as (target, server):  # or the model would be counted
         service = Service(target)
         latency(service, target, plain, 1, 3)

@@ -16,7 +16,7 @@ _STREAMS_A_CHANNEL = 500
 
 @dataclass
 class Heard:
-    """What so many streams were sent since the last question."""
+    """Elements that the streams were sent since the last question."""
 
     elements: int = 0
     newest: list[bytes] = field(default_factory=list)
@@ -24,7 +24,7 @@ class Heard:
     ended: list[str] = field(default_factory=list)
     """The codes of the streams that are not open any more."""
     times: list[float] = field(default_factory=list)
-    """When each element came, in `time.time()`."""
+    """Arrival time of each element, in `time.time()`."""
 
 
 class Watchers:
