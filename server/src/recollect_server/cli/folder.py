@@ -1,5 +1,5 @@
-"""What the commands that work on a data folder share: the lock, the folder of the space, and how
-progress is shown.
+"""Helpers of the commands that work on a data folder: the lock, the folder of the space, and
+progress.
 """
 
 import sys

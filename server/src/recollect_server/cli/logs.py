@@ -1,4 +1,4 @@
-"""How logs look: one line an event on standard error, as text for a person or as JSON.
+"""Format of logs: one line an event on standard error, as text for a person or as JSON.
 
 An event is kept as it is and made into a line by a thread of its own some times a second, many at
 once: a call pays for neither the text nor the system call. From warnings on a line is written

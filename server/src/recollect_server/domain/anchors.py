@@ -1,4 +1,4 @@
-"""Which of the values that were given to a key holds, and what each took the place of."""
+"""Values of anchors: the current one of each key, and those that it replaced."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ class Anchor:
     confidence: float
     create_time: int
     conversation_id: str = ""
-    """Where its message is. Empty: it has none."""
+    """Conversation of the message that it came from; empty if there is none."""
     sequence: int = 0
     superseded_time: int | None = None
     supersedes: str = ""

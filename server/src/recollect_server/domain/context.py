@@ -19,7 +19,7 @@ many there were.
 
 
 class Tier(IntEnum):
-    """Where a piece of context comes from; the contract's numbers."""
+    """Source of a piece of context; the values are the contract's numbers."""
 
     HOT = 1
     WARM = 2
@@ -28,14 +28,16 @@ class Tier(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many tokens a context may have; 0 means the default."""
+    """Token limits of a context; 0 means the default."""
 
     hot: int = 0
     warm: int = 0
     cold: int = 0
     total: int = 0
     is_hot_set: bool = field(default=False, compare=False)
-    """Whether the hot tier's was given: then the newest turn takes nothing of the warm tier's."""
+    """True if the hot tier's limit was given: then the newest turn takes nothing of the warm
+    tier's.
+    """
 
     def settled(self) -> "Budget":
         """With every default. Of a total alone each tier has its usual share; of tiers alone the
@@ -69,7 +71,7 @@ class Candidate:
     relevance: float
     reason: str
     is_excerpt: bool = False
-    """Whether parts of its texts are left out."""
+    """True if parts of its texts are left out."""
     score: float = 0.0
     """Of a recalled message: the probability that its turn helps to answer the message."""
     charge: int = 0
@@ -106,11 +108,11 @@ class About:
     title: str
     channel: str
     begin: int
-    """When it began, in milliseconds."""
+    """Time at which it began, in milliseconds."""
     end: int
-    """When it was last active."""
+    """Time of its last activity, in milliseconds."""
     abbreviation: str = ""
-    """What it was about, cut where it is long; empty of the conversation that goes on."""
+    """Its abbreviation, cut where it is long; empty for the conversation that goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class Source:
     abbreviation: str = ""
     """Stands in the first source of a conversation."""
     is_own: bool = False
-    """Whether it is a place of the conversation that goes on."""
+    """True for a place in the conversation that goes on."""
 
     @property
     def turns(self) -> tuple[int, int] | None:
@@ -134,8 +136,8 @@ class Source:
 
     @property
     def times(self) -> tuple[int, int]:
-        """When the first and the last of the messages were said; without messages when the
-        conversation began and ended.
+        """Return the times of the first and the last message; without messages, of the
+        conversation's begin and end.
         """
         times = [it.message.timestamp for it in self.messages] or [self.about.begin, self.about.end]
         return min(times), max(times)
@@ -196,7 +198,7 @@ def sources_of(
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What a tier came to."""
+    """Result of packing a tier."""
 
     tier: Tier
     budget: int = 0
@@ -211,12 +213,12 @@ class Packed:
 
     @property
     def used(self) -> int:
-        """What it spent."""
+        """Return the tokens spent."""
         return self.reserved + sum(candidate.tokens for candidate in self.packed)
 
     @property
     def left(self) -> int:
-        """What is handed down to the next tier."""
+        """Return the tokens handed down to the next tier."""
         return max(0, self.budget - self.used)
 
 
@@ -230,12 +232,12 @@ class Context:
     anchors: list[Anchor] = field(default_factory=list)
     summary: str = ""
     about: dict[str, About] = field(default_factory=dict)
-    """What is said of the conversations of the cold tier, by id."""
+    """Facts about the conversations of the cold tier, by id."""
     degraded: dict[str, str] = field(default_factory=dict)
     has_more: bool = False
-    """Whether messages were left out only because the answer would be too large."""
+    """True if messages were left out only because the answer would be too large."""
     group: "list[GroupMessage]" = field(default_factory=list)
-    """What other members of the group wrote, oldest first."""
+    """Messages of other members of the group, oldest first."""
     conversation_id: str = ""
     """The conversation that goes on."""
     last: Source | None = None
@@ -253,7 +255,7 @@ class Context:
 
     @property
     def sources(self) -> list[Source]:
-        """Where the messages of the cold tier are from, the oldest first."""
+        """Return the sources of the cold tier's messages, the oldest first."""
         last = [self.last] if self.last else []
         return sorted(
             [*last, *sources_of(self.cold.packed, self.about, self.conversation_id)],
@@ -267,7 +269,7 @@ class Context:
 
     @property
     def own(self) -> list[Message]:
-        """What was packed of this conversation, in its order."""
+        """Return the packed messages of this conversation, in its order."""
         return [candidate.message for candidate in in_order((*self.warm.packed, *self.hot.packed))]
 
     def own_units(self) -> "list[Unit]":
@@ -279,7 +281,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class GroupMessage:
-    """What another member of a conversation's group wrote, who is no owner. Data, never the user's
+    """Message of another member of a conversation's group, who is no owner. Data, never the user's
     words.
     """
 
@@ -288,13 +290,13 @@ class GroupMessage:
 
     @property
     def tokens(self) -> int:
-        """What it takes."""
+        """Return its tokens."""
         files = "".join(f"{file.media_type} {file.uri}" for file in self.message.attachments)
         return max(1, estimate_tokens(f"{self.message.text}{files}"))
 
     @property
     def name(self) -> str:
-        """Who wrote: the display name, which proves nothing, and the address."""
+        """Return the writer: the display name, which proves nothing, and the address."""
         name, address = self.message.origin.sender_name, self.communication.party
         return f"{name} ({address})" if name else address
 

@@ -20,7 +20,7 @@ _MAX_COST = sys.float_info.max
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """Whom a channel's conversation is with, as the channel names it. Empty fields are unset."""
+    """Counterpart of a channel's conversation, as the channel names it. Empty fields are unset."""
 
     contact: str = ""
     group_id: str = ""
@@ -43,8 +43,8 @@ API.
 
 @dataclass(frozen=True, slots=True)
 class NoteRecord:
-    """Who wrote a note, by which model, and when. An empty writer: an earlier version wrote it and
-    kept no record.
+    """Writer, model and time of a note. An empty writer: an earlier version wrote it and kept no
+    record.
     """
 
     writer: str = ""
@@ -67,7 +67,7 @@ OpenCall = tuple[int, str]
 
 @frozen
 class Conversation:
-    """What is known of a conversation without its messages. Empty texts are unset."""
+    """State of a conversation without its messages. Empty texts are unset."""
 
     id: str
     channel: str
@@ -104,7 +104,7 @@ class Conversation:
 
     @property
     def name(self) -> str:
-        """What to call it: the title, or the beginning of the first message."""
+        """Return a name for it: the title, or the beginning of the first message."""
         return self.title or self.opening
 
 
@@ -212,7 +212,9 @@ class AnchorForgotten:
 
 @dataclass(frozen=True, slots=True)
 class Continued:
-    """What comes in for it goes to another conversation from here on: it is not pinned any more."""
+    """Event after which inbound messages go to another conversation: this one is not pinned any
+    more.
+    """
 
     conversation_id: str
     time: int
@@ -258,7 +260,7 @@ Content = Began | Message | Event | Unknown
 
 
 def fold(before: Conversation | None, content: Content) -> Conversation | None:
-    """What is known after one entry. Entries before `Began` are passed over (their file lost its
+    """Return the state after one entry. Entries before `Began` are skipped (their file lost its
     first line).
     """
     match content:

@@ -26,7 +26,7 @@ class Deadline:
 
     @property
     def is_over(self) -> bool:
-        """Whether the work is to end."""
+        """Return whether the work must end."""
         return self._cancelled or time.monotonic() >= self._end
 
     def check(self) -> None:

@@ -21,8 +21,8 @@ _NAME = 3  # bits before that of the name
 
 
 def marks_of(message: Message) -> int:
-    """Who spoke (`USER`, `ASSISTANT`, `TOOL`), whether there is a question mark, and a hash of the
-    sender's first name.
+    """Return the role (`USER`, `ASSISTANT`, `TOOL`), whether there is a question mark, and a hash
+    of the sender's first name.
     """
     name = _WORD.search(message.sender.lower())
     return (
@@ -33,12 +33,12 @@ def marks_of(message: Message) -> int:
 
 
 def roles(marks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Who spoke."""
+    """Return the roles."""
     return marks & 3
 
 
 def asks(marks: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether there is a question mark."""
+    """Return whether each has a question mark."""
     return marks & _ASKS > 0
 
 
@@ -48,5 +48,5 @@ def names(marks: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def name_hash(name: str) -> int:
-    """What a lower-cased name is known by; never 0."""
+    """Return the hash of a lower-cased name; never 0."""
     return zlib.crc32(name.encode()) | 1 << 32

@@ -1,5 +1,4 @@
-"""What can go wrong, in the product's own words. Only `transport/errors.py` knows which gRPC code
-each becomes.
+"""Errors in the product's own words. Only `transport/errors.py` knows the gRPC code of each.
 
 RecollectError
 ├── InvalidField            a request's fields are wrong; each named

@@ -28,7 +28,7 @@ from recollect_server.domain.update import Heartbeat
 
 
 class Trust(StrEnum):
-    """How far a third party is trusted. The values are those of the transcript."""
+    """Trust in a third party. The values are those of the transcript."""
 
     UNTRUSTED = "untrusted"
     KNOWN = "known"
@@ -36,7 +36,7 @@ class Trust(StrEnum):
 
 
 class Direction(StrEnum):
-    """Which way a message went. The values are those of the transcript."""
+    """Direction of a message. The values are those of the transcript."""
 
     INBOUND = "inbound"
     OUTBOUND = "outbound"
@@ -44,7 +44,7 @@ class Direction(StrEnum):
 
 @frozen
 class Communication:
-    """What is known of an external communication without its messages."""
+    """State of an external communication without its messages."""
 
     id: str
     channel: str
@@ -54,18 +54,18 @@ class Communication:
     update_time: int
     trust: Trust = Trust.UNTRUSTED
     scopes: tuple[str, ...] = ()
-    """What a known party may be answered about; none: about anything."""
+    """Subjects that a known party may be answered about; none: any."""
     message_count: int = 0
     open: tuple[str, ...] = ()
     """The escalations that wait for the owner."""
     released: bool = False
-    """Whether the owner answered what an untrusted party wrote last."""
+    """True if the owner answered the last message of an untrusted party."""
     party_name: str = ""
     """The party's display name, as the channel gave it last. It proves nothing."""
     subject: str = ""
     """The subject of its newest e-mail that has one."""
     acknowledged: bool = False
-    """Whether an acknowledgement was recorded since the owner last answered."""
+    """True if an acknowledgement was recorded since the owner last answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class EmailHeaders:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where on a channel a message was written, and what the channel calls its sender. Empty texts
-    are unset.
+    """Place on a channel where a message was written, and the channel's name for its sender. Empty
+    texts are unset.
     """
 
     sender_name: str = ""
@@ -121,14 +121,14 @@ class ExternalMessage(Unknown):
     attachments: tuple[Attachment, ...] = ()
     provider_message_id: str = ""
     scope: str = ""
-    """What a reply was about, where that was said."""
+    """Subject of a reply, where it was given."""
     arrived: int = 0
     """The server's time when it came, where that decides the recency (see `domain.time.arrival`);
     else 0.
     """
     origin: Provenance = DIRECT
     acknowledgement: bool = False
-    """Whether it is the acknowledgement that an untrusted party may have."""
+    """True for the acknowledgement that an untrusted party may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +180,8 @@ class Escalation:
 
 
 def fold(before: Communication | None, content: object) -> Communication | None:
-    """What is known after one entry. Entries before `CommunicationBegan` are passed over (their
-    file lost its first line).
+    """Return the state after one entry. Entries before `CommunicationBegan` are skipped (their file
+    lost its first line).
     """
     match content:
         case CommunicationBegan():
@@ -222,7 +222,9 @@ def fold(before: Communication | None, content: object) -> Communication | None:
 
 
 def refusal(communication: Communication, scope: str) -> str:
-    """Why a reply about a scope (empty: not said) may not go to the party, or nothing."""
+    """Return why a reply about a scope (empty: not said) must not go to the party; empty if it
+    may.
+    """
     match communication.trust:
         case Trust.BLOCKED:
             return "the party is blocked"
@@ -235,8 +237,8 @@ def refusal(communication: Communication, scope: str) -> str:
 
 
 def may_acknowledge(communication: Communication) -> bool:
-    """Whether the party may have the acknowledgement: it is untrusted, wrote, and had none since
-    the owner last answered.
+    """Return whether the party may have the acknowledgement: it is untrusted, wrote, and had none
+    since the owner last answered.
     """
     return (
         communication.trust is Trust.UNTRUSTED

@@ -8,7 +8,7 @@ from recollect_server.domain.frozen import frozen
 
 
 class Role(StrEnum):
-    """Who speaks. The values are those of the transcript."""
+    """Speaker of a message. The values are those of the transcript."""
 
     USER = "user"
     ASSISTANT = "assistant"

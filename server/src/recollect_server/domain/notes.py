@@ -58,7 +58,7 @@ _SMALL = frozenset(
 
 
 class WrongNotes(Exception):
-    """What was written are no notes; the text says why."""
+    """Text that is not notes of the right form; the error says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What is kept of a conversation: every part has its right form. An empty title: none could be
-    made.
-    """
+    """Notes of a conversation, each part in its right form. An empty title: none could be made."""
 
     abbreviation: str
     title: str = ""

@@ -1,4 +1,4 @@
-"""Which conversation an inbound message belongs to, as far as the message itself tells.
+"""Conversation that an inbound message belongs to, as far as the message itself tells.
 
 On most channels a place names it: a contact, a group, a Discord thread, a session of the command
 line. The place stands in the conversation's `Party`, so a transcript's first line is all that is
@@ -89,7 +89,7 @@ class Inbound:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where on a channel a conversation is held. Of all conversations of one place one is
+    """Place on a channel that holds a conversation. Of all conversations of one place one is
     pinned.
     """
 
@@ -100,7 +100,9 @@ class Place:
 
     @property
     def known(self) -> bool:
-        """Whether there is such a place: on the web, and where nobody is named, there is none."""
+        """Return whether there is such a place: on the web, and where nobody is named, there is
+        none.
+        """
         return self.channel not in (WEB, EMAIL) and bool(
             self.contact or self.group_id or self.thread_id
         )
@@ -228,12 +230,12 @@ def thread_of(mail: EmailOrigin) -> str:
 
 @frozen
 class Headers:
-    """What the headers of an e-mail say; on another channel nothing."""
+    """Headers of an e-mail; empty on another channel."""
 
     ids: tuple[str, ...] = ()
     """All that they name, the message's own first."""
     metadata: dict[str, Any] | None = field(default=None, hash=False)
-    """What a stored message keeps of them: an answer needs it, and so does the next message."""
+    """Headers that a stored message keeps: an answer needs them, and so does the next message."""
 
 
 NO_HEADERS = Headers()

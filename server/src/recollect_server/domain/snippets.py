@@ -33,7 +33,7 @@ Token = tuple[int, int, str]
 """A word of a text: its first byte in UTF-8, one past its last byte, its stem."""
 Tokenise = Callable[[str], list[Token]]
 Match = tuple[int, int, str]
-"""Where a text matches: first character, one past the last, and which word."""
+"""Match in a text: first character, one past the last, and the number of the word."""
 Span = tuple[int, int]
 
 

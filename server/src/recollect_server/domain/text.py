@@ -1,5 +1,5 @@
-"""How text is put on one line, and cut into sentences, and into words where the tokeniser of the
-index cannot.
+"""Text helpers: put text on one line, cut it into sentences, and into words where the index's
+tokeniser cannot.
 
 Scripts that are written without spaces are what it cannot.
 

@@ -46,7 +46,7 @@ yes yesterday young
 _FILLER = frozenset(_FILLER_WORDS.split())
 """Words that name no topic by themselves: they are said in conversations about anything."""
 _PIECES = frozenset({"n", "t", "s", "d", "m", "ll", "re", "ve", "gon", "na", "wan", "ta", "y"})
-"""What is left of contractions that are written apart (`do n't`, `gon na`)."""
+"""Remains of contractions that are written apart (`do n't`, `gon na`)."""
 
 
 def stems(topic: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What a subscriber of conversations is told: one change of one conversation, or one part of a
+"""Updates for subscribers of conversations: one change of one conversation, or one part of a
 snapshot.
 """
 

@@ -35,7 +35,7 @@ class Holding:
 
     anchors: list[Anchor]
     degraded: str = ""
-    """Why some may be missing, or nothing."""
+    """Reason why some may be missing; empty if none are."""
 
 
 class Anchors:

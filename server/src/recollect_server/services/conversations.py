@@ -52,7 +52,7 @@ log = structlog.get_logger("recollect.conversations")
 
 @frozen
 class Appended:
-    """What an append stored, or had stored before."""
+    """Messages that an append stored, or had stored before."""
 
     conversation: Conversation
     messages: list[Message]
@@ -67,7 +67,7 @@ class Page:
     conversations: list[Conversation]
     next: tuple[int, str] | None
     failures: dict[str, str]
-    """Why the last try to write notes failed, for those where it did."""
+    """Reasons of the last failed notes, by conversation."""
 
 
 class Conversations:
@@ -83,7 +83,7 @@ class Conversations:
     # Reading --------------------------------------------------------------------------------------
 
     def get(self, conversation_id: str) -> Conversation:
-        """What is known of a conversation."""
+        """Return a conversation."""
         return self._space.read(conversation_id).conversation
 
     def page(self, chosen: Filter, size: int, after: tuple[int, str] | None) -> Page:

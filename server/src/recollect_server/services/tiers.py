@@ -1,4 +1,4 @@
-"""Which conversations are hot, warm and cold, and how they came to be.
+"""Tiers of conversations: hot, warm and cold, and the moves between them.
 
 - **Hot**: a context was built for it within the time that is set (`warm_for`), and its newest turns
   are in memory.
@@ -59,7 +59,9 @@ class Tiers:
             self._move(name, Tier.WARM, "the server started, with nothing in memory")
 
     def warm_since(self, conversation_id: str) -> int | None:
-        """When a conversation that is not cold was touched last; None of a cold one."""
+        """Return the time at which a hot or warm conversation was last touched; None for a cold
+        one.
+        """
         with self._guard:
             known = self._known.get(conversation_id)
         return known[1] if known and known[1] + self._warm_for > self._space.clock() else None
@@ -156,7 +158,7 @@ class Tiers:
             self._move(next(iter(self._known)), Tier.COLD, f"{_MOST} others were touched since")
 
     def _expire(self) -> None:
-        """What was touched too long ago is a tier colder."""
+        """Move conversations that were touched too long ago a tier down."""
         now = self._space.clock()
         while self._known:
             name = next(iter(self._known))

@@ -42,7 +42,7 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What Load answers."""
+    """Answer of Load."""
 
     conversation: Conversation | None = None
     turns: Turns = Turns([])
@@ -54,7 +54,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of a conversation is loaded: turns, estimated tokens, and bytes as stored."""
+    """Limits of a load: turns, estimated tokens, and bytes as stored."""
 
     max_turns: int
     max_tokens: int

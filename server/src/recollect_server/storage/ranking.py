@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from recollect_server.domain.ids import SEQUENCE_BITS
 
 K1 = 1.2
-"""How soon more occurrences of a word stop to matter. FTS5 uses the same value for messages."""
+"""Saturation of a word's frequency in BM25. FTS5 uses the same value for messages."""
 B = 0.75
-"""How much a long document is held against itself. FTS5 uses the same value for messages."""
+"""Weight of a document's length in BM25. FTS5 uses the same value for messages."""
 
 
 class Postings(NamedTuple):
@@ -91,9 +91,7 @@ def among(values: NDArray[np.int64], ascending: NDArray[np.int64]) -> NDArray[np
 
 
 def highest(scores: NDArray[np.float64], most: int) -> NDArray[np.int64]:
-    """Where the highest scores are, highest first, of equal ones the first first; at most so
-    many.
-    """
+    """Return the indices of the `most` highest scores, descending; ties keep input order."""
     found = np.arange(len(scores))
     if len(scores) > most:
         found = np.flatnonzero(scores >= np.partition(scores, -most)[-most])

@@ -10,8 +10,8 @@ from recollect_server.domain.rendering.spoken import Called, Step
 
 
 class AnthropicForm(MessagesForm):
-    """What is known in the first user message, then the conversation and the message that is to be
-    answered.
+    """Form with the known facts in the first user message, then the conversation and the message to
+    answer.
 
     Neighbours of one role are one message of several blocks.
     """

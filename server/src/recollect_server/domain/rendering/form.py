@@ -35,7 +35,7 @@ class Form:
     """
 
     has_text = False
-    """Whether anything is rendered."""
+    """True if anything is rendered."""
 
     @cached_property
     def gap(self) -> int:

@@ -1,5 +1,5 @@
-"""What the two forms share that are lists of messages for an API: the order of the parts, and what
-each takes as JSON.
+"""Common part of the two forms that are lists of messages for an API: the order of the parts, and
+their size as JSON.
 """
 
 from abc import abstractmethod
@@ -39,7 +39,7 @@ class MessagesForm(XmlForm):
     preface_role: str
     """The role of the message that holds the XML."""
     begins_with_user = False
-    """Whether the first message must be the user's."""
+    """True if the first message must be the user's."""
 
     @abstractmethod
     def said(self, step: Step) -> list[Said]:

@@ -8,8 +8,8 @@ from recollect_server.domain.rendering.spoken import Step
 
 
 class OpenAiForm(MessagesForm):
-    """What is known in a system message, then the conversation and the message that is to be
-    answered.
+    """Form with the known facts in a system message, then the conversation and the message to
+    answer.
     """
 
     preface_role = "system"

@@ -46,12 +46,12 @@ _SHOWN = 300  # characters of a message in a history
 
 @frozen
 class Replied:
-    """What a command said, and the conversation in use behind it."""
+    """Reply of a command, and the conversation in use after it."""
 
     text: str
     conversation: Conversation
     run: CommandRun
-    """What it left to do to the conversation before: see `Commands.finish`."""
+    """Work left to do on the conversation before: see `Commands.finish`."""
 
 
 @frozen
@@ -66,8 +66,8 @@ class Asked:
 
 @frozen
 class Beginning:
-    """How a conversation begins where a command is said: of whom it is, and whether what comes in
-    joins it.
+    """Beginning of a conversation where a command is said: its counterpart, and whether inbound
+    messages join it.
     """
 
     channel: str

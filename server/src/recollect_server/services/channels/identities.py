@@ -48,9 +48,7 @@ class Identities:
                 )
 
     def is_owner(self, channel: str, address: str) -> bool:
-        """Whether what this address sends on a channel is the owner's. The address is
-        normalised.
-        """
+        """Return whether an address on a channel is the owner's. The address is normalised."""
         return channel in OWNERS_ALONE or self._people.find(channel, address) is not None
 
     def listed(self, channel: str, person: str) -> _Answer:
@@ -123,7 +121,7 @@ class Identities:
         return known[1] if known else None
 
     def _apply(self, line: dict[str, Any]) -> _Answer:
-        """What a line says becomes so. Returns what its caller was answered."""
+        """Apply a line of the ledger. Return the answer that its caller got."""
         event, person = line["event"], line.get("person", "")
         them = [
             (str(it["channel"]), normal_address(it["channel"], it["identity"]))

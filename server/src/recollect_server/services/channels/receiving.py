@@ -63,7 +63,7 @@ Outcome = Stored | Replied | external.Received | None
 
 @frozen
 class Received:
-    """What became of a message. `outcome` None: it was received before, in a conversation that is
+    """Outcome of a message. `outcome` None: it was received before, in a conversation that is
     deleted since.
     """
 
@@ -163,8 +163,8 @@ class Receiving:
         return Received(received, received.duplicate)
 
     def _delivered_elsewhere(self, inbound: Inbound, request: RequestKey) -> Received | None:
-        """What became of an owner's message that is deleted since, or that came before the sender
-        was known as an owner.
+        """Return the outcome of an owner's message that is deleted since, or that came before the
+        sender was known as an owner.
         """
         key = hash_of_delivery(request.id)
         forgotten, outside = self._space.index.routing.delivered_elsewhere(

@@ -1,4 +1,4 @@
-"""What the conversation that goes on gives to its context: its newest turns, and earlier ones."""
+"""Turns of the conversation that goes on, for its context: the newest, and earlier ones."""
 
 from dataclasses import dataclass, field
 
@@ -34,15 +34,15 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be answered, and what a message is worth for it."""
+    """Question to answer, and the means to weigh a message for it."""
 
     words: frozenset[str]
     now: int
     weights: Weights
     strengths: dict[tuple[str, int], float]
-    """How sure the anchors are, by the message that they came from."""
+    """Confidence of the anchors, by the message that they came from."""
     form: Form = field(default_factory=Form)
-    """What a message is charged."""
+    """Form that prices a message."""
 
     def similarity(self, message: Message) -> float:
         """Return the share of the words of the message to be answered that this one has."""

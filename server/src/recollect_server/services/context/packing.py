@@ -37,7 +37,7 @@ what older turns do not need.
 _WORTH_SHORTENING = 100
 """Tokens that must be left for a turn to be shortened to them; with fewer it is left out."""
 _NEWEST, _NEWEST_AT_MOST = 0.5, 0.75
-"""What the newest turns may have of the warm tier before others: half of it, or three quarters
+"""Shares of the warm tier that the newest turns have before others: half of it, or three quarters
 where the last one needs more.
 """
 _FIRST, _ANCHORED, _FITTING = 0.75, 0.85, 0.95
@@ -50,7 +50,7 @@ _LIKELY = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """What turns of a conversation are worth, by their numbers."""
+    """Worth of a conversation's turns, by their numbers."""
 
     first: int = 0
     """The first turn; 0: it is not among the candidates."""
@@ -232,14 +232,14 @@ answer may stand further down.
 
 @dataclass(frozen=True, slots=True)
 class Recalling:
-    """What may be recalled."""
+    """Limits of recall."""
 
     threshold: float = 0.3
     """The score that the best turn must reach; others follow down to half of it."""
     limit: int = 8
     """Sources, at the most."""
     share: float = 0.5
-    """What one other conversation may have of the budget until all had a turn."""
+    """Share of the budget that one other conversation may have until all had a turn."""
 
     def least(self, best: float) -> float:
         """Return the score that a turn must reach beside the best one."""

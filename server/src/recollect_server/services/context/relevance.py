@@ -1,5 +1,5 @@
-"""How much a message is worth in a context: how new it is, how near to what was asked, and whether
-an anchor came from it.
+"""Relevance of a message in a context: how new it is, how near to the question, and whether an
+anchor came from it.
 """
 
 import math
@@ -23,13 +23,13 @@ _MOST_LITTLE = 5  # words
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What the three parts of relevance count for."""
+    """Weights of the three parts of relevance."""
 
     recency: float = 0.5
     similarity: float = 0.3
     anchor: float = 0.2
     decay: float = 0.1
-    """How fast what was said fades: it counts e to minus so much a day."""
+    """Daily decay of recency: weight = exp(-decay x age in days)."""
 
     def relevance(self, *, age: int, similarity: float, anchor: float) -> float:
         """From 0 to 1: the weighted mean of recency (`age` in milliseconds), similarity and anchor
@@ -57,13 +57,13 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def overlap(asked: frozenset[str], text: str) -> float:
-    """Which share of the words asked for stands in a text, from 0 to 1."""
+    """Return the share of the question's words that stand in a text, from 0 to 1."""
     return len(asked & words_of(text)) / len(asked) if asked else 0.0
 
 
 def says_little(message: str) -> bool:
-    """Whether a message is a greeting, thanks or a bare yes or no, which nothing from the past can
-    help with.
+    """Return whether a message is a greeting, thanks or a bare yes or no, which nothing from the
+    past can help with.
     """
     words = _WORD.findall(message.lower().replace("'", ""))
     return len(words) <= _MOST_LITTLE and all(word in _LITTLE for word in words)

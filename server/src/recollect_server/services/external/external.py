@@ -40,12 +40,12 @@ from recollect_server.storage.index.external import CommunicationFilter, StoredC
 from recollect_server.storage.index.messages import newest_within
 
 PageEnd = tuple[int, str]
-"""Where a page ends: a time or a line, and an id."""
+"""End of a page: a time or a line, and an id."""
 
 
 @frozen
 class Received:
-    """What became of a third party's message."""
+    """Outcome of a third party's message."""
 
     communication: Communication
     """As it is now."""
@@ -54,9 +54,9 @@ class Received:
     escalation: Escalation | None
     """The one that the message opened, as it is now; None if it opened none."""
     duplicate: bool
-    """Whether the provider had delivered it before."""
+    """True if the provider had delivered it before."""
     acknowledgement: str = ""
-    """What may be sent to the party now; empty: nothing."""
+    """Text that may be sent to the party now; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class GroupSaid:
-    """What a third party wrote in a group."""
+    """Message of a third party in a group."""
 
     communication: Communication
     message: ExternalMessage
@@ -105,8 +105,8 @@ class EscalationPage:
 
 
 class External:
-    """What third parties write and are told. Raises the errors of `domain.errors`; safe to call
-    from any thread.
+    """Messages of third parties, and replies to them. Raises the errors of `domain.errors`; safe to
+    call from any thread.
     """
 
     def __init__(self, store: CommunicationStore, acknowledgement: str = "") -> None:
@@ -165,8 +165,8 @@ class External:
                 )
 
     def delivered(self, channel: str, provider_message_id: str) -> Received | None:
-        """What became of a message when its provider delivered it; None if it was not received as a
-        third party's.
+        """Return the outcome of a message when its provider delivered it; None if it was not
+        received as a third party's.
 
         Raises StorageUnavailable, IndexUnavailable.
         """
@@ -437,7 +437,9 @@ class External:
         return found
 
     def _before(self, request: RequestKey) -> Written | None:
-        """What the same request came to, if it was carried out before. Raises RequestIdReused."""
+        """Return the result of the same request if it was carried out before. Raises
+        RequestIdReused.
+        """
         known = self._space.find_request(request)
         return self._store.as_it_was(known.conversation_id, known.last_sequence) if known else None
 

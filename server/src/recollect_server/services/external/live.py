@@ -1,4 +1,4 @@
-"""What a panel of external communications is told: a snapshot, then every change in its order.
+"""Updates for panels of external communications: a snapshot, then every change in its order.
 
 Their log is a table of its own, and changes are few beside those of conversations: every watcher
 reads the index by its position, and the last answer is kept for those who ask the same. So a
@@ -36,9 +36,7 @@ Encode = Callable[[CommunicationUpdate], bytes]
 
 
 class LiveCommunications:
-    """What happens to external communications, for those who watch. Safe to call from any
-    thread.
-    """
+    """Changes of external communications, for watchers. Safe to call from any thread."""
 
     def __init__(self, store: CommunicationStore, encode: Encode) -> None:
         """`encode` makes what is sent."""
@@ -171,7 +169,7 @@ class CommunicationWatcher:
             self._position = position
 
     def concerned(self, news: News) -> bool:
-        """Whether there may be something for it."""
+        """Return whether there may be something for it."""
         return news.everyone
 
     def take(self, most: int) -> tuple[Batch, bool]:

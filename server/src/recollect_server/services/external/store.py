@@ -30,7 +30,7 @@ log = structlog.get_logger("recollect.external")
 
 @frozen
 class Written:
-    """What a write came to: the communication as it is now."""
+    """Result of a write: the communication as it is now."""
 
     communication: Communication
     messages: list[ExternalMessage]
@@ -48,7 +48,7 @@ class CommunicationStore:
 
     @property
     def behind(self) -> bool:
-        """Whether the index lacks something."""
+        """Return whether the index lacks something."""
         return bool(self._behind)
 
     def bring_up(self) -> None:
@@ -158,8 +158,8 @@ class CommunicationStore:
         ]
 
     def as_it_was(self, communication_id: str, last_sequence: int) -> Written:
-        """What a communication was after a line, and the messages of the batch that ends there.
-        Raises StorageUnavailable.
+        """Return a communication as it was after a line, and the messages of the batch that ends
+        there. Raises StorageUnavailable.
         """
         known: Communication | None = None
         batch: list[ExternalMessage] = []

@@ -1,4 +1,3 @@
-"""What is written about conversations: `naming` takes the notes of those that went idle,
-`compaction` condenses those that grew long. `jobs` runs both; nothing else of `services` calls
-them.
+"""Notes of conversations: `naming` takes those of idle ones, `compaction` condenses long ones.
+`jobs` runs both; nothing else of `services` calls them.
 """

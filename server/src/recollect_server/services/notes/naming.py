@@ -39,7 +39,7 @@ _REDONE = 4
 
 
 class Outcome(Enum):
-    """What became of a conversation that waited."""
+    """Outcome for a conversation that waited."""
 
     WRITTEN = "written"
     WENT_ON = "went_on"
@@ -49,7 +49,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a transcript tells the one who writes notes."""
+    """Material of a transcript for the writer of notes."""
 
     conversation: Conversation
     """As it was known before the lines were read, with those that are damaged now: by it the index
@@ -61,7 +61,7 @@ class Material:
     anchors: dict[str, str]
     """Those that stand in it: the newest value of each key."""
     split_suggested: bool
-    """Whether it was suggested to split it: that is done once."""
+    """True if a split was suggested before: that is done once."""
 
 
 class Naming:
@@ -191,8 +191,8 @@ class Naming:
 
 
 def read_material(space: Space, conversation_id: str) -> Material:
-    """What the transcript tells. Raises ConversationNotFound, StorageUnavailable; CannotWrite if
-    this one cannot be read.
+    """Return the material of a transcript. Raises ConversationNotFound, StorageUnavailable;
+    CannotWrite if this one cannot be read.
     """
     with space.writing(conversation_id) as state:
         conversation = state.conversation

@@ -67,9 +67,11 @@ class Candidates:
     conversation_scores: list[float]
     conversation_legs: ConversationLegs
     order: Fused
-    """What orders them: a share of the best one's, finer than the scores where these are near 0."""
+    """Rank order: shares of the best one's score, finer than the probabilities where these are near
+    0.
+    """
     total: int
-    """How many conversations were found."""
+    """Number of matching conversations."""
     noted: set[int]
     """The numbers of the conversations whose title, topics or abbreviation has any of the words."""
     scans: Scans | None
@@ -80,8 +82,8 @@ class Candidates:
         return self.conversations[int(self.message_legs.conversation[message])]
 
     def fitting(self) -> NDArray[np.bool_]:
-        """Whether each message has any of the words or is near in meaning; not only beside one that
-        does.
+        """Return whether each message has any of the words or is near in meaning; not only beside
+        one that does.
         """
         fitting: NDArray[np.bool_] = (self.message_legs.keyword > 0) | (
             self.message_legs.vector >= LEAST
@@ -193,7 +195,7 @@ def _rounded(fused: Fused) -> Fused:
 
 
 def legs_of_messages(found: Candidates) -> dict[str, Array]:
-    """What each leg says of the messages: their words' share of the best, or a cosine."""
+    """Return each retriever's scores of the messages: BM25 as a share of the best, or a cosine."""
     legs, above = found.message_legs, found.conversation_legs
     return {
         "keyword_messages": share(legs.keyword),
@@ -205,7 +207,7 @@ def legs_of_messages(found: Candidates) -> dict[str, Array]:
 
 
 def legs_of_conversations(found: Candidates) -> dict[str, Array]:
-    """What each leg says of the conversations, likewise."""
+    """Return each retriever's scores of the conversations, likewise."""
     legs = found.conversation_legs
     return {
         "keyword_messages": share(legs.message_keyword),

@@ -27,7 +27,7 @@ _QUESTION = 150  # characters of a text that asks of its dates
 _MOST = 4
 """Dates in one question. A text with more is a log or a table, and asks about none of them."""
 _LONG_AGO = timedelta(300)
-"""How long a history must have ended for "in March" to mean its own March, not that of the time of
+"""Age of a history's end from which "in March" means its own March, not that of the time of
 asking.
 """
 
@@ -40,19 +40,19 @@ class Mention:
 
     first: int
     last: int
-    """Where its words stand in the composed question (NFC), `last` excluded."""
+    """End of its words in the composed question (NFC), excluded."""
     begin: float
     end: float
     """Its first moment and one past its last, in milliseconds since 1970."""
     is_relative: bool
-    """Whether it is told from the time of asking, as "last week" is. Its words say nothing about
-    what was said.
+    """True if it counts from the time of asking, as "last week" does. Its words say nothing about
+    the subject.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class _Language:
-    """How a language says which week, month or year. Regular expressions over folded text."""
+    """Words of a language for which week, month or year. Regular expressions over folded text."""
 
     before: str
     """ "last", in front of what is last."""
@@ -64,13 +64,13 @@ class _Language:
     fixed: dict[str, tuple[str, int]]
     """Expressions, each with a unit and how many of them lie between then and now."""
     in_month: str
-    """What stands before a month that a question names without a year."""
+    """Words before a month that a question names without a year."""
     joins: str
-    """What stands between the ends of a range."""
+    """Words between the ends of a range."""
     of: str = ""
-    """What may stand between a day and its month, and a month and its year."""
+    """Words that may stand between a day and its month, and a month and its year."""
     never: str = ""
-    """What stands in front of a weekday that is to come, or comes again and again."""
+    """Words before a weekday that is to come, or comes again and again."""
     never_after: str = ""
     numbers: str = ""
     """ "one" to "ten", in this order; several forms of one number have a bar between them."""
@@ -479,7 +479,7 @@ def _within(one: Mention, other: Mention) -> Mention | None:
 
 
 _GLUE = frozenset(["", "of", "in", "im", "des", "en", "de", "del", "di", "do", "van"])
-"""What may stand between two parts of one date."""
+"""Words that may stand between two parts of one date."""
 _ONE_DAY, _WEEK, _MILLISECOND = timedelta(1), timedelta(7), timedelta(milliseconds=1)
 _YEAR_LONG = timedelta(365) / _MILLISECOND
 
@@ -886,8 +886,8 @@ _NAMES = _vocabulary()
 
 
 def _cue_of(language: str) -> re.Pattern[str]:
-    """What a text must have for a date of a language to be in it, beside the names of months and
-    weekdays.
+    """Return the pattern of words without which a text has no date of a language, beside the names
+    of months and weekdays.
     """
     it = _LANGUAGES[language]
     words = [*it.units.values(), *it.fixed]

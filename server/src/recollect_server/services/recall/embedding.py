@@ -37,8 +37,8 @@ _CALM = 0.3  # seconds without an append, after which it works at full speed
 
 
 def text_of(message: Message) -> str:
-    """What is embedded of a message: who speaks, where a name says so, and what. Nothing of one
-    without words.
+    """Return the text of a message to embed: the speaker, where a name says so, and the words;
+    empty without words.
     """
     if not message.content.strip():
         return ""
@@ -83,7 +83,7 @@ class _Long:
     pieces: list[Piece] | None = None
     """Set while it is at work."""
     done: int = 0
-    """How many of the pieces are kept."""
+    """Number of pieces that are kept."""
 
 
 class Embedding:
@@ -140,7 +140,7 @@ class Embedding:
 
     @property
     def well(self) -> bool:
-        """Whether the last try met no failure."""
+        """Return whether the last try met no failure."""
         return not self._said
 
     def _failed(self, reason: str) -> None:
@@ -359,7 +359,7 @@ class Embedding:
         return busy
 
     def _is_busy(self) -> bool:
-        """Whether something was appended just now."""
+        """Return whether something was appended just now."""
         puts, now = self._space.index.taken()[1], time.monotonic()
         if puts != self._puts:
             self._puts, self._put_at = puts, now

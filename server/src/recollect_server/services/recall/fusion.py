@@ -1,4 +1,4 @@
-"""How what the legs of a search give becomes one order: of messages, and of conversations.
+"""Fuse the retrievers' scores into one ranking of messages, and one of conversations.
 
 `fuse` is pure. Every candidate gets features (`message_features`, `conversation_features`), and its
 score is their weighted sum. The weights follow the question: each is a base plus so much for every
@@ -73,7 +73,7 @@ def fuse(
 def gates_of(
     question: Question, messages: MessageLegs, conversations: ConversationLegs
 ) -> dict[str, float]:
-    """How the question is put, and which legs there are.
+    """Return the form of the question, and which retrievers there are.
 
     `asks`: 1 if a word of asking is among its first three. `long`: log(1 + words) - 2.5. `own`: 1
     if it speaks of the asker. `notes`: 1 if any conversation has an abbreviation. `blind`: 1 if
@@ -233,7 +233,7 @@ def dates_of(question: Question, messages: MessageLegs) -> Array:
 
 
 def _related(means: NDArray[np.float32], mass: Array, scores: Array) -> Array:
-    """How near each conversation's mean vector is to those of others, itself left out (z): a
+    """Return how near each conversation's mean vector is to those of others (z), itself left out: a
     project's other sessions are.
     """
     near = (means @ means.T).astype(np.float64)
@@ -250,8 +250,8 @@ def _related(means: NDArray[np.float32], mass: Array, scores: Array) -> Array:
 
 
 def _beside(begins: Array) -> Array:
-    """How near in the order of time each conversation began to each other one: e to minus a third
-    of the places between; [m, m].
+    """Return the nearness of conversations in the order of time: exp(-places between / 3); [m,
+    m].
     """
     place = np.searchsorted(np.sort(begins), begins).astype(float)
     near: Array = np.exp(-np.abs(place[:, None] - place[None, :]) / 3)

@@ -1,5 +1,5 @@
-"""What is known by meaning: the file of vectors, the copy that searches read, and the model that
-questions are put to.
+"""Search by meaning: the file of vectors, the copy that searches read, and the model that embeds
+questions.
 
 Everything here may be missing or break while the service goes on: then `reason` says why, the
 searches say so too, and the job that tends it (`embedding`) tries again.
@@ -38,7 +38,9 @@ class MeaningUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What searches read: of one model, for one index, whose numbers the ids have."""
+    """Copy of the vectors that searches read: of one model, for one index, whose numbers the ids
+    have.
+    """
 
     model: int
     embedder: Embedder
@@ -57,7 +59,7 @@ class Scans:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What is not embedded yet: of how many conversations, and since when the first one waits, on
+    """Conversations that are not embedded yet: their number, and since when the first one waits, on
     the monotonic clock.
     """
 
@@ -66,7 +68,7 @@ class Waiting:
 
 
 class Meaning:
-    """What is known by meaning. Safe to call from any thread."""
+    """State of search by meaning. Safe to call from any thread."""
 
     def __init__(self, folder: Path, weights: Path | None) -> None:
         """`folder` is where `vectors.db` is, `weights` the model's folder; None: nothing is
@@ -80,17 +82,19 @@ class Meaning:
         self.copy: Copy | None = None
         self.reason = "the embedding model is not loaded yet"
         self.failure = ""
-        """Why nothing more is embedded; or nothing."""
+        """Reason why nothing more is embedded; empty if there is none."""
         self.waiting: Waiting | None = None
 
     @property
     def on(self) -> bool:
-        """Whether it is wanted at all."""
+        """Return whether search by meaning is switched on."""
         return self._weights is not None
 
     def backlog(self) -> str:
-        """What was said and is not known by meaning, as words: why, or that it is late; or nothing.
-        It is asked with each search: whoever embeds may be at work for long.
+        """Return why the newest messages are not found by meaning, or that they are late; empty if
+        none is missing.
+
+        Called with each search: whoever embeds may be at work for long.
         """
         if self.failure:
             return self.failure

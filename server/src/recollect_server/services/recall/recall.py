@@ -46,7 +46,7 @@ DEFAULT_TURNS = 10  # of FetchContext
 
 @dataclass(frozen=True, slots=True)
 class LegScore:
-    """What a leg gave: the place in it from 1, and its own score."""
+    """Score of a retriever: the rank in it from 1, and its own score."""
 
     leg: str
     rank: int
@@ -60,7 +60,7 @@ class Result:
     conversation: Conversation
     snippet: str
     from_notes: bool
-    """Whether the snippet is of the abbreviation, the title or the topics."""
+    """True if the snippet is of the abbreviation, the title or the topics."""
     matched_turns: list[int]
     turn_range: tuple[int, int] | None
     date: int
@@ -81,19 +81,19 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What Search answers."""
+    """Answer of Search."""
 
     results: list[Result] = field(default_factory=list)
     hits: list[Hit] = field(default_factory=list)
     total_matches: int = 0
     legs_run: tuple[str, ...] = KEYWORD_LEGS
     degraded: dict[str, str] = field(default_factory=dict)
-    """Why a leg could not answer."""
+    """Reasons why a retriever could not answer, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What FetchContext answers."""
+    """Answer of FetchContext."""
 
     conversation: Conversation
     turns: Turns
@@ -175,7 +175,7 @@ class Recall:
         return dict.fromkeys(KEYWORD_LEGS, "") | self._behind() | vectors
 
     def _behind(self) -> dict[str, str]:
-        """Why the words may miss something, if the index is behind or not believed yet."""
+        """Return why the words may miss something: the index is behind, or not verified yet."""
         doubt = self._space.doubt
         return dict.fromkeys(KEYWORD_LEGS, doubt) if doubt else {}
 
@@ -379,7 +379,7 @@ def _around(turns: list[int]) -> tuple[int, int] | None:
 
 
 def _explain(legs: dict[str, Array], at: int) -> list[LegScore]:
-    """What each leg gave, and how many of those that were found it gave more."""
+    """Return each retriever's score, and how many of the candidates it ranked higher."""
     return [
         LegScore(leg, 1 + int((values > values[at]).sum()), float(values[at]))
         for leg, values in legs.items()

@@ -1,5 +1,5 @@
-"""What the legs of a search say of every candidate, whichever leg found it: arrays of one value a
-candidate.
+"""Scores of the retrievers for every candidate, whichever retriever proposed it: arrays of one
+value a candidate.
 
 A value that is not known is nan: a leg that did not run, a message without a vector.
 """
@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What was asked."""
+    """Question of a search."""
 
     text: str
     dates: tuple[Mention, ...] = ()
@@ -30,7 +30,7 @@ class MessageLegs:
     """
 
     conversation: NDArray[np.int64]
-    """Where its conversation stands in `ConversationLegs`."""
+    """Index of its conversation in `ConversationLegs`."""
     keyword: Array
     """BM25; 0 without any of the words."""
     keyword_before: Array
@@ -52,9 +52,9 @@ class MessageLegs:
     sequence: Array
     """Its line in the transcript."""
     time: Array
-    """When it was said, in milliseconds."""
+    """Time of the message, in milliseconds."""
     role: Array
-    """Who spoke: `domain.embedding.USER` and the others."""
+    """Role: `domain.embedding.USER` and the others."""
     asked: Array
     """1 if the message before it has a question mark, else 0."""
     named: Array
@@ -84,9 +84,9 @@ class ConversationLegs:
     abbreviation: Array
     """Cosine of its abbreviation's best piece; nan without one."""
     messages: Array
-    """How many messages it has."""
+    """Number of messages."""
     begin: Array
-    """When it began, in milliseconds."""
+    """Time at which it began, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ class _Section:
     first: NDArray[np.int64]
     """The line of its first message."""
     begin: Array
-    """When it began, in milliseconds."""
+    """Time at which it began, in milliseconds."""
     bytes: NDArray[np.int64]
     """About how long its text is."""
 

@@ -1,5 +1,5 @@
-"""What an answer shows of a message: the part that has the words, or that is nearest to the
-question in meaning.
+"""Snippets of messages: the part that has the words, or that is nearest to the question in
+meaning.
 """
 
 import structlog

@@ -51,7 +51,7 @@ _SECURE_PART_BYTES = 16 << 10
 
 @frozen
 class Receipt:
-    """What a delete removed, and from where."""
+    """Receipt of a delete: how much was removed, by place."""
 
     conversation_id: str
     removed: Removed

@@ -71,11 +71,11 @@ class Totals:
 
     logs: int = 0
     messages: int = 0
-    """How many were indexed now."""
+    """Number of messages indexed now."""
     damaged: int = 0
-    """How many lines were damaged and passed over now."""
+    """Number of damaged lines skipped now."""
     bytes_cut: int = 0
-    """How much of torn tails was cut off."""
+    """Bytes cut off torn tails."""
 
 
 @dataclass(frozen=True, slots=True)

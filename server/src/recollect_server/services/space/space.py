@@ -720,7 +720,7 @@ class Space:
 
     @property
     def doubt(self) -> str:
-        """Why the index may lack something of what is stored; empty if it has everything."""
+        """Return why the index may lack something of what is stored; empty if it has everything."""
         if reason := self._suspects.reason:
             return reason
         count = len(self._overlay.lagging())

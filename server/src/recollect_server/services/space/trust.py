@@ -1,4 +1,4 @@
-"""What is believed of an index that may be wrong, and what is known of requests without it."""
+"""Trust in an index that may be wrong, and requests that are known without it."""
 
 import threading
 from collections import OrderedDict
@@ -26,7 +26,7 @@ class Suspects:
         self._guard = threading.Lock()  # guards everything below
         self._waiting: dict[str, None] = {}
         self.reason = ""
-        """Why the index is not believed yet, or nothing."""
+        """Reason why the index is not trusted yet; empty if it is."""
 
     def begin(self, conversation_ids: Iterable[str], reason: str) -> None:
         """Begin with these conversations, none of which anybody reads yet."""

@@ -35,10 +35,10 @@ class Draft:
     touched: int
     parts: list[str] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
-    """How many characters there are up to the end of each part."""
+    """Number of characters up to the end of each part."""
     done: bool = False
     shown: bool = False
-    """Whether the watchers may see it: what was written before it began is told first."""
+    """True if watchers may see it: everything written before it began is delivered first."""
     encoded: tuple[int, int, bool, bytes] | None = None
     """The last part that was sent, from and to where: many watchers are sent the same."""
 
@@ -64,7 +64,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How much of a draft a watcher was sent."""
+    """Length of a draft that a watcher was sent."""
 
     generation: int
     length: int
@@ -88,7 +88,7 @@ class Drafts:
         """Grows with every change."""
 
     def any(self) -> bool:
-        """Whether there is a draft."""
+        """Return whether there is a draft."""
         return bool(self._drafts)
 
     def publish(
@@ -142,8 +142,8 @@ class Drafts:
             self.version += 1
 
     def show(self, conversation_ids: Collection[str]) -> None:
-        """What was written before the drafts of these conversations began can be read from here
-        on.
+        """Show the drafts of these conversations: everything written before they began can be read
+        now.
         """
         with self._guard:
             for key, draft in self._drafts.items():
@@ -182,8 +182,8 @@ class Drafts:
         wants: Callable[[tuple[str, str]], bool],
         encode: Callable[[Update], bytes],
     ) -> list[bytes]:
-        """What a watcher must be sent of the drafts it wants, encoded; `sent` is brought up to
-        it.
+        """Return the encoded drafts that a watcher must be sent of those it wants; update
+        `sent`.
         """
         found: list[bytes] = []
         with self._guard:

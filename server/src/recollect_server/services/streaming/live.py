@@ -12,8 +12,8 @@ from recollect_server.services.working_context import Limits
 
 
 class LiveUpdates:
-    """What happens in a space, for those who watch. Raises the errors of `domain.errors`; safe to
-    call from any thread.
+    """Live updates of a space. Raises the errors of `domain.errors`; safe to call from any
+    thread.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
-"""What the watchers read: the newest updates in memory, encoded once for all of them, and behind
-those the index's log.
+"""Update log that watchers read: the newest updates in memory, encoded once for all, and before
+them the index's log.
 
 The index tells its news in its writer's thread, after they are committed, in the order of their
 cursors. Here they only wait in an inbox; whoever calls `advance` makes updates of them. So nobody
@@ -32,30 +32,30 @@ _LONGEST_REST = 1.0  # seconds: whoever calls `advance` rests less between two c
 
 Encode = Callable[[Update], bytes]
 About = tuple[str, str]
-"""What an update is about: the conversation's id, and its channel (empty: not known any more)."""
+"""Subject of an update: the conversation's id, and its channel (empty: not known any more)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """What a watcher wants to hear of; an empty part: of all."""
+    """Filter of a watcher; an empty part matches all."""
 
     conversation_ids: frozenset[str] = frozenset()
     channels: frozenset[str] = frozenset()
 
     def wants(self, about: About) -> bool:
-        """Whether it is one of these."""
+        """Return whether the filter matches."""
         conversation_id, channel = about
         return (not self.conversation_ids or conversation_id in self.conversation_ids) and (
             not self.channels or not channel or channel in self.channels
         )
 
     def wants_any(self, them: Collection[About]) -> bool:
-        """Whether any of them is one of these."""
+        """Return whether the filter matches any of them."""
         return self.everything or any(map(self.wants, them))
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is left out."""
+        """Return whether the filter excludes nothing."""
         return not self.conversation_ids and not self.channels
 
 
@@ -96,7 +96,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What came since the last call of `advance`."""
+    """Changes since the last call of `advance`."""
 
     about: Collection[About]
     updates: int
@@ -124,7 +124,7 @@ class UpdateLog:
         self._touched: set[About] = set()  # drafts that grew or ended
         self._renewed = False
         self.resets = 0
-        """How often every watcher was to begin again with the same index."""
+        """Number of times that every watcher had to begin again with the same index."""
         self._watchers = 0
         # the last one
         self._answered: (

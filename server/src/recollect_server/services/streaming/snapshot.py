@@ -1,5 +1,5 @@
-"""What a watcher begins with: the newest conversations and the working context of the first, as of
-one place in the log.
+"""Snapshot that a watcher begins with: the newest conversations and the working context of the
+first, as of one place in the log.
 """
 
 import threading
@@ -18,8 +18,8 @@ _KEPT = 8  # snapshots that many may begin with at once, after a restart
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a snapshot shows of the conversations that a watcher wants: by default all of them, and
-    the newest one loaded.
+    """Choice of conversations in a watcher's snapshot: by default all of them, and the newest one
+    loaded.
     """
 
     load_channel: str = ""

@@ -17,7 +17,7 @@ from recollect_server.services.streaming.snapshot import Choice, Snapshots
 
 
 class Subscription:
-    """What one watcher is told. One thread at a time may call it."""
+    """Subscription of one watcher. One thread at a time may call it."""
 
     __slots__ = (
         "_choice",
@@ -61,7 +61,7 @@ class Subscription:
             self._position = position
 
     def concerned(self, news: News) -> bool:
-        """Whether there may be something for it."""
+        """Return whether there may be something for it."""
         return news.everyone or (bool(news.about) and self.interest.wants_any(news.about))
 
     def take(self, most: int) -> tuple[Batch, bool]:

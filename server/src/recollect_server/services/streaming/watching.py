@@ -1,5 +1,6 @@
-"""What may be watched, and by whom: the conversations of a space, by `live` and `subscription`; and
-its external communications, by `services.external.live`. Whoever sends need not know which.
+"""Protocols of what can be watched, and of a watcher: the conversations of a space, by `live` and
+`subscription`, and its external communications, by `services.external.live`. Senders need not know
+which.
 """
 
 from typing import Protocol
@@ -11,7 +12,7 @@ class Watcher(Protocol):
     """One watcher's place, and what comes next for it. One thread at a time may call it."""
 
     def concerned(self, news: News) -> bool:
-        """Whether there may be something for it."""
+        """Return whether there may be something for it."""
 
     def take(self, most: int) -> tuple[Batch, bool]:
         """At most so many updates that come next, and whether more wait. Raises IndexUnavailable,

@@ -34,7 +34,7 @@ class CannotCopy(Exception):
 
 @dataclass(slots=True)
 class Copied:
-    """What was copied, and what is wrong with it."""
+    """Result of a copy, and the problems it met."""
 
     conversations: int = 0
     communications: int = 0

@@ -68,18 +68,18 @@ def unheard(_done: int, _of: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What the start found and did."""
+    """Result of a start."""
 
     index: Index
     rebuilt: bool
     conversations: int
     messages: int
-    """How many messages were indexed now."""
+    """Number of messages indexed now."""
     damaged: int
     bytes_cut: int
     communications: int = 0
-    """How many external communications there are. Their messages, damages and cuts are counted with
-    the others.
+    """Number of external communications. Their messages, damages and cuts are counted with the
+    others.
     """
     suspects: tuple[str, ...] = ()
     """The conversations that the index must be compared with before it is believed."""

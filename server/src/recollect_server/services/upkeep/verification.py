@@ -29,7 +29,7 @@ from recollect_server.storage.vectors.store import ABBREVIATION, hash_of
 
 @dataclass(slots=True)
 class Verified:
-    """What was looked at, and what is wrong."""
+    """Result of a verification: counts, and the problems."""
 
     conversations: int = 0
     messages: int = 0
@@ -212,7 +212,7 @@ def _indexed_anchors(
 
 
 def _ledgers(logs: FolderStore, contents: Contents | None) -> Iterator[str]:
-    """What is wrong with the ledgers, or with what the index has of them."""
+    """Yield the problems of the ledgers, and of the index's copy of them."""
     for name in LEDGERS:
         path = logs.path(name)
         if path.exists():

@@ -34,7 +34,9 @@ class Contents:
         self._words: dict[int, int] | None = None
 
     def problems(self) -> list[str]:
-        """What SQLite finds wrong with its own pages and trees, and FTS5 with its segments."""
+        """Return the problems that SQLite finds in its own pages and trees, and FTS5 in its
+        segments.
+        """
         with self._index.reading() as connection:
             found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
         return [] if found == ["ok"] else found
@@ -81,12 +83,12 @@ class Contents:
             )
 
     def forgotten_deliveries(self) -> int:
-        """How many deliveries into deleted conversations are known."""
+        """Return the number of deliveries into deleted conversations."""
         with self._index.reading() as connection:
             return int(connection.execute("SELECT count(*) FROM forgotten").get)
 
     def count(self) -> int:
-        """How many messages there are, whatever conversation they are of."""
+        """Return the number of messages, of whatever conversation."""
         with self._index.reading() as connection:
             return int(connection.execute("SELECT count(*) FROM messages").get)
 
@@ -123,13 +125,13 @@ class Contents:
         )
 
     def left(self) -> int:
-        """How many messages have words in the index and were not asked for."""
+        """Return the number of messages that have words in the index and were not asked for."""
         return len(self._words or ())
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What an index file says of itself."""
+    """State of an index file by itself."""
 
     condition: str
     """`whole`, or what is wrong with it."""

@@ -31,7 +31,7 @@ class Column(NamedTuple):
     name: str
     attribute: str
     is_fixed: bool = False
-    """Whether the first line of the transcript sets it, and no later one changes it."""
+    """True if the first line of the transcript sets it, and no later one changes it."""
     load: Callable[[Any], object] | None = None
     """Makes the attribute of the column's value."""
 

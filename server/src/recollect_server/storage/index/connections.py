@@ -1,5 +1,5 @@
-"""How the index's file is opened: to write, to read in each thread, and to look at from outside
-while a server has it.
+"""Connections to the index's file: one that writes, one for the reads of each thread, and one from
+outside while a server has it.
 """
 
 import threading

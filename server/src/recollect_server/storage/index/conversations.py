@@ -19,7 +19,7 @@ _FIND = (
 
 
 class Outline(NamedTuple):  # made by the hundred: cheaper than a frozen dataclass
-    """What a search must know of a conversation that may be found."""
+    """Facts about a conversation that a search needs."""
 
     number: int
     id: str
@@ -29,7 +29,7 @@ class Outline(NamedTuple):  # made by the hundred: cheaper than a frozen datacla
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which conversations; every part that is set must match. Times in milliseconds,
+    """Filter of conversations; every part that is set must match. Times in milliseconds,
     `updated_before` excluded.
     """
 
@@ -118,7 +118,7 @@ class Stored:
     bytes: int = 0
     lines: int = 0
     calls_unknown: bool = False
-    """Whether an earlier version indexed it, which did not note its unanswered tool calls."""
+    """True if an earlier version indexed it, which did not note its unanswered tool calls."""
 
     @property
     def state(self) -> Conversation:

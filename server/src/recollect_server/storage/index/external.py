@@ -46,7 +46,7 @@ _ESCALATIONS = (
 
 
 class ExternalUpdate(StrEnum):
-    """What happened."""
+    """Kind of update."""
 
     MESSAGE = "message"
     CHANGED = "changed"
@@ -84,7 +84,7 @@ class StoredCommunication:
 
 @dataclass(frozen=True, slots=True)
 class CommunicationFilter:
-    """Which communications; every part that is set must match."""
+    """Filter of communications; every part that is set must match."""
 
     party: str = ""
     trust: Trust | None = None
@@ -189,8 +189,8 @@ def _take_in_line(connection: apsw.Connection, number: int, channel: str, line: 
 
 
 def _update_of(line: Line, now: Communication | None) -> tuple[ExternalUpdate, str] | None:
-    """What a panel is told of a line, `now` being what is known with it. Nothing of what a blocked
-    party writes.
+    """Return the update that panels get of a line; `now` is the state with it. None for the text of
+    a blocked party.
     """
     match line.entry.content if line.entry else None:
         case ExternalMessage(direction=Direction.INBOUND) if now and now.trust is Trust.BLOCKED:
@@ -266,7 +266,7 @@ def delivered(
 def places_before(
     connection: apsw.Connection, number: int, sequence: int, limit: int
 ) -> list[Place]:
-    """Where the newest messages before a line are, in the order of the transcript."""
+    """Return the places of the newest messages before a line, in the order of the transcript."""
     rows = connection.execute(
         "SELECT sequence, offset, length FROM external_messages WHERE number = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?",
         (number, sequence, limit),
@@ -275,7 +275,7 @@ def places_before(
 
 
 def place(connection: apsw.Connection, number: int, sequence: int) -> Place | None:
-    """Where the message of a line is, or None."""
+    """Return the place of a line's message, or None."""
     return connection.execute(
         "SELECT sequence, offset, length FROM external_messages WHERE number = ? AND sequence = ?",
         (number, sequence),

@@ -24,11 +24,11 @@ class ExternalContents:
         self._words: dict[int, int] | None = None
 
     def places(self, number: int) -> list[tuple[int, int, int]]:
-        """Where the messages of a communication are, in order."""
+        """Return the places of a communication's messages, in order."""
         return self._index.external.places(number, 1 << 62, 1 << 62)
 
     def deliveries(self, number: int) -> dict[str, int]:
-        """What a provider delivered of it: the line by the provider's id."""
+        """Return the line of each delivery of a communication, by the provider's id."""
         with self._index.reading() as connection:
             query = "SELECT provider_message_id, sequence FROM external_deliveries WHERE number = ?"
             return {str(row[0]): int(row[1]) for row in connection.execute(query, (number,))}
@@ -59,7 +59,7 @@ class ExternalContents:
 
 @dataclass(frozen=True, slots=True)
 class ExternalState:
-    """What an index file says of them."""
+    """State of an index file, as far as communications go."""
 
     progress: dict[str, int]
     """Bytes of each transcript that are indexed."""

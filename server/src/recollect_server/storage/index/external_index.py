@@ -30,7 +30,7 @@ class ExternalChanges:
     """A part of the log, at one moment."""
 
     whole: bool
-    """Whether everything behind the cursor that was asked for is still here."""
+    """True if everything behind the requested cursor is still here."""
     last: int
     """Nothing is behind this cursor, at that moment."""
     rows: list[ExternalRow]
@@ -39,7 +39,7 @@ class ExternalChanges:
     escalations: dict[str, Escalation]
     """Those of the rows, by id."""
     places: dict[int, Place]
-    """Where the messages of the rows are, by cursor."""
+    """Places of the rows' messages, by cursor."""
 
 
 class ExternalIndex:
@@ -94,7 +94,7 @@ class ExternalIndex:
             return external.select(connection, chosen, limit, after)
 
     def progress(self) -> dict[str, int]:
-        """How many bytes of every communication's transcript are indexed."""
+        """Return the number of bytes indexed of every communication's transcript."""
         with self._database.reading(settled=False) as connection:
             return {
                 row[0]: row[1]
@@ -112,7 +112,9 @@ class ExternalIndex:
             return (found[0], place) if found and place else None
 
     def places(self, number: int, before: int, limit: int) -> list[Place]:
-        """Where the newest messages before a line are, in the order of the transcript."""
+        """Return the places of the newest messages before a line, in the order of the
+        transcript.
+        """
         with self._database.reading(settled=False) as connection:
             return external.places_before(connection, number, before, limit)
 

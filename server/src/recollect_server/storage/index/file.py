@@ -95,8 +95,8 @@ def _log_size(path: Path) -> int:
 
 
 def look(folder: Path, question: Callable[[apsw.Connection], T], otherwise: T) -> T:
-    """What the index in a folder answers, whether a server has it or not; `otherwise` where there
-    is none or it cannot answer.
+    """Return the answer of the index in a folder, whether a server has it or not; `otherwise` where
+    there is none or it cannot answer.
 
     For `stats`, which says of the index itself what is wrong with it (see `checking.state_of`).
     """

@@ -1,4 +1,4 @@
-"""What an append adds to the index, as the one JSON document that `migrations.INCOMING` takes
+"""Additions to the index by an append, as the one JSON document that `migrations.INCOMING` takes
 in.
 """
 
@@ -45,8 +45,8 @@ Update = list[Any]  # not a tuple: the last line of a batch is set as it grows
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What was taken in, for those who watch: the conversation after it, its lines, and its rows of
-    the update log.
+    """Additions for watchers: the conversation after them, the lines, and the rows of the update
+    log.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""How long every conversation is, in memory: BM25 asks for all of them at each search. 8 bytes a
+"""Lengths of all conversations, in memory: BM25 needs them for each search. 8 bytes a
 conversation.
 """
 

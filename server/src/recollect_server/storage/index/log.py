@@ -25,11 +25,11 @@ class Changes:
     """A part of the log, at one moment."""
 
     whole: bool
-    """Whether everything behind the cursor that was asked for is still here."""
+    """True if everything behind the requested cursor is still here."""
     last: int
     """Nothing is behind this cursor, at that moment."""
     more: bool
-    """Whether there may be more changes behind the last of the rows."""
+    """True if there may be more changes behind the last of the rows."""
     rows: list[updates.Row]
     conversations: dict[int, Conversation]
     """Those of the rows, by number, but for deleted ones."""
@@ -104,7 +104,7 @@ class IndexLog:
         self._database.writer.tell = told
 
     def set_watched(self, watched: bool) -> None:
-        """Whether somebody waits for what is told: then it is told sooner, and appends cost a
+        """Set whether somebody watches: then changes are published sooner, and appends cost a
         little more.
         """
         self._database.writer.watched = watched

@@ -1,5 +1,5 @@
-"""Which conversations wait for notes or for a title, which ones failed, and what writing notes has
-cost.
+"""Queue of conversations that wait for notes or for a title, with failures, and the cost of writing
+notes.
 
 The queue is the table of conversations itself: partial indexes have what waits in order of time, so
 the next one is found as fast with a million others beside it, and a restart loses nothing.
@@ -55,7 +55,7 @@ class Waiting:
     number: int
     conversation_id: str
     idle: bool
-    """Whether it was quiet for long enough, or left; else only a title is due."""
+    """True if it was quiet for long enough, or left; else only a title is due."""
     redo: bool = False
     """True if its notes are to be written anew, though they cover all of it."""
 
@@ -271,13 +271,13 @@ class ChosenNotes:
 
 @dataclass(frozen=True, slots=True)
 class NoteState:
-    """What an index file says of notes."""
+    """State of notes in an index file."""
 
     without: int = 0
     """Conversations with turns that no notes have."""
     failed: int = 0
     reason: str = ""
-    """Why they failed: the reasons that most of them have."""
+    """Most common reasons of failures."""
     failures: tuple[tuple[str, str], ...] = ()
     """Some of them, the ones with the newest messages, each with its reason."""
     day: str = ""

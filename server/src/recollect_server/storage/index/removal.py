@@ -33,7 +33,7 @@ Spoken = tuple[int, str, str]
 """Content of a message that its removal must know: sequence, sender and content."""
 
 Removed = dict[str, int]
-"""How many entries were taken out of each place."""
+"""Number of entries removed, by place."""
 
 _ROWS = 2000  # of the update log and the requests in one transaction
 # bytes of text that are removed by `secure-delete` whatever the size of the index

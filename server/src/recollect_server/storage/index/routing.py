@@ -1,4 +1,4 @@
-"""Where messages of channels go, as the index knows it."""
+"""Routes of channels' messages, as the index knows them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -66,8 +66,8 @@ class Routing:
     def delivered_elsewhere(
         self, key: str, channel: str, provider_message_id: str
     ) -> tuple[bool, bool]:
-        """Whether this message of a provider was in a conversation that was deleted, and whether it
-        came as a third party's.
+        """Return whether this message of a provider was in a conversation that was deleted, and
+        whether it came as a third party's.
         """
         if (
             key not in self._seen
@@ -97,7 +97,7 @@ class Routing:
         self._database.write(job)
 
     def forgotten_bytes(self) -> int:
-        """How much of the ledger is known."""
+        """Return the number of bytes known of the ledger."""
         with self._database.reading() as connection:
             return int(
                 connection.execute("SELECT value FROM identity WHERE name = ?", (_LEDGER,)).get or 0
@@ -134,8 +134,8 @@ class Limited:
 
 
 def limited_of(folder: Path, most: int) -> tuple[int, list[Limited]]:
-    """How many senders were limited, and those with the most refusals, without taking the index
-    from a server that runs.
+    """Return the number of limited senders, and those with the most refusals, without taking the
+    index from a server that runs.
     """
 
     def read(connection: apsw.Connection) -> tuple[int, list[Limited]]:

@@ -35,7 +35,7 @@ _SECTION = 16  # messages of one, at the most
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where to search: conversations, and times in milliseconds (`end` excluded)."""
+    """Scope of a search: conversations, and times in milliseconds (`end` excluded)."""
 
     conversations: Filter = field(default_factory=Filter)
     start: int | None = None
@@ -47,7 +47,7 @@ class Scope:
 
     @property
     def timed(self) -> bool:
-        """Whether only what was said in some time is searched."""
+        """Return whether the scope has a range of time."""
         return self.start is not None or self.end is not None
 
 
@@ -378,7 +378,7 @@ class Search:
             return words.choose_terms(connection, query, self._lengths.messages)
 
     def weigh(self, query: str, terms: list[Term]) -> QuestionWords:
-        """How rare the words of a query are, of which `terms` were chosen."""
+        """Return the rarity of a query's words, of which `terms` were chosen."""
         with self._database.reading() as connection:
             return words.weigh(connection, query, terms, self._lengths.messages)
 

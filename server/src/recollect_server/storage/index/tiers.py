@@ -97,8 +97,8 @@ class TierLog:
 
 
 def hits_of(folder: Path) -> dict[str, int]:
-    """What contexts were made of, by the index in a folder, without taking it from a server that
-    runs.
+    """Return the numbers of contexts by their sources, from the index in a folder, without taking
+    it from a server that runs.
     """
 
     def read(connection: apsw.Connection) -> dict[str, int]:

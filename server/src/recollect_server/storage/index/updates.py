@@ -36,7 +36,7 @@ LOGS = (CONVERSATIONS, EXTERNAL)
 
 
 class UpdateKind(StrEnum):
-    """What happened."""
+    """Kind of update."""
 
     CREATED = "created"
     MESSAGES = "messages"
@@ -105,7 +105,7 @@ def last(connection: apsw.Connection, log: Log = CONVERSATIONS) -> int:
 
 
 def reaches_back_to(connection: apsw.Connection, cursor: int, log: Log = CONVERSATIONS) -> bool:
-    """Whether everything that came behind a cursor is still here."""
+    """Return whether everything behind a cursor is still here."""
     return cursor >= _pruned(connection, log) and not any(
         begin < cursor < end for begin, end in _lost(connection, log)
     )

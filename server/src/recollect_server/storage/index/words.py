@@ -20,7 +20,7 @@ _MAX_FINDING = 5_000  # messages that one query may find and score, whatever the
 _MAX_POSTINGS = 100_000  # entries of the index that it may read
 _LEAST_TERMS = 2
 LEAST_MESSAGES = 300
-"""How rare a word is in a smaller store, is judged as though it had so many messages, the others
+"""Size of the store that the rarity of words is judged by at least: the other messages count as
 without the word.
 
 Among three messages no word is rare, and one that most of them have weighs nothing. Stop words and
@@ -78,7 +78,7 @@ class Term:
     find.
     """
     frequency: int = 0
-    """How many messages have it."""
+    """Number of messages that have it."""
 
     def rarity(self, total: int) -> float:
         """Return its inverse document frequency among so many messages, with the prior of

@@ -31,7 +31,7 @@ _LINGER_WATCHED = 0.002  # while somebody watches the updates: each waits for it
 
 
 class _Document:
-    """What an append adds, and whom to tell if it cannot be taken in."""
+    """Document of an append, and the callback for when it cannot be taken in."""
 
     __slots__ = ("build", "cursor", "failed", "news", "size", "updates")
 
@@ -87,7 +87,7 @@ class Writer:
         before it, and the news.
         """
         self.watched = False
-        """Whether somebody waits for what is told: then documents wait less for company."""
+        """True if somebody watches: then documents wait less for company."""
         # guards everything below; nothing slow happens under it
         self._changed = threading.Condition()
         self._waiting: deque[_Document | _Job] = deque()
@@ -164,17 +164,19 @@ class Writer:
 
     @property
     def puts(self) -> int:
-        """How many documents and jobs were put in, ever."""
+        """Return the number of documents and jobs ever put in."""
         return self._put
 
     @property
     def taken(self) -> int:
-        """How many of them are done with: taken in, or refused and their `failed` called."""
+        """Return the number of them that are done: taken in, or refused and their `failed`
+        called.
+        """
         return self._taken
 
     def moved(self) -> str:
-        """Whether another file has the name now, or none: SQLite writes on to the one it opened,
-        and raises nothing.
+        """Return why the file's name leads to another file, or to none: SQLite writes on to the one
+        it opened, and raises nothing.
         """
         try:
             inode = self.path.stat().st_ino

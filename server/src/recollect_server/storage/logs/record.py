@@ -62,7 +62,7 @@ class Damaged(Exception):
 
 @frozen
 class Stamp:
-    """Which request wrote a line, and the line's place in its batch (from 1, of how many)."""
+    """Request that wrote a line, and the line's place in its batch (from 1, of how many)."""
 
     request_id: str = ""
     request_hash: str = ""
@@ -72,7 +72,7 @@ class Stamp:
 
 @frozen
 class Entry:
-    """What a line says, and who wrote it."""
+    """Content of a line, and its stamp."""
 
     content: Content
     stamp: Stamp = Stamp()
@@ -103,8 +103,8 @@ def seal(fields: dict[str, Any]) -> bytes:
 
 
 def unseal(line: bytes) -> Any:
-    """What a line without its newline says. Raises Damaged if its checksum does not fit, ValueError
-    if it is no JSON.
+    """Return the JSON value of a line without its newline. Raises Damaged if its checksum does not
+    fit, ValueError if it is no JSON.
     """
     body, suffix = line[:-_SUFFIX], line[-_SUFFIX:]
     if suffix != b',"crc":"%08x"}' % crc32(body):
@@ -117,8 +117,8 @@ def unseal(line: bytes) -> Any:
 
 
 def has_checksum(line: bytes) -> bool:
-    """Whether a line without its newline ends in a checksum, or in what damage may have left of
-    one.
+    """Return whether a line without its newline ends in a checksum, or in what damage may have left
+    of one.
     """
     suffix = line[-_SUFFIX:]
     if len(suffix) < _SUFFIX:
@@ -132,7 +132,7 @@ def has_checksum(line: bytes) -> bool:
 
 
 def is_object(line: bytes) -> bool:
-    """Whether a line is a whole JSON object."""
+    """Return whether a line is a whole JSON object."""
     try:
         return isinstance(orjson.loads(line), dict)
     except ValueError:
@@ -157,7 +157,7 @@ def decode(line: bytes, sequence: int, *, lenient: bool = False) -> Entry:
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether a JSON value is nested so deeply that other encoders refuse it."""
+    """Return whether a JSON value is nested so deeply that other encoders refuse it."""
     level = [value]
     for _ in range(_MAX_DEPTH):
         nested = [it for it in level if isinstance(it, dict | list)]

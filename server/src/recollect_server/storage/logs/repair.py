@@ -83,8 +83,8 @@ def make_durable(path: Path, start: int, end: int) -> None:
 def whole_end(
     path: Path, offset: int, sequence: int, size: int, see: Callable[[Line], None] | None = None
 ) -> tuple[int, str, int]:
-    """Where the whole batches end (one past the end of the file: its newline is missing), why
-    there, and where the last begins.
+    """Return the end of the whole batches (one past the end of the file: its newline is missing),
+    the reason for it, and the begin of the last batch.
 
     `see` is called with each line that is ended. Raises OSError.
     """
@@ -128,14 +128,14 @@ def whole_end(
 
 
 def _is_whole(batch: list[Line]) -> bool:
-    """Whether these lines are a batch from its first line to its last, each undamaged."""
+    """Return whether these lines are a batch from its first line to its last, each undamaged."""
     places = [line.entry.stamp.batch for line in batch if line.entry is not None]
     return places == [(index, len(batch)) for index in range(1, len(batch) + 1)]
 
 
 def _is_foreign(path: Path, good: int, size: int) -> bool:
-    """Whether the tail behind the good lines is of somebody else, and not what is left of a write
-    of this program's.
+    """Return whether another program wrote the tail behind the good lines; False for what is left
+    of a write of this program.
 
     No line of it has a checksum. Each is an object, which no part of a line is; or it follows upon
     a line that is not ours either. One unended line and nothing else may be a create that was cut

@@ -13,12 +13,12 @@ from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, fail
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the file says of itself, and of the model that is served."""
+    """State of the file, and of the model that is served."""
 
     condition: str
     """`whole`, or what is wrong with it."""
     lines: dict[str, int] = field(default_factory=dict)
-    """How many lines of each conversation were embedded."""
+    """Number of embedded lines of each conversation."""
     vectors: int = 0
     size: int = 0
 
@@ -46,7 +46,7 @@ def state_of(folder: Path) -> State:
 
 
 def problems(folder: Path) -> list[str]:
-    """What is wrong with the file by itself: pages, texts without all their vectors, texts that
+    """Return the problems of the file by itself: pages, texts without all their vectors, texts that
     stand nowhere.
     """
     found: list[str] = []

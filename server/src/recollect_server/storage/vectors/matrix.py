@@ -37,10 +37,10 @@ class View:
 
     count: int
     ids: NDArray[np.int64]
-    """What each entry is a piece of."""
+    """Id of the message that each entry is a piece of."""
     times: NDArray[np.int64]
     marks: NDArray[np.int64]
-    """What else is known of each."""
+    """Marks of each entry."""
     alive: NDArray[np.bool_]
     signs: NDArray[np.uint64]
     scale: NDArray[np.float32]
@@ -94,7 +94,7 @@ class Matrix:
 
     @property
     def sequence_bits(self) -> int:
-        """How many of an id's bits are not the conversation's number."""
+        """Return the number of an id's bits that are not the conversation's number."""
         return self._bits
 
     def view(self) -> View:

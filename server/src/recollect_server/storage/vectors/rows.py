@@ -1,4 +1,4 @@
-"""What a matrix is made of: arrays that grow, and rows of bytes that grow without being copied."""
+"""Parts of a matrix: arrays that grow, and rows of bytes that grow without being copied."""
 
 from typing import TypeVar
 
@@ -51,5 +51,5 @@ def grown(array: NDArray[T], size: int) -> NDArray[T]:
 
 
 def sign_words(rows: NDArray[np.floating] | NDArray[np.int8]) -> NDArray[np.uint64]:
-    """Which numbers of each row are above zero, as bits: shape [6, n]."""
+    """Return the signs of each row's numbers as bits, 1 for a positive one: shape [6, n]."""
     return np.ascontiguousarray(np.packbits(rows > 0, axis=1).view(np.uint64).T)

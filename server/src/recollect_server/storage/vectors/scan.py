@@ -42,9 +42,7 @@ class Scores(NamedTuple):
 
 
 class Near(NamedTuple):
-    """How near conversations are: cosines of their pieces, but for `window`. Arrays of shape
-    [n].
-    """
+    """Nearness of conversations: cosines of their pieces, but for `window`. Arrays of shape [n]."""
 
     numbers: NDArray[np.int64]
     """The conversations, ascending."""
@@ -58,8 +56,8 @@ class Near(NamedTuple):
 
 
 class Scan:
-    """What a matrix says to a question. Scores are cosines, by id: of a message with several pieces
-    the best one's.
+    """Scores of a matrix for a question: cosines, by id; of a message with several pieces the best
+    one's.
     """
 
     def __init__(
@@ -139,7 +137,7 @@ class Scan:
         return (int(self._cosines(entries).argmax()), len(entries)) if len(entries) else (0, 1)
 
     def windows_of(self, ids: NDArray[np.int64]) -> Scores:
-        """How near the windows of these are, ascending by id."""
+        """Return the nearness of the windows of these ids, which ascend."""
         entries = self._matrix.of(self._view, ids)
         return self._by_id(entries, self._windows(entries))
 

@@ -44,7 +44,7 @@ class EmbeddedText:
     line: int
     time: int
     marks: int
-    """What else is known of it, for the ranking: see `domain.embedding`."""
+    """Marks for the ranking: see `domain.embedding`."""
     hash: bytes
     vectors: NDArray[np.int8]
 
@@ -59,11 +59,11 @@ class Loaded:
     times: NDArray[np.int64]
     marks: NDArray[np.int64]
     rows: NDArray[np.int64]
-    """Where in the table of vectors each piece is."""
+    """Row of each piece in the table of vectors."""
 
 
 def hash_of(text: str) -> bytes:
-    """What a text is known by: 16 bytes."""
+    """Return the hash of a text: 16 bytes."""
     return blake2b(text.encode(), digest_size=16).digest()
 
 
@@ -82,7 +82,7 @@ class VectorStore:
             self._inode = self.path.stat().st_ino
 
     def lost(self) -> bool:
-        """Whether another file has its name now, or none."""
+        """Return whether another file has its name now, or none."""
         try:
             return self.path.stat().st_ino != self._inode
         except OSError:
@@ -126,8 +126,8 @@ class VectorStore:
     # What is known --------------------------------------------------------------------------------
 
     def progress(self, model: int, epoch: str) -> dict[str, int]:
-        """How many lines of each conversation were looked at, with a model, for the index of this
-        epoch.
+        """Return the number of lines of each conversation that were embedded with a model, for the
+        index of this epoch.
 
         For another index all are looked at again: the vectors of texts that are known are not
         worked out again.
@@ -141,7 +141,7 @@ class VectorStore:
             return {row[0]: row[1] for row in connection.execute(query, (model,))}
 
     def lines_of(self, model: int, conversation_id: str) -> int:
-        """How many lines of a conversation were looked at."""
+        """Return the number of a conversation's lines that were embedded."""
         with self._using() as connection:
             query = "SELECT lines FROM progress JOIN conversations USING (key) WHERE model = ? AND id = ?"
             return int(connection.execute(query, (model, conversation_id)).get or 0)
@@ -318,7 +318,7 @@ class VectorStore:
         return removed
 
     def count(self, model: int) -> int:
-        """How many vectors a model has."""
+        """Return the number of a model's vectors."""
         with self._using() as connection:
             return int(
                 connection.execute(
