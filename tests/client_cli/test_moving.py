@@ -149,6 +149,16 @@ def test_what_comes_from_this_server_is_left_as_it_is(
     assert len(list(client.conversations.list())) == 1
 
 
+def test_the_quickstart_page_shows_the_fields_that_an_import_prints(
+    recollect: Any, talked: Talked
+) -> None:
+    talked(1)
+    [line] = recollect("import", "-", stdin=recollect("export").out).lines
+    page = (Path(__file__).parents[2] / "docs/quickstart.md").read_text()
+    [shown] = [it for it in page.splitlines() if it.startswith('{"conversationsNew"')]
+    assert list(json.loads(shown)) == list(line)
+
+
 def test_a_conversation_that_somebody_went_on_with_is_left_alone(
     recollect: Any, other: Client, client: Client, talked: Talked
 ) -> None:
