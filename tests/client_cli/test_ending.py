@@ -3,6 +3,7 @@
 import json
 import signal
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from recollect import Client, Conversation, Message
 from recollect.cli.exits import MEANINGS
 
-from tests.client_cli.conftest import Recollect, Run
+from tests.client_cli.conftest import Recollect, Run, environment
+from tests.programs import CLIENT, Forked
 
 UNKNOWN = "conv-01HQ0000000000000000000000"
 NOBODY = "127.0.0.1:1"
@@ -24,6 +26,31 @@ def test_an_unknown_conversation_is_told_by_its_own_code(recollect: Any, command
     assert ran.err.startswith("Error: ")
     assert UNKNOWN in ran.err
     assert len(ran.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["list", "export", "search"])
+def test_an_output_on_a_full_disk_ends_the_command_with_a_sentence(
+    recollect: Any, talked: Callable[..., Conversation], command: str
+) -> None:
+    full = Path("/dev/full")
+    if not full.is_char_device():
+        pytest.skip("there is no /dev/full here")
+    talked(1, said="zebra")
+    arguments = (command, *(["zebra"] if command == "search" else []))
+    with (
+        full.open("wb") as output,
+        Forked(
+            CLIENT,
+            arguments,
+            stdout=output.fileno(),
+            stderr=subprocess.PIPE,
+            env=environment(recollect.address),
+        ) as process,
+    ):
+        assert process.stderr is not None
+        said = process.stderr.read()
+        code = process.wait(60)
+    assert (code, said) == (1, "Error: cannot write standard output: No space left on device\n")
 
 
 def test_a_channel_without_a_conversation_is_not_found(recollect: Any) -> None:

@@ -1,5 +1,6 @@
 """`recollect export`: what is written, and that `import` reads it back."""
 
+import os
 import stat
 from collections.abc import Callable
 from dataclasses import replace
@@ -356,6 +357,18 @@ def test_what_is_written_is_for_its_owner_alone(run: Run, client: Client, tmp_pa
         stat.S_IMODE((tmp_path / "new" / "out" / f"{conversation.id}.jsonl").stat().st_mode)
         == 0o600
     )
+
+
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(
+    run: Run, client: Client, tmp_path: Path
+) -> None:
+    client.conversations.create("web")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    ran = run("export", "-o", str(pipe))
+    assert (ran.code, ran.out) == (1, "")
+    assert f"cannot write {pipe}: it is no regular file" in ran.err
+    assert pipe.is_fifo()
 
 
 def test_the_folder_of_a_server_is_never_written_to(run: Run, client: Client, server: Any) -> None:

@@ -64,6 +64,12 @@ def export(
         raise click.UsageError("Give --output or --folder, not both.")
     if overwrite and not folder:
         raise click.UsageError("--overwrite is for --folder.")
+    if output and output.exists() and not output.is_file():
+        # A file that takes the name would remove a pipe or, for root, a device such as /dev/stdout.
+        raise Ended(
+            f"cannot write {output}: it is no regular file. Leave out --output to write to standard"
+            " output"
+        )
     try:
         chosen = _chosen(shell.client, conversations, channels)
         if folder:
@@ -76,6 +82,8 @@ def export(
     except BrokenPipeError:
         raise
     except OSError as error:
+        if not output and not folder:
+            raise
         raise Ended(f"cannot write {output or folder}: {error.strerror}") from error
     if folder and shell.as_json:
         counts = {"conversations": tally.conversations_new, "messages": tally.messages_new}

@@ -25,17 +25,25 @@ _CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exits.MEANINGS
 
 
 class _Commands(click.Group):
-    """Turns what a command raises into one sentence and an exit code."""
+    """Group that turns an error of a command into one sentence and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Nobody reads on: what is still held back goes nowhere, and is no error.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard_output()  # nobody reads on: this is no error
             raise click.exceptions.Exit(exits.CLOSED_PIPE) from None
+        except OSError as error:
+            _discard_output()
+            what = error.filename or "standard output"
+            raise exits.Ended(f"cannot write {what}: {error.strerror or error}") from error
         return result
+
+
+def _discard_output() -> None:
+    """Let buffered output go nowhere: Python would fail over it once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(
