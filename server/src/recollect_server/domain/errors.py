@@ -26,6 +26,7 @@ RecollectError
     ├── RateLimited         a sender writes faster than allowed
     ├── TooManySubscribers  as many as the server takes are connected
     ├── TooManyAnswers      as many large answers are on their way as memory is allowed for
+    ├── TooManySpaces       as many spaces as may be open are in use
     └── Stopping            the server stops
 """
 
@@ -252,6 +253,13 @@ class TooManyAnswers(TryAgain):
         super().__init__(
             "too many large answers are on their way: try again, or ask for less at once"
         )
+
+
+class TooManySpaces(TryAgain):
+    """As many spaces as may be open are in use. One more may be opened later."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"{most} spaces are open and in use, and no more may be: try again")
 
 
 class Stopping(TryAgain):

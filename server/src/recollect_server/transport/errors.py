@@ -86,6 +86,7 @@ TABLE: dict[type[errors.RecollectError], Row] = {
     errors.TooManyAnswers: Row(
         StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_ANSWERS
     ),
+    errors.TooManySpaces: Row(StatusCode.RESOURCE_EXHAUSTED, None),
     errors.Stopping: Row(StatusCode.UNAVAILABLE, None),
 }
 """An error that is not here is what the kind above it in `domain.errors` is."""
