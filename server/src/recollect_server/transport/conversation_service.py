@@ -71,7 +71,7 @@ class ConversationHandlers:
         self._models = models
 
     def Create(self, request: api.CreateRequest, call: Call) -> api.CreateResponse:
-        """Begins a conversation."""
+        """Begin a conversation."""
         checks = Checks()
         checks.label("channel", request.channel, required=True)
         checks.names("participants", request.participants)
@@ -266,7 +266,7 @@ class ConversationHandlers:
         return api.PublishDeltaResponse()
 
     def Switch(self, request: api.SwitchRequest, call: Call) -> api.SwitchResponse:
-        """Leaves one conversation and loads another."""
+        """Leave one conversation and load another."""
         checks = Checks()
         checks.conversation_id("from_conversation_id", request.from_conversation_id, required=False)
         checks.conversation_id("to_conversation_id", request.to_conversation_id, required=False)
@@ -292,7 +292,7 @@ class ConversationHandlers:
         return answer
 
     def Rename(self, request: api.RenameRequest, call: Call) -> api.RenameResponse:
-        """Names a conversation."""
+        """Set a title that the server never replaces."""
         title = request.title.strip()
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
@@ -376,7 +376,7 @@ class ConversationHandlers:
     def RegenerateNotes(
         self, request: api.RegenerateNotesRequest, call: Call
     ) -> api.RegenerateNotesResponse:
-        """Queues notes to be written anew."""
+        """Queue conversations whose notes are to be written again."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id, required=False)
         checks.channels("channels", request.channels)

@@ -124,7 +124,7 @@ class RecallHandlers:
             return keep(answer)
 
     def Recent(self, request: api.RecentRequest, call: Call) -> api.RecentResponse:
-        """Conversations by time."""
+        """Return conversations by time."""
         checks = Checks()
         checks.not_negative("limit", request.limit)
         checks.span(request, "after", "before")
@@ -234,7 +234,7 @@ class RecallHandlers:
     def DeleteAnchor(
         self, request: api.DeleteAnchorRequest, call: Call
     ) -> api.DeleteAnchorResponse:
-        """Forgets an anchor."""
+        """Forget an anchor."""
         checks = Checks()
         checks.anchor_key(request.key)
         checks.request_id(request.request_id)
