@@ -23,7 +23,7 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.domain.time import Clock
-from recollect_server.services.external.communication_logs import CommunicationLogs
+from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.deletion import (
     bring_up_forgotten,

@@ -6,8 +6,8 @@ from typing import Any
 
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.services.external.communication_logs import CommunicationLogs
 from recollect_server.services.recall.embedding import text_of
+from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs, ConversationReading
 from recollect_server.services.space.logs import Indexed, Logs, Reading
 from recollect_server.services.upkeep.recovery import Progress, unheard
