@@ -13,6 +13,7 @@ from dataclasses import replace
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.time import Clock
+from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.events import CaughtUp, CursorsLost, Reloaded
 from recollect_server.services.space.logs import IndexAhead
@@ -167,12 +168,11 @@ class States:
         if stored is None:
             problem = "it is not in the index"
         else:
-            contents = Contents(index)
-            reading = self._transcripts.read_to_compare(contents, conversation_id, stored)
-            problems = self._transcripts.differences(
-                contents, conversation_id, stored, reading, words=False
+            comparison = Comparison(self._transcripts, Contents(index))
+            reading = comparison.read(conversation_id, stored)
+            problem = next(
+                comparison.differences(conversation_id, stored, reading, words=False), ""
             )
-            problem = next(problems, "")
         if problem:
             self.distrust(f"{conversation_id}: {problem}")
             raise IndexUnavailable(f"the index is damaged: {problem}")
