@@ -90,7 +90,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _give_memory_back() -> None:
-    """Tells glibc's allocator to return what is freed. Elsewhere it does nothing.
+    """Make glibc's allocator return freed memory. Elsewhere do nothing.
 
     By itself glibc maps only ever larger blocks apart, and keeps an arena for each thread: after 48
     reads of 8 MiB, 16 at once, 715 MiB stayed with the process. With these it peaked at 319 MiB and

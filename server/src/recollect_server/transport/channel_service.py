@@ -90,7 +90,7 @@ class ChannelHandlers:
     def LinkIdentities(
         self, request: api.LinkIdentitiesRequest, context: grpc.ServicerContext
     ) -> api.LinkIdentitiesResponse:
-        """Says that addresses are one person's."""
+        """Record that addresses belong to one person."""
         checks = Checks()
         person = request.person.strip()
         checks.text("person", person, least=1, most=MAX_NAME)

@@ -74,7 +74,7 @@ class ConversationHandlers:
     def Create(
         self, request: api.CreateRequest, context: grpc.ServicerContext
     ) -> api.CreateResponse:
-        """Begins a conversation."""
+        """Begin a conversation."""
         checks = Checks()
         checks.label("channel", request.channel, required=True)
         checks.names("participants", request.participants)
@@ -275,7 +275,7 @@ class ConversationHandlers:
     def Switch(
         self, request: api.SwitchRequest, context: grpc.ServicerContext
     ) -> api.SwitchResponse:
-        """Leaves one conversation and loads another."""
+        """Leave one conversation and load another."""
         checks = Checks()
         checks.conversation_id("from_conversation_id", request.from_conversation_id, required=False)
         checks.conversation_id("to_conversation_id", request.to_conversation_id, required=False)
@@ -303,7 +303,7 @@ class ConversationHandlers:
     def Rename(
         self, request: api.RenameRequest, context: grpc.ServicerContext
     ) -> api.RenameResponse:
-        """Names a conversation."""
+        """Set a title that the server never replaces."""
         title = request.title.strip()
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
@@ -389,7 +389,7 @@ class ConversationHandlers:
     def RegenerateNotes(
         self, request: api.RegenerateNotesRequest, context: grpc.ServicerContext
     ) -> api.RegenerateNotesResponse:
-        """Queues notes to be written anew."""
+        """Queue conversations whose notes are to be written again."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id, required=False)
         checks.channels("channels", request.channels)

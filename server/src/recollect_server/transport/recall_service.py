@@ -129,7 +129,7 @@ class RecallHandlers:
     def Recent(
         self, request: api.RecentRequest, context: grpc.ServicerContext
     ) -> api.RecentResponse:
-        """Conversations by time."""
+        """Return conversations by time."""
         checks = Checks()
         checks.not_negative("limit", request.limit)
         checks.span(request, "after", "before")
@@ -243,7 +243,7 @@ class RecallHandlers:
     def DeleteAnchor(
         self, request: api.DeleteAnchorRequest, context: grpc.ServicerContext
     ) -> api.DeleteAnchorResponse:
-        """Forgets an anchor."""
+        """Forget an anchor."""
         checks = Checks()
         checks.anchor_key(request.key)
         checks.request_id(request.request_id)
