@@ -9,7 +9,8 @@ RecollectError
 │   ├── CommunicationNotFound
 │   ├── EscalationNotFound
 │   ├── AnchorNotFound
-│   └── IdentityNotFound
+│   ├── IdentityNotFound
+│   └── TokenNotFound
 ├── ConversationExists      a create that asks for an id that is taken
 ├── RequestIdReused         the same request id with another payload
 ├── TurnOutOfDate           the write was based on an older turn
@@ -123,6 +124,13 @@ class IdentityNotFound(NothingNamed):
 
     def __init__(self, channel: str, address: str) -> None:
         super().__init__("identity", f"{channel} {address}")
+
+
+class TokenNotFound(NothingNamed):
+    """No token has this id."""
+
+    def __init__(self, token_id: str) -> None:
+        super().__init__("token", token_id)
 
 
 class ConversationExists(RecollectError):
