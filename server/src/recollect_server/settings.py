@@ -62,6 +62,13 @@ def duration_text(duration: timedelta) -> str:
     return f"{milliseconds // units[unit]}{unit}"
 
 
+def duration(text: str) -> timedelta:
+    """Return the duration that a text as `90d` says. Raises ValueError."""
+    value = _duration(text)
+    assert isinstance(value, timedelta)
+    return value
+
+
 def _duration(value: object) -> object:
     if isinstance(value, str):
         match = _DURATION.fullmatch(value)

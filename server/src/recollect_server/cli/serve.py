@@ -18,7 +18,7 @@ from recollect_server.cli.folder import shown
 from recollect_server.cli.logs import say, set_up_logs
 from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.domain.errors import RecollectError
-from recollect_server.transport.server import CannotListen
+from recollect_server.transport.listening import CannotListen
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # as malloc.h numbers them
 _STOPS = {signal.SIGINT, signal.SIGTERM}
