@@ -48,7 +48,7 @@ def callers(target: str, count: int, token: str = "") -> Iterator[Connection]:
 
 
 def _append(answer: Connection, target: str, count: int, token: str) -> None:
-    metadata = [("authorization", f"Bearer {token}")] if token else None
+    metadata = (("authorization", f"Bearer {token}"),) if token else None
     stopping = threading.Event()
     appended = [0] * count
     with grpc.insecure_channel(target) as channel:
@@ -58,8 +58,8 @@ def _append(answer: Connection, target: str, count: int, token: str) -> None:
         def work(number: int) -> None:
             conversation = "conv-01ARZ3NDEKTSV4RRFFQ69G5FAV"
             with suppress(grpc.RpcError):
-                request = api.CreateRequest(channel="web")
-                conversation = stub.Create(request, metadata=metadata).conversation.id
+                created = api.CreateRequest(channel="web")
+                conversation = stub.Create(created, metadata=metadata).conversation.id
             message = message_pb2.Message(role=message_pb2.ROLE_USER, content="fair " * 100)
             while not stopping.is_set():
                 request = api.AppendTurnRequest(

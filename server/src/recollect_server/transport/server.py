@@ -23,7 +23,9 @@ from recollect_server.services.spaces import Spaces
 from recollect_server.transport import health, reflection
 from recollect_server.transport.gate import Gate
 from recollect_server.transport.handling import (
+    NO_RULES,
     CallLog,
+    Rules,
     in_space,
     in_space_for_long,
     streaming,
@@ -79,12 +81,14 @@ class Server:
         spaces: Spaces[Any],
         options: ServerOptions,
         degraded: Mapping[str, health.Degraded] | None = None,
+        rules: Rules = NO_RULES,
     ) -> None:
         """Each open space has `handlers`, those of each service by the service's short name;
         `degraded` says, by the same names, which parts answer less.
         """
         self._gate = gate
         self._spaces = spaces
+        self._rules = rules
         self._options = options
         names = [service.full_name for service in SERVICES]
         parts = {
@@ -188,11 +192,13 @@ class Server:
             if method.server_streaming:
                 stream = in_space_for_long(method, self._spaces)
                 methods[method.name] = streaming(
-                    method, request_type, admit, stream, self._pool, calls
+                    method, request_type, admit, stream, self._pool, calls, self._rules
                 )
             else:
                 handler, pool = in_space(method, self._spaces), self._pool_for(method)
-                methods[method.name] = unary(method, request_type, admit, handler, pool, calls)
+                methods[method.name] = unary(
+                    method, request_type, admit, handler, pool, calls, self._rules
+                )
         return methods
 
     def _pool_for(self, method: MethodDescriptor) -> ThreadPoolExecutor:

@@ -70,6 +70,17 @@ class Index:
         self.external = ExternalIndex(self._database, self._seen)
         self.tiers = TierLog(self._database)
 
+    def stored(self) -> tuple[int, int]:
+        """Return the number of conversations, and the bytes of the logs of conversations and
+        communications.
+        """
+        with self.reading() as connection:
+            rows = connection.execute(
+                "SELECT count(*), coalesce(sum(bytes), 0) FROM progress"
+                " UNION ALL SELECT 0, coalesce(sum(bytes), 0) FROM external_communications"
+            ).fetchall()
+        return sum(int(row[0]) for row in rows), sum(int(row[1]) for row in rows)
+
     # Additions ------------------------------------------------------------------------------------
 
     def add(
