@@ -70,6 +70,7 @@ from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.ledger import Ledger
 from recollect_server.storage.logs.store import IDENTITIES, LogUnavailable
 from recollect_server.transport.answers import Answers
+from recollect_server.transport.certificates import TlsFiles
 from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
@@ -95,6 +96,10 @@ class OutOfMemory(CannotStart):
 NO_MEMORY = (
     "there is not enough memory, or there may be no more threads: "
     "raise the limit (ulimit -v, ulimit -u), or lower --threads"
+)
+_NOBODY_MAY_CALL = (
+    "other machines reach it, and there is no token yet: make one with"
+    " `recollect-server token create --kind brain`"
 )
 # of a day's budget that writing offline notes anew may use: the rest is for new notes
 _REDO_SHARE = 0.5
@@ -193,13 +198,18 @@ class FolderLock:
 class App:
     """A server that listens."""
 
-    address: str
-    """Address for clients."""
+    addresses: tuple[str, ...]
+    """Addresses for clients, in the order of the setting."""
     data_dir: Path
     recovered: Recovered
     external: External
     """External communications, where messages of third parties arrive."""
     _stops: tuple[Callable[[], None], ...]
+
+    @property
+    def address(self) -> str:
+        """The first address for clients."""
+        return self.addresses[0]
 
     def stop(self) -> None:
         """Finishes the calls under way and closes everything, in reverse order. Call it once."""
@@ -325,7 +335,9 @@ def start(
                 ),
             },
             ServerOptions(
-                listen=settings.listen,
+                addresses=settings.addresses,
+                tls=_tls_files(settings),
+                refusal=lambda: _NOBODY_MAY_CALL,
                 threads=settings.threads,
                 write_threads=settings.write_threads,
                 search_threads=settings.search_threads,
@@ -362,7 +374,7 @@ def start(
             log.info("notes_are_taken", by=model.name)
         # as soon as no call is under way: before jobs, which may take a moment to end
         stops.append(space.flush)
-        address = server.start()
+        addresses = tuple(server.start())
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         # first: a server that stops would wait for open streams, all of its grace
         stops.append(streams.stop)
@@ -373,7 +385,14 @@ def start(
         for stop in reversed(stops):
             stop()
         raise
-    return App(address, settings.data_dir, recovered, external, tuple(stops))
+    return App(addresses, settings.data_dir, recovered, external, tuple(stops))
+
+
+def _tls_files(settings: Settings) -> TlsFiles | None:
+    """Return the files of the server's certificate; None if its ports use no TLS."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    return TlsFiles(settings.tls_cert, settings.tls_key, settings.client_ca)
 
 
 def _model_folder(settings: Settings) -> Path | None:
