@@ -30,7 +30,10 @@ from pydantic_settings import (
 from recollect_server.domain import endpoints
 
 _PREFIX = "RECOLLECT_"  # of each setting in the environment
-_OTHERS = {"ADDRESS", "TOKEN", "CA", "CONVERSATION_ID", "MODEL", "KILL_AT"}
+_OTHERS = {
+    *("ADDRESS", "TOKEN", "CA", "CLIENT_CERT", "CLIENT_KEY"),
+    *("MCP_TOKEN", "CONVERSATION_ID", "MODEL", "KILL_AT"),
+}
 """Names after the prefix that are no settings: clients read or set all but the last, which tests
 set.
 """

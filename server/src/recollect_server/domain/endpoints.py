@@ -4,16 +4,16 @@ import re
 from ipaddress import ip_address
 
 UNIX = "unix:"
-_NEXT = re.compile(r"\s*,\s*(?=unix:|[^,/\s]+:\d{1,5}\s*(?:,|$))")
-"""A comma between two addresses: the path of a socket may hold commas too."""
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[A-Za-z0-9][A-Za-z0-9.-]*):(\d{1,5})")
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - compared, not listened on
 _MAX_PORT = 65535
 
 
 def split(listen: str) -> tuple[str, ...]:
-    """Return the addresses of a list that commas separate."""
-    return tuple(_NEXT.split(listen.strip())) if "," in listen else (listen,)
+    """Return the addresses of a list that commas separate. Even a socket's path holds none: gRPC's
+    clients split there too.
+    """
+    return tuple(it.strip() for it in listen.split(",")) if "," in listen else (listen,)
 
 
 def problem(address: str) -> str:

@@ -63,36 +63,57 @@ class Certificates:
         self._files = files
         self._guard = threading.Lock()
         self._tried = _contents(files)
-        self._initial = read_certificate(files)
-        _log_in_force(files, self._initial)
+        self._current = read_certificate(files)
+        self._refused = ""
+        self._log_current()
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return credentials that look at the files at every handshake."""
+        """Return credentials of one port, which look at the files at every handshake."""
+        shown: Certificate | None = None
+
+        def fetch() -> grpc.ServerCertificateConfiguration | None:
+            nonlocal shown
+            current = self._refreshed()
+            if current is shown:
+                return None
+            shown = current
+            return current.configuration()
+
         return grpc.dynamic_ssl_server_credentials(
-            self._initial.configuration(),
-            self._changed,  # type: ignore[arg-type]  # None keeps the one in force
+            self._current.configuration(),
+            fetch,  # type: ignore[arg-type]  # None keeps what the port shows
             require_client_authentication=self._files.client_ca is not None,
         )
 
-    def _changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return the certificate in the files if it is another than before and good."""
+    def _refreshed(self) -> Certificate:
+        """Return the certificate in the files if it is good, else the one before."""
         with self._guard:
             try:
                 contents = _contents(self._files)
                 if contents == self._tried:
-                    return None
+                    return self._current
                 self._tried = contents
-                certificate = read_certificate(self._files)
+                self._current = read_certificate(self._files)
             except WrongCertificate as error:
-                self._refuse(error)
-                return None
-        _log_in_force(self._files, certificate)
-        return certificate.configuration()
+                self._log_refused(str(error))
+            else:
+                self._refused = ""
+                self._log_current()
+            return self._current
 
-    def _refuse(self, error: WrongCertificate) -> None:
-        log.warning(
-            "certificate_kept", reason=str(error), note="the certificate before stays in force"
+    def _log_current(self) -> None:
+        log.info(
+            "certificate_in_force",
+            path=str(self._files.certificate),
+            names=", ".join(self._current.names),
+            expires=self._current.expires.isoformat(),
         )
+
+    def _log_refused(self, reason: str) -> None:
+        """Log a reason once: handshakes may come by the thousand."""
+        if reason != self._refused:
+            log.warning("certificate_refused", reason=reason, note="the one before stays in force")
+        self._refused = reason
 
 
 def read_certificate(files: TlsFiles) -> Certificate:
@@ -199,12 +220,3 @@ def _handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> "dict[str, Any
         with suppress(ssl.SSLWantReadError):
             side.do_handshake()
     return ours.getpeercert() or {}
-
-
-def _log_in_force(files: TlsFiles, certificate: Certificate) -> None:
-    log.info(
-        "certificate_in_force",
-        path=str(files.certificate),
-        names=", ".join(certificate.names),
-        expires=certificate.expires.isoformat(),
-    )

@@ -47,8 +47,8 @@ class Listeners:
         Raises CannotListen; then no file of a socket is left.
         """
         try:
-            credentials = None if self._tls is None else Certificates(self._tls).credentials()
-            return [self._open(address, server, credentials) for address in self._addresses]
+            certificates = None if self._tls is None else Certificates(self._tls)
+            return [self._open(address, server, certificates) for address in self._addresses]
         except WrongCertificate as error:
             raise CannotListen(f"cannot use TLS: {error}") from error
         except CannotListen:
@@ -60,9 +60,7 @@ class Listeners:
         for unix_socket in self._sockets:
             unix_socket.remove()
 
-    def _open(
-        self, address: str, server: grpc.Server, credentials: grpc.ServerCredentials | None
-    ) -> str:
+    def _open(self, address: str, server: grpc.Server, certificates: Certificates | None) -> str:
         if not endpoints.is_local(address) and (refusal := self._refusal()):
             raise CannotListen(f"cannot listen on {address}: {refusal}")
         try:
@@ -76,8 +74,8 @@ class Listeners:
                 raise CannotListen(f"cannot listen on {address}: {why}")
             port = (
                 server.add_insecure_port(address)
-                if credentials is None
-                else server.add_secure_port(address, credentials)
+                if certificates is None
+                else server.add_secure_port(address, certificates.credentials())
             )
         except RuntimeError as error:
             raise CannotListen(
