@@ -53,19 +53,19 @@ def _logs_apart(no_log: None) -> None:
 
 @pytest.fixture(scope="session")
 def authority() -> Authority:
-    """The authority that clients trust."""
+    """Return the authority that clients trust."""
     return Authority()
 
 
 @pytest.fixture(scope="session")
 def stranger() -> Authority:
-    """An authority that nobody trusts."""
+    """Return an authority that nobody trusts."""
     return Authority()
 
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes a certificate and its key, by default over those before."""
+    """Return how to write a certificate and its key, by default over those before."""
 
     def write(certificate: trustme.LeafCert, name: str = "server") -> Files:
         files = Files(tmp_path / f"{name}.pem", tmp_path / f"{name}.key")
@@ -78,22 +78,22 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.fixture
 def ca(authority: Authority, tmp_path: Path) -> Path:
-    """The file of the authority that clients trust."""
+    """Return the file of the authority that clients trust."""
     path = tmp_path / "ca.pem"
     path.write_bytes(authority.pem)
     return path
 
 
 @pytest.fixture
-def shown(authority: Authority, write: Write) -> Files:
-    """The certificate of this machine."""
+def files(authority: Authority, write: Write) -> Files:
+    """Return the certificate of this machine."""
     return write(authority.issue("localhost", "127.0.0.1", LOOPBACK, "::1"))
 
 
 @pytest.fixture
-def server(start_server: Start, shown: Files) -> RunningServer:
-    """A server whose port speaks TLS."""
-    return start_server(**shown.settings)
+def server(start_server: Start, files: Files) -> RunningServer:
+    """Return a server whose port speaks TLS."""
+    return start_server(**files.settings)
 
 
 @pytest.fixture

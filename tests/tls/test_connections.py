@@ -1,4 +1,4 @@
-"""What a client is told where the two ends do not agree on TLS: one sentence, and what to do."""
+"""Sentences that a client raises where the two ends do not agree on TLS, with what to do."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tests.tls.conftest import Authority, Files, Write
 UNKNOWN = "conv-01HQ0000000000000000000000"
 
 
-async def told(target: str, **options: Any) -> str:
+async def complaint(target: str, **options: Any) -> str:
     """Return what both clients say of a connection that is not made."""
     with Client(target, retry=None, **options) as client, pytest.raises(TlsMismatch) as raised:
         client.conversations.get(UNKNOWN)
@@ -59,7 +59,7 @@ def test_the_environment_names_the_authority_and_an_argument_wins(
 
 
 async def test_a_plain_client_on_a_port_of_tls(server: RunningServer) -> None:
-    assert await told(server.target) == (
+    assert await complaint(server.target) == (
         f"{server.target} speaks TLS and this client does not: name the authority of its"
         ' certificate with ca (RECOLLECT_CA, --ca; "system" for a public one)'
     )
@@ -67,7 +67,7 @@ async def test_a_plain_client_on_a_port_of_tls(server: RunningServer) -> None:
 
 async def test_a_client_of_tls_on_a_plain_port(start_server: Start, ca: Path) -> None:
     target = start_server().target
-    assert await told(target, ca=ca) == (
+    assert await complaint(target, ca=ca) == (
         f"{target} does not speak TLS: leave ca (RECOLLECT_CA, --ca) out, or call the port that"
         " does"
     )
@@ -77,12 +77,12 @@ async def test_another_authority(server: RunningServer, stranger: Authority) -> 
     assert re.fullmatch(
         rf"the certificate of {server.target} cannot be trusted \(.*issuer.*\): no authority that"
         r" signed it is in ca: name the file that has its authority with ca \(RECOLLECT_CA, --ca\)",
-        await told(server.target, ca=stranger.pem),
+        await complaint(server.target, ca=stranger.pem),
     )
 
 
 async def test_an_authority_that_this_machine_trusts_anyway(server: RunningServer) -> None:
-    assert "is in the authorities that this machine trusts: name the file" in await told(
+    assert "is in the authorities that this machine trusts: name the file" in await complaint(
         server.target, ca="system"
     )
 
@@ -91,7 +91,7 @@ async def test_another_name(
     start_server: Start, authority: Authority, write: Write, ca: Path
 ) -> None:
     server = start_server(**write(authority.issue("recollect.example", "192.0.2.7")).settings)
-    assert await told(server.target, ca=ca) == (
+    assert await complaint(server.target, ca=ca) == (
         f"the certificate of {server.target} is for recollect.example, 192.0.2.7 and not for"
         f" {LOOPBACK}: call the server by a name that its certificate has, or give it one for this"
         " name"
@@ -103,7 +103,7 @@ async def test_an_expired_certificate(
 ) -> None:
     server = start_server(**write(authority.issue(LOOPBACK)).settings)
     expired()
-    assert await told(server.target, ca=ca) == (
+    assert await complaint(server.target, ca=ca) == (
         f"the certificate of {server.target} has expired: put a new one where the server reads it"
     )
 
@@ -134,17 +134,17 @@ def expired(
 
 
 async def test_a_server_that_asks_for_a_certificate_of_the_client(
-    start_server: Start, shown: Files, ca: Path, authority: Authority, stranger: Authority,
+    start_server: Start, files: Files, ca: Path, authority: Authority, stranger: Authority,
     write: Write,
 ) -> None:  # fmt: skip
-    server = start_server(**shown.settings, client_ca=ca)
+    server = start_server(**files.settings, client_ca=ca)
     own = write(authority.issue("brain@recollect"), "own")
     foreign = write(stranger.issue("brain@recollect"), "foreign")
-    assert await told(server.target, ca=ca) == (
+    assert await complaint(server.target, ca=ca) == (
         f"{server.target} asks for a certificate of the client: give one with"
         " cert=(certificate, key) (RECOLLECT_CLIENT_CERT and RECOLLECT_CLIENT_KEY)"
     )
-    assert await told(server.target, ca=ca, cert=(foreign.certificate, foreign.key)) == (
+    assert await complaint(server.target, ca=ca, cert=(foreign.certificate, foreign.key)) == (
         f"{server.target} refuses the certificate of this client: its authority must be in the"
         " server's --client-ca, and it must not have expired"
     )
@@ -180,7 +180,7 @@ async def test_a_watch_is_told_too(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "field", "said"),
+    ("options", "field", "sentence"),
     [
         ({"ca": "/nowhere/ca.pem"}, "ca", "cannot be read"),
         ({"ca": b"junk"}, "ca", "holds no certificate in PEM"),
@@ -192,10 +192,10 @@ async def test_a_watch_is_told_too(server: RunningServer) -> None:
     ],
 )
 def test_a_wrong_option_is_refused_by_its_name(
-    options: dict[str, Any], field: str, said: str
+    options: dict[str, Any], field: str, sentence: str
 ) -> None:
     for kind in (Client, AsyncClient):
-        with pytest.raises(InvalidArgument, match=said) as raised:
+        with pytest.raises(InvalidArgument, match=sentence) as raised:
             kind(**options)
         assert raised.value.violations[0].field == field
 

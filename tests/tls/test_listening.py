@@ -35,10 +35,10 @@ def calls(target: str, **options: Any) -> str:
 
 
 def test_one_server_listens_on_several_addresses(
-    start_server: Start, shown: Files, ca: Path, tmp_path: Path
+    start_server: Start, files: Files, ca: Path, tmp_path: Path
 ) -> None:
     listen = f"unix:{tmp_path / 's'},{LOOPBACK}:0 , localhost:0"
-    server = start_server(listen=listen, **shown.settings)
+    server = start_server(listen=listen, **files.settings)
     unix, *ports = server.app.addresses
     assert unix == f"unix:{tmp_path / 's'}"
     assert [port.rpartition(":")[0] for port in ports] == [LOOPBACK, "localhost"]
@@ -49,24 +49,24 @@ def test_one_server_listens_on_several_addresses(
     assert not (tmp_path / "s").exists()
 
 
-def test_ipv6(start_server: Start, shown: Files, ca: Path) -> None:
+def test_ipv6(start_server: Start, files: Files, ca: Path) -> None:
     if not has_ipv6():
         pytest.skip("this machine has no IPv6")
-    server = start_server(listen="[::1]:0", **shown.settings)
+    server = start_server(listen="[::1]:0", **files.settings)
     assert re.fullmatch(r"\[::1\]:\d+", server.target)
     assert calls(server.target, ca=ca)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])  # noqa: S104
 def test_a_wildcard_listens_for_other_machines(
-    start_server: Start, shown: Files, ca: Path, has_a_token: None, host: str
+    start_server: Start, files: Files, ca: Path, has_a_token: None, host: str
 ) -> None:
     if host == "[::]" and not has_ipv6():
         pytest.skip("this machine has no IPv6")
-    server = start_server(listen=f"{host}:0", **shown.settings)
+    server = start_server(listen=f"{host}:0", **files.settings)
     assert server.target.startswith(host)
     assert calls(f"127.0.0.1:{server.target.rpartition(':')[2]}", ca=ca)
-    health = ["--tls-cert", shown.certificate, "--tls-key", shown.key, "--listen", server.target]
+    health = ["--tls-cert", files.certificate, "--tls-key", files.key, "--listen", server.target]
     assert run("health", *health).output == "SERVING\n"
 
 
@@ -97,8 +97,8 @@ def test_an_address_beyond_this_machine_needs_tls(address: str) -> None:
     )
 
 
-def test_an_address_beyond_this_machine_needs_a_token(start_server: Start, shown: Files) -> None:
-    for protection in (shown.settings, {"insecure_plaintext": True}):
+def test_an_address_beyond_this_machine_needs_a_token(start_server: Start, files: Files) -> None:
+    for protection in (files.settings, {"insecure_plaintext": True}):
         with pytest.raises(CannotListen) as refused:
             start_server(listen="0.0.0.0:0", **protection)
         assert re.fullmatch(
@@ -130,7 +130,7 @@ def test_a_wildcard_is_called_on_this_machine(address: str, local: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "sentence"),
     [
         ({"tls_cert": "c"}, "tls_key: is needed beside tls_cert"),
         ({"tls_key": "k"}, "tls_key: needs tls_cert beside it"),
@@ -140,8 +140,10 @@ def test_a_wildcard_is_called_on_this_machine(address: str, local: str) -> None:
         ({"listen": "127.0.0.1:1, a:70000"}, "listen: a:70000 has port 70000"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused_by_name(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(WrongSettings, match=f"^{re.escape(said)}"):
+def test_settings_that_do_not_fit_are_refused_by_name(
+    values: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(WrongSettings, match=f"^{re.escape(sentence)}"):
         Settings.load(None, values)
 
 
@@ -154,7 +156,7 @@ def _encrypted(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "sentence"),
     [
         (lambda it: it.certificate.unlink(), "{cert}: there is no such file: name another with"),
         (lambda it: it.key.unlink(), "{key}: there is no such file: name another with --tls-key"),
@@ -165,34 +167,34 @@ def _encrypted(path: Path) -> None:
     ],
 )
 def test_a_certificate_that_cannot_be_used(
-    start_server: Start, shown: Files, spoil: Callable[[Files], object], said: str
+    start_server: Start, files: Files, spoil: Callable[[Files], object], sentence: str
 ) -> None:
-    spoil(shown)
+    spoil(files)
     with pytest.raises(CannotListen) as refused:
-        start_server(**shown.settings)
-    expected = said.format(cert=shown.certificate, key=shown.key)
+        start_server(**files.settings)
+    expected = sentence.format(cert=files.certificate, key=files.key)
     assert str(refused.value).startswith(f"cannot use TLS: {expected}")
 
 
 def test_a_certificate_that_fits_no_key_has_expired_or_has_no_authorities(
-    start_server: Start, authority: Authority, write: Write, shown: Files, tmp_path: Path
+    start_server: Start, authority: Authority, write: Write, files: Files, tmp_path: Path
 ) -> None:
     other = write(authority.issue("other"), "other")
     expired = write(authority.issue("localhost", expired=True), "expired")
     junk = tmp_path / "junk"
     junk.write_text("é")
-    for settings, said in (
-        ({"tls_cert": shown.certificate, "tls_key": other.key}, f"{other.key}: is not the key of"),
+    for settings, sentence in (
+        ({"tls_cert": files.certificate, "tls_key": other.key}, f"{other.key}: is not the key of"),
         (expired.settings, f"{expired.certificate}: has expired: put a new certificate there"),
-        ({**shown.settings, "client_ca": junk}, f"{junk}: holds no certificates in PEM"),
+        ({**files.settings, "client_ca": junk}, f"{junk}: holds no certificates in PEM"),
     ):
-        with pytest.raises(CannotListen, match=re.escape(f"cannot use TLS: {said}")):
+        with pytest.raises(CannotListen, match=re.escape(f"cannot use TLS: {sentence}")):
             start_server(**settings)
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """Starts the server as a program and returns the first line that it prints."""
+    """Return how to start the server as a program and read the first line that it prints."""
     with ExitStack() as running:
 
         def start(*flags: object) -> str:
@@ -206,10 +208,10 @@ def program(tmp_path: Path) -> Iterator[Callable[..., str]]:
 
 
 def test_a_start_names_each_port_and_its_protection(
-    program: Callable[..., str], shown: Files, tmp_path: Path
+    program: Callable[..., str], files: Files, tmp_path: Path
 ) -> None:
     listen = f"{LOOPBACK}:0, unix:{tmp_path / 's'}"
-    line = program("--listen", listen, "--tls-cert", shown.certificate, "--tls-key", shown.key)
+    line = program("--listen", listen, "--tls-cert", files.certificate, "--tls-key", files.key)
     named = re.escape(f"unix:{tmp_path / 's'}")
     assert re.match(
         rf"Recollect listens on {LOOPBACK}:[1-9]\d+ \(TLS\), {named} and keeps 0 conv", line
@@ -217,10 +219,10 @@ def test_a_start_names_each_port_and_its_protection(
 
 
 def test_a_handshake_that_fails_writes_nothing_among_the_log_lines(
-    tmp_path: Path, shown: Files
+    tmp_path: Path, files: Files
 ) -> None:
     arguments = ["serve", "--data-dir", str(tmp_path / "data"), "--listen", f"{LOOPBACK}:0"]
-    arguments += ["--tls-cert", str(shown.certificate), "--tls-key", str(shown.key)]
+    arguments += ["--tls-cert", str(files.certificate), "--tls-key", str(files.key)]
     errors = tmp_path / "errors"
     with errors.open("wb") as file, Forked(SERVER, arguments, stderr=file.fileno()) as process:
         assert process.stdout is not None
@@ -237,9 +239,9 @@ def test_a_handshake_that_fails_writes_nothing_among_the_log_lines(
 
 
 def test_health_knows_the_server_by_its_own_certificate(
-    server: RunningServer, shown: Files, ca: Path, stranger: Authority, tmp_path: Path
+    server: RunningServer, files: Files, ca: Path, stranger: Authority, tmp_path: Path
 ) -> None:
-    own = ["--tls-cert", shown.certificate, "--tls-key", shown.key]
+    own = ["--tls-cert", files.certificate, "--tls-key", files.key]
     assert run("health", *own, "--listen", server.target).output == "SERVING\n"
     assert run("health", "--ca", ca, "--address", server.target).output == "SERVING\n"
     environment: dict[str, str | None] = {"RECOLLECT_CA": str(ca)}
@@ -253,9 +255,9 @@ def test_health_knows_the_server_by_its_own_certificate(
 
 
 def test_health_asks_the_unix_socket_of_several_addresses(
-    start_server: Start, shown: Files, tmp_path: Path
+    start_server: Start, files: Files, tmp_path: Path
 ) -> None:
-    server = start_server(listen=f"{LOOPBACK}:0, unix:{tmp_path / 's'}", **shown.settings)
-    own = ["--tls-cert", shown.certificate, "--tls-key", shown.key]
+    server = start_server(listen=f"{LOOPBACK}:0, unix:{tmp_path / 's'}", **files.settings)
+    own = ["--tls-cert", files.certificate, "--tls-key", files.key]
     listen = f"{LOOPBACK}:1, {server.app.addresses[1]}"
     assert run("health", *own, "--listen", listen).output == "SERVING\n"

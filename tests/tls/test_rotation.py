@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -24,7 +25,7 @@ CALLS = 2000
 
 
 def certificate_of(target: str) -> str:
-    """Return the certificate that a new connection is shown."""
+    """Return the certificate that a new connection is files."""
     host, _, port = target.rpartition(":")
     return ssl.get_server_certificate((host, int(port)))
 
@@ -36,7 +37,8 @@ def pem(files: Files) -> str:
 def check_over_a_new_connection(target: str, roots: bytes) -> None:
     options = [("grpc.use_local_subchannel_pool", 1)]  # else channels share a connection
     with grpc.secure_channel(target, grpc.ssl_channel_credentials(roots), options) as channel:
-        channel.unary_unary(CHECK)(health_pb2.HealthCheckRequest().SerializeToString(), timeout=10)
+        call: Any = channel.unary_unary(CHECK)
+        call(health_pb2.HealthCheckRequest().SerializeToString(), timeout=10)
 
 
 class Load:
@@ -71,7 +73,7 @@ class Load:
 
 @pytest.mark.timeout(180)
 def test_a_certificate_is_renewed_under_load_without_a_failed_call(
-    server: RunningServer, shown: Files, authority: Authority, write: Write, ca: Path
+    server: RunningServer, files: Files, authority: Authority, write: Write, ca: Path
 ) -> None:
     load = Load()
     with Client(server.target, ca=ca, retry=None) as client:
@@ -88,12 +90,12 @@ def test_a_certificate_is_renewed_under_load_without_a_failed_call(
                 # then both
                 renewed = authority.issue("localhost", LOOPBACK)
                 new = write(renewed, "renewed")
-                shown.certificate.write_bytes(new.certificate.read_bytes()[:300])
+                files.certificate.write_bytes(new.certificate.read_bytes()[:300])
                 assert certificate_of(server.target)
-                shown.certificate.write_bytes(new.certificate.read_bytes())
-                assert certificate_of(server.target) != pem(shown)
-                shown.key.write_bytes(new.key.read_bytes())
-                assert certificate_of(server.target) == pem(shown)
+                files.certificate.write_bytes(new.certificate.read_bytes())
+                assert certificate_of(server.target) != pem(files)
+                files.key.write_bytes(new.key.read_bytes())
+                assert certificate_of(server.target) == pem(files)
                 reached = CALLS * (rotation + 1) // ROTATIONS
                 until(lambda least=reached: load.done >= least or bool(load.failures))  # type: ignore[misc]
     assert load.failures == []
@@ -101,10 +103,10 @@ def test_a_certificate_is_renewed_under_load_without_a_failed_call(
 
 
 def test_a_link_that_is_moved_renews_it_as_kubernetes_does(
-    server: RunningServer, shown: Files, authority: Authority, write: Write, tmp_path: Path
+    server: RunningServer, files: Files, authority: Authority, write: Write, tmp_path: Path
 ) -> None:
     new = write(authority.issue(LOOPBACK), "renewed")
-    for path, target in ((shown.certificate, new.certificate), (shown.key, new.key)):
+    for path, target in ((files.certificate, new.certificate), (files.key, new.key)):
         link = tmp_path / "link"
         link.symlink_to(target)
         link.rename(path)
@@ -112,23 +114,23 @@ def test_a_link_that_is_moved_renews_it_as_kubernetes_does(
 
 
 def test_files_that_cannot_be_used_keep_the_one_before_and_are_logged_once_by_path(
-    shown: Files, authority: Authority, write: Write
+    files: Files, authority: Authority, write: Write
 ) -> None:
     with capture_logs() as lines:
-        certificates = Certificates(TlsFiles(shown.certificate, shown.key))
+        certificates = Certificates(TlsFiles(files.certificate, files.key))
         before = certificates._refreshed()
         expired = write(authority.issue("localhost", expired=True), "expired")
-        shown.certificate.write_bytes(expired.certificate.read_bytes())
-        shown.key.write_bytes(expired.key.read_bytes())
+        files.certificate.write_bytes(expired.certificate.read_bytes())
+        files.key.write_bytes(expired.key.read_bytes())
         assert {certificates._refreshed(), certificates._refreshed()} == {before}
-        shown.key.unlink()
+        files.key.unlink()
         assert {certificates._refreshed(), certificates._refreshed()} == {before}
         write(authority.issue("localhost"))
         assert certificates._refreshed() is not before
     refused = [line["reason"] for line in lines if line["event"] == "certificate_refused"]
     assert refused == [
-        f"{shown.certificate}: has expired: put a new certificate there",
-        f"{shown.key}: there is no such file: name another with --tls-key",
+        f"{files.certificate}: has expired: put a new certificate there",
+        f"{files.key}: there is no such file: name another with --tls-key",
     ]
     taken = [line["path"] for line in lines if line["event"] == "certificate_in_force"]
-    assert taken == [str(shown.certificate)] * 2
+    assert taken == [str(files.certificate)] * 2

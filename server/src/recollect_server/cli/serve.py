@@ -49,11 +49,11 @@ def serve(config: Path | None, **flags: Any) -> None:
     # What was made so far stays until the end. The collector would go through all of it again and
     # again, and hold Python's lock each time, and with it every call, for some 40 ms.
     gc.freeze()
-    found = running.recovered
-    note = f", {found.messages} messages indexed anew" if found.messages else ""
+    recovered = running.recovered
+    note = f", {recovered.messages} messages indexed anew" if recovered.messages else ""
     addresses = ", ".join(_described(running.addresses, settings))
     say(
-        f"Recollect listens on {addresses} and keeps {found.conversations} conversations in"
+        f"Recollect listens on {addresses} and keeps {recovered.conversations} conversations in"
         f" {running.data_dir.resolve()}{note}. Stop it with Ctrl-C.",
         sys.stdout,
     )
@@ -106,7 +106,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _give_memory_back() -> None:
-    """Tells glibc's allocator to return what is freed. Elsewhere it does nothing.
+    """Make glibc's allocator return freed memory. Elsewhere do nothing.
 
     By itself glibc maps only ever larger blocks apart, and keeps an arena for each thread: after 48
     reads of 8 MiB, 16 at once, 715 MiB stayed with the process. With these it peaked at 319 MiB and

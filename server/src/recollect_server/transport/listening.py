@@ -184,10 +184,10 @@ def _why_not(listen: str) -> str:
     host, port = listen.rsplit(":", 1)
     why = ""
     try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        resolved = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
     except OSError as error:
         return _refusal(error)
-    for family, kind, protocol, _, address in found:
+    for family, kind, protocol, _, address in resolved:
         with socket.socket(family, kind, protocol) as probe:
             # as gRPC does: what was closed just now is in nobody's way
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
