@@ -24,7 +24,7 @@ from recollect_server.domain.context import Budget
 from recollect_server.domain.time import system_clock
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import Choosing, ContextBuilder
-from recollect_server.services.context.own import Asked
+from recollect_server.services.context.own import Weighing
 from recollect_server.services.context.packing import Recalling
 from recollect_server.services.context.relevance import Weights, words_of
 from recollect_server.services.external.external import External
@@ -156,7 +156,7 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
         hot_times, warm_times = [], []
         for number in range(calls):
             began = time.perf_counter()
-            asked = Asked(
+            asked = Weighing(
                 words_of(questions[number % len(questions)]), system_clock(), Weights(), {}
             )
             head, hot, in_memory = builder.hot(conversation, asked, budget, {})

@@ -82,7 +82,15 @@ def without_vectors(it: Labelled) -> Labelled:
     messages = replace(
         it.messages,
         **dict.fromkeys(
-            ("vector", "vector_before", "vector_after", "window", "role", "asked", "named"),
+            (
+                "vector",
+                "vector_before",
+                "vector_after",
+                "window",
+                "role",
+                "answers_question",
+                "named",
+            ),
             no_messages,
         ),
     )

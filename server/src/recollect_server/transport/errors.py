@@ -145,7 +145,7 @@ def _info(
 
 
 def _bad_request(violations: Iterable[tuple[str, str]]) -> error_details_pb2.BadRequest:
-    """Of fields, and what is wrong with each."""
+    """Return the error detail for invalid fields, with a description of each."""
     return error_details_pb2.BadRequest(
         field_violations=[
             error_details_pb2.BadRequest.FieldViolation(field=field, description=description)
