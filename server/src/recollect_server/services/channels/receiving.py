@@ -38,8 +38,8 @@ from recollect_server.services.conversations import check_writable
 from recollect_server.services.external import external
 from recollect_server.services.space.locks import Lock
 from recollect_server.services.space.requests import key_of
-from recollect_server.services.space.space import Committed, Space
-from recollect_server.services.space.state import RequestKey, placed
+from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import Committed, RequestKey, placed
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.logs.lines import contents_of, messages_of

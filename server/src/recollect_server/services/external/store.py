@@ -15,7 +15,6 @@ from recollect_server.domain.errors import CommunicationNotFound, IndexUnavailab
 from recollect_server.domain.external import Communication, ExternalMessage
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import MAX_LINES, is_communication_id
-from recollect_server.services.external.communication_logs import CommunicationLogs
 from recollect_server.services.space.events import CommunicationChanged
 from recollect_server.services.space.logs import IndexAhead
 from recollect_server.services.space.space import Space
@@ -43,7 +42,7 @@ class CommunicationStore:
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        self._logs = CommunicationLogs(space.logs)
+        self._logs = space.communications
         self._behind: set[str] = set()  # what the index did not take in
 
     @property
@@ -150,7 +149,7 @@ class CommunicationStore:
         """The messages at these places, those that can be read. Raises StorageUnavailable."""
         if not places:
             return []
-        lines = self.space.logs.read_at(communication_id, places)
+        lines = self.space.lines_at(communication_id, places)
         return [
             line.entry.content
             for line in lines
@@ -163,7 +162,7 @@ class CommunicationStore:
         """
         known: Communication | None = None
         batch: list[ExternalMessage] = []
-        for line in self.space.logs.read(communication_id):
+        for line in self.space.lines(communication_id):
             known = self._logs.folded(known, line, communication_id)
             if line.entry and line.entry.stamp.batch[0] == 1:
                 batch = []

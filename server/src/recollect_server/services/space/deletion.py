@@ -9,9 +9,10 @@
 4. The file is removed, and what was cut off it before; the folder is synced.
 5. The write-ahead log is cut, so that no page with the text is left there.
 
-`Space.delete` takes the steps; a start-up finishes what a crash interrupted, from step 2.
+`Deletions` takes the steps; a start-up finishes what a crash interrupted, from step 2.
 """
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -20,9 +21,17 @@ import orjson
 import structlog
 
 from recollect_server.domain.conversation import AnchorSet
-from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable
+from recollect_server.domain.errors import AnchorsPresent, ConversationPinned, IndexUnavailable
 from recollect_server.domain.frozen import frozen
+from recollect_server.domain.time import Clock
+from recollect_server.services.space.events import Deleted
+from recollect_server.services.space.locks import Locks
+from recollect_server.services.space.pending import PendingWrites
+from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.requests import Requests
+from recollect_server.services.space.routes import Routes
 from recollect_server.services.space.state import RequestKey
+from recollect_server.services.space.states import States
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Removed, Spoken
@@ -67,6 +76,94 @@ class Receipt:
         """Return the receipt that answered a request."""
         answer = orjson.loads(known.answer)
         return cls(known.conversation_id, answer["removed"], answer["time"])
+
+
+class Deletions:
+    """The deletes of a space. Safe to call from any thread."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        projection: Projection,
+        pending: PendingWrites,
+        states: States,
+        routes: Routes,
+        requests: Requests,
+        anchors: AnchorFile,
+        locks: Locks,
+        clock: Clock,
+        publish: Callable[[object], None],
+    ) -> None:
+        self._store = store
+        self._projection = projection
+        self._pending = pending
+        self._states = states
+        self._routes = routes
+        self._requests = requests
+        self._anchors = anchors
+        self._locks = locks
+        self._clock = clock
+        self._publish = publish
+        # Under way; set at their end, changed under the conversation's lock.
+        self._under_way: dict[str, threading.Event] = {}
+
+    def delete(
+        self, conversation_id: str, anchors: int, request: RequestKey | None, *, force: bool
+    ) -> Receipt:
+        """Remove a conversation (see `Space.delete`)."""
+        while True:
+            if (under_way := self._under_way.get(conversation_id)) is not None:
+                under_way.wait()
+            with self._locks.exclusive(
+                request=request.id if request else "", conversation=conversation_id
+            ):
+                if conversation_id in self._under_way:
+                    continue
+                if request and (earlier := self._requests.find(request, None)):
+                    return Receipt.of(earlier)
+                state = self._states.get(conversation_id)
+                if state.conversation.pinned and not force:
+                    raise ConversationPinned(conversation_id)
+                settle_anchors(
+                    self._anchors,
+                    self._projection.index,
+                    self._store,
+                    conversation_id,
+                    state.number,
+                    anchors,
+                )
+                self._store.begin_delete(conversation_id)
+                self._states.forget(conversation_id)
+                self._pending.release(conversation_id)
+                self._projection.overlay.caught_up(conversation_id)
+                self._routes.forget(conversation_id)
+                end = self._under_way[conversation_id] = threading.Event()
+            break
+        try:
+            # Without the locks, which other conversations share: the rest may take seconds.
+            return self._finish(conversation_id, state.number, request)
+        finally:
+            del self._under_way[conversation_id]
+            end.set()
+
+    def _finish(
+        self, conversation_id: str, number: int | None, request: RequestKey | None
+    ) -> Receipt:
+        time = self._clock()
+        own_anchors = self._anchors.drop_source(conversation_id)
+        event = Deleted(conversation_id, number, {})
+        self._publish(event)
+        removed = finish_delete(self._store, self._projection.index, conversation_id, time)
+        removed |= event.removed
+        if own_anchors:
+            removed["anchors"] = removed.get("anchors", 0) + own_anchors
+        self._anchors.changed()
+        hit("delete.log_emptied")
+        receipt = Receipt(conversation_id, removed, time)
+        if request:
+            self._projection.index.requests.add(receipt.known_as(request))
+        hit("delete.remembered")
+        return receipt
 
 
 def settle_anchors(

@@ -36,6 +36,13 @@ class Reloaded:
 
 
 @frozen
+class CaughtUp:
+    """Lines of a conversation that the index had lacked, and has now. Its lock is held."""
+
+    conversation_id: str
+
+
+@frozen
 class Deleted:
     """A conversation that is durably deleted, while its last traces are removed. No lock is held.
 

@@ -1,20 +1,18 @@
-"""Logs of one kind with their projection in the index: appended, caught up, compared.
+"""Logs of one kind with their projection in the index: appended and caught up.
 
 `Logs[State]` is written once for conversations and for communications with third parties. What
 differs is in the two types derived from it (`conversation_logs`, `services.external.
 communication_logs`): how entries fold into a state, and which tables of the index show it.
 
 The log is the truth and the index follows: it is caught up at a start, for a rebuild, and after a
-write that the index refused. A server that trusts an index again first compares it with the logs.
+write that the index refused. Whether it says what the logs say is looked at in `comparison`.
 """
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-import orjson
 import structlog
 
 from recollect_server.domain.conversation import Content
@@ -41,8 +39,6 @@ StateOut = TypeVar("StateOut", covariant=True)
 
 _CHUNK_LINES = 2000
 _MAX_KEPT = 256 << 10  # bytes of a log that is decoded once, to be recovered and indexed
-# Within a JSON string every quote is escaped, so this cannot match the text of a message.
-_REQUEST = re.compile(rb'"requestId":"((?:[^"\\]|\\.)*)","requestHash":"([^"\\]*)"')
 
 
 class IndexAhead(IndexUnavailable):
@@ -310,97 +306,6 @@ class Logs(ABC, Generic[State]):
             if refused:
                 raise IndexUnavailable(f"the index refused lines of {name}: {refused[0]}")
         return number, state, end
-
-    # Compare -------------------------------------------------------------------------------------
-
-    def read_to_compare(
-        self, contents: Contents | None, name: str, stored: Indexed[State] | None
-    ) -> Reading[State]:
-        """Read a log to its end. Raises LogUnavailable."""
-        reading = self.reading(contents, stored.number if stored else None)
-        for line in self.store.read(name):
-            self.see(reading, line, name)
-        return reading
-
-    def see(self, reading: Reading[State], line: Line, name: str) -> None:
-        """Add the next line of the log to what is read of it."""
-        reading.end = Position(line.sequence, line.end)
-        reading.state = self.folded(reading.state, line, name)
-        if line.entry is None:
-            return
-        if line.entry.stamp.request_id:
-            reading.requests.setdefault(line.entry.stamp.request_id, line.entry.stamp.request_hash)
-        reading.messages += isinstance(line.entry.content, self.message)
-        reading.add(line)
-
-    def differences(
-        self,
-        contents: Contents,
-        name: str,
-        stored: Indexed[State],
-        reading: Reading[State],
-        *,
-        words: bool = True,
-    ) -> Iterator[str]:
-        """Yield what the index has otherwise than the log; `words` compares the words of every
-        message too.
-
-        Raises IndexUnavailable, LogUnavailable.
-        """
-        if (stored.lines, stored.bytes) != reading.end:
-            lines, size = reading.end
-            yield f"{stored.bytes} bytes and {stored.lines} lines are indexed of {size} bytes and {lines} lines"
-        if reading.state is not None:
-            expected, indexed = reading.state, self.whole(stored)
-            for part in fields(expected):  # type: ignore[arg-type]  # every state is a dataclass
-                if getattr(indexed, part.name) != getattr(expected, part.name):
-                    yield f"the index has another {part.name} than the transcript"
-        yield from reading.differences(contents, stored.number, words=words)
-        if lost := self._lost(contents, name, reading.requests):
-            yield f"the index does not know {len(lost)} of its requests, as {lost[0]}"
-
-    def lost_requests(self, contents: Contents, name: str) -> list[str]:
-        """Return the requests of a log that the index does not know.
-
-        Fast (more than 200 MB/s), so that a start can look for those of every log before anybody
-        calls: that keeps appends exactly-once. Raises IndexUnavailable, LogUnavailable.
-        """
-        if not self._lost(contents, name, self._stamps(name)):
-            return []
-        # without damaged lines
-        return self._lost(contents, name, self.read_to_compare(None, name, None).requests)
-
-    def _lost(self, contents: Contents, name: str, requests: dict[str, str]) -> list[str]:
-        """Return those of a log's requests (hash by id) that the index does not know.
-
-        Logs of two folders that were put into one may share ids. The index then knows each as one
-        log's, which must be one that has it.
-        """
-        known = contents.requests(name)
-        differing = [
-            request_id for request_id, value in requests.items() if known.get(request_id) != value
-        ]
-        return [
-            request_id for request_id in differing if not self._is_elsewhere(contents, request_id)
-        ]
-
-    def _is_elsewhere(self, contents: Contents, request_id: str) -> bool:
-        request = contents.request(request_id)
-        return (
-            request is not None
-            and self.store.has(request[0])
-            and self._stamps(request[0]).get(request_id) == request[1]
-        )
-
-    def _stamps(self, name: str) -> dict[str, str]:
-        """Return the requests that a log's lines name, hash by id, without looking at checksums."""
-        requests: dict[str, str] = {}
-        for found, value in _REQUEST.findall(self.store.raw(name)):
-            request_id = (
-                orjson.loads(b'"%b"' % found) if b"\\" in found else found.decode(errors="replace")
-            )
-            requests.setdefault(request_id, value.decode())
-        return requests
 
 
 class Damage:

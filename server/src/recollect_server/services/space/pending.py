@@ -41,7 +41,7 @@ class Batch:
 class Stuck:
     """A conversation whose transcript refused a write."""
 
-    head: ConversationState
+    written: ConversationState
     """The end of what is written. Kept here, for the file may have more bytes, which never reached
     the disk.
     """
@@ -73,9 +73,9 @@ class PendingWrites:
         """Return every conversation that is stuck."""
         return list(self._stuck.values())
 
-    def keep(self, head: ConversationState) -> Stuck:
+    def keep(self, state: ConversationState) -> Stuck:
         """Remember the end of a conversation whose transcript refused a write."""
-        return self._stuck.setdefault(head.conversation.id, Stuck(head, head))
+        return self._stuck.setdefault(state.conversation.id, Stuck(state, state))
 
     def hold(self, stuck: Stuck, end: ConversationState, batch: Batch, reason: str) -> bool:
         """Hold a batch, which ends at `end`. Return False if there is no room for it."""
@@ -96,19 +96,19 @@ class PendingWrites:
         )  # fmt: skip
         return held
 
-    def written(self, stuck: Stuck, head: ConversationState) -> None:
+    def written(self, stuck: Stuck, state: ConversationState) -> None:
         """Drop the first batch, which is written, and move the written end behind it."""
         self.drop(stuck)
-        stuck.head = head
+        stuck.written = state
         log.warning(
-            "held_messages_written", conversation=head.conversation.id, held_messages=self.messages
+            "held_messages_written", conversation=state.conversation.id, held_messages=self.messages
         )
 
     def drop(self, stuck: Stuck) -> None:
         """Drop the first batch: it is in the transcript."""
         batch = stuck.batches.pop(0)
         with self._guard:
-            self._count(batch, stuck.head.conversation.id, -1)
+            self._count(batch, stuck.written.conversation.id, -1)
 
     def release(self, conversation_id: str) -> None:
         """Drop all batches of a conversation, which is not stuck any more, or is deleted."""

@@ -3,27 +3,49 @@ nothing.
 
 The request's id and a hash of its payload stand in the lines that it wrote, so they survive the
 index. The index finds them quickly; where it cannot answer, the conversation's transcript is read.
-The last requests of a conversation are known by its transcript in any case (`space.trust`).
+The last requests of a conversation are known by its transcript in any case (`RecentRequests`).
 """
 
 import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
+import structlog
 
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.errors import ConversationNotFound
+from recollect_server.domain.errors import (
+    ConversationNotFound,
+    IndexUnavailable,
+    RequestIdReused,
+    StorageUnavailable,
+)
+from recollect_server.domain.message import Message
 from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.state import RequestKey
+from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.state import ConversationState, RequestKey
+from recollect_server.services.space.states import States
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.store import START, LogNotFound, Position
+from recollect_server.storage.logs.anchors import AnchorFile
+from recollect_server.storage.logs.lines import Line, messages_of
+from recollect_server.storage.logs.store import (
+    START,
+    LogNotFound,
+    LogStore,
+    LogUnavailable,
+    Position,
+)
+
+log = structlog.get_logger("recollect.space")
 
 _MAX_REPLAYS = 1024
+_TAIL = 16 << 10  # bytes at a transcript's end that are read for its last requests
+_EACH = 8  # requests kept of one conversation
+_MOST = 4096  # conversations
 
 
 def key_of(method: str, request_id: str, payload: dict[str, Any]) -> RequestKey | None:
@@ -101,6 +123,186 @@ class Replays:
         return wrote, conversation
 
     def forget(self, conversation_id: str) -> None:
-        """Drop a conversation, whose file changed or is gone."""
+        """Drop a conversation, whose log changed or is deleted."""
         with self._guard:
             self._places.pop(conversation_id, None)
+
+
+class RecentRequests:
+    """The last requests of conversations, as their transcripts have them: known whatever the index
+    says.
+
+    A conversation's are read from its transcript's end when the first request asks for one, and
+    follow its appends. What concerns one conversation is called under its lock.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()  # guards `_requests`; nothing slow happens under it
+        # hash, first and last line by id
+        self._requests: OrderedDict[str, OrderedDict[str, tuple[str, int, int]]] = OrderedDict()
+
+    def has(self, conversation_id: str) -> bool:
+        """Return True if a conversation's are kept."""
+        return conversation_id in self._requests
+
+    def read(self, logs: LogStore, conversation_id: str, end: Position) -> None:
+        """Keep the last requests of a transcript that ends there, unless it cannot be read."""
+        try:
+            lines = logs.read_last(conversation_id, end, _TAIL)
+        except LogUnavailable as error:
+            log.warning("last_requests_not_read", conversation=conversation_id, reason=error.reason)
+            return
+        self._begin(conversation_id)
+        self._add(conversation_id, lines)
+
+    def _begin(self, conversation_id: str) -> None:
+        """Keep the requests of a conversation from here on."""
+        with self._guard:
+            self._requests[conversation_id] = OrderedDict()
+            while len(self._requests) > _MOST:
+                self._requests.popitem(last=False)
+
+    def find(self, conversation_id: str, request_id: str) -> KnownRequest | None:
+        """Return one of the requests that are kept of a conversation, or None."""
+        requests = self._requests.get(conversation_id)
+        if requests is None or request_id not in requests:
+            return None
+        value, first, last = requests[request_id]
+        return KnownRequest(request_id, value, conversation_id, first, last)
+
+    def follow(self, conversation_id: str, lines: list[Line]) -> None:
+        """Add the requests of lines that were appended. One look into a dictionary where none are
+        kept.
+        """
+        if lines[0].sequence == 1:
+            self._begin(conversation_id)
+        self._add(conversation_id, lines)
+
+    def _add(self, conversation_id: str, lines: list[Line]) -> None:
+        requests = self._requests.get(conversation_id)
+        if requests is None:
+            return
+        for line in lines:
+            if line.entry is None or not line.entry.stamp.request_id:
+                continue
+            stamp = line.entry.stamp
+            index, count = stamp.batch
+            # at the last line of a batch all of it is known, though its first line may lie before
+            # the tail
+            if index == count:
+                requests[stamp.request_id] = (
+                    stamp.request_hash,
+                    line.sequence - count + 1,
+                    line.sequence,
+                )
+        while len(requests) > _EACH:
+            requests.popitem(last=False)
+
+    def forget(self, conversation_id: str) -> None:
+        """Drop a conversation, whose log changed or is deleted."""
+        with self._guard:
+            self._requests.pop(conversation_id, None)
+
+
+class Requests:
+    """The requests of a space that were carried out before. Safe to call from any thread."""
+
+    def __init__(
+        self,
+        transcripts: ConversationLogs,
+        projection: Projection,
+        states: States,
+        anchors: AnchorFile,
+    ) -> None:
+        self._transcripts = transcripts
+        self._projection = projection
+        self._states = states
+        self._anchors = anchors
+        self._recent = RecentRequests()
+        self._replays = Replays(transcripts)
+
+    def find(self, request: RequestKey, conversation_id: str | None) -> KnownRequest | None:
+        """Return the same request if it was carried out before (see `Space.find_request`)."""
+        try:
+            earlier = self.known(request.id, conversation_id)
+        except IndexUnavailable:
+            if conversation_id is None:
+                raise
+            lines = self._transcripts.store.read(conversation_id)
+            earlier = request_among(lines, request.id, conversation_id)
+        if earlier is None:
+            return None
+        if earlier.hash != request.hash:
+            raise RequestIdReused(request.id)
+        if self._projection.overlay.pending(request.id):
+            raise StorageUnavailable(
+                "the transcript cannot be written yet. The messages are held: repeat with the same request_id"
+            )
+        return earlier
+
+    def known(self, request_id: str, conversation_id: str | None = None) -> KnownRequest | None:
+        """Return a request that was carried out before, or whose messages are pending; or None.
+
+        Hold the lock of the conversation that it was about, if that is named. Raises
+        IndexUnavailable if that cannot be told.
+        """
+        overlay = self._projection.overlay
+        if earlier := overlay.request(request_id) or self._projection.index.requests.find(
+            request_id
+        ):
+            return earlier
+        if anchor := self._anchors.request(request_id):
+            return KnownRequest(request_id, anchor.stamp.request_hash, "")
+        # the index may have refused its lines only now, before it answered
+        if earlier := overlay.request(request_id):
+            return earlier
+        return self._recent_request(request_id, conversation_id) if conversation_id else None
+
+    def _recent_request(self, request_id: str, conversation_id: str) -> KnownRequest | None:
+        if not self._recent.has(conversation_id):
+            state = self._states.get(conversation_id)
+            self._recent.read(
+                self._transcripts.store, conversation_id, Position(state.lines, state.size)
+            )
+        earlier = self._recent.find(conversation_id, request_id)
+        if earlier and not self._projection.overlay.is_lagging(conversation_id):
+            self._states.distrust(
+                f"{conversation_id}: the index does not know the request {request_id}"
+            )
+        return earlier
+
+    def replay(
+        self, request: KnownRequest, state: ConversationState | None
+    ) -> tuple[list[Message], Conversation]:
+        """Return the messages that a request wrote, and the conversation as it was right after (see
+        `Space.replay`).
+        """
+        if (
+            state
+            and state.number is not None
+            and state.indexed
+            and state.lines == request.last_sequence
+        ):
+            with suppress(IndexUnavailable):
+                places = self._projection.index.messages.of_lines(
+                    state.number, request.first_sequence, request.last_sequence
+                )
+                if not places:
+                    return [], state.conversation
+                lines = self._transcripts.store.read_at(request.conversation_id, places)
+                return messages_of(lines), state.conversation
+        lines, conversation = self._replays.lines(request)
+        return messages_of(lines), conversation
+
+    def replay_lines(self, request: KnownRequest) -> tuple[list[Line], Conversation]:
+        """Return the lines that a request wrote, and the conversation as it was right after."""
+        return self._replays.lines(request)
+
+    def follow(self, conversation_id: str, lines: list[Line]) -> None:
+        """Note lines that were appended."""
+        self._recent.follow(conversation_id, lines)
+
+    def forget(self, conversation_id: str) -> None:
+        """Drop a conversation, whose log changed or is deleted."""
+        self._recent.forget(conversation_id)
+        self._replays.forget(conversation_id)

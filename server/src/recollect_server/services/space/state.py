@@ -6,6 +6,7 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.time import arrival
+from recollect_server.storage.logs.lines import Line
 
 
 @frozen
@@ -23,6 +24,16 @@ class ConversationState:
 
 
 @frozen
+class Committed:
+    """A write that is durable."""
+
+    state: ConversationState
+    lines: list[Line]
+    cursor: int
+    """Of its last update; 0 if the index could not take it yet."""
+
+
+@frozen
 class RequestKey:
     """A caller's request id with the hash of its payload."""
 
@@ -30,16 +41,16 @@ class RequestKey:
     hash: str
 
 
-def placed(head: ConversationState, messages: list[Message], now: int) -> list[Message]:
+def placed(state: ConversationState, messages: list[Message], now: int) -> list[Message]:
     """Return the messages with their sequence, turn number and time.
 
     A user message opens a turn; so does a first message. A late message keeps the number of the
     turn that it names.
     """
     done: list[Message] = []
-    turn = head.conversation.turn_count
-    latest = head.conversation.update_time
-    for sequence, message in enumerate(messages, start=head.lines + 1):
+    turn = state.conversation.turn_count
+    latest = state.conversation.update_time
+    for sequence, message in enumerate(messages, start=state.lines + 1):
         if message.role is Role.USER or turn == 0:
             turn += 1
         # A late message names an earlier turn; no other brings a number. Written out, not with
@@ -68,19 +79,19 @@ def placed(head: ConversationState, messages: list[Message], now: int) -> list[M
 
 
 def placed_again(
-    head: ConversationState, messages: list[Message], turn_count: int
+    state: ConversationState, messages: list[Message], turn_count: int
 ) -> list[Message]:
     """Return messages that were placed behind an end with `turn_count` turns, placed behind this
     end instead.
 
     A late message stays in its turn; the others move with the newest turn.
     """
-    moved = head.conversation.turn_count - turn_count
+    moved = state.conversation.turn_count - turn_count
     return [
         replace(
             it,
             sequence=sequence,
             turn_number=it.turn_number if it.turn_number < turn_count else it.turn_number + moved,
         )
-        for sequence, it in enumerate(messages, start=head.lines + 1)
+        for sequence, it in enumerate(messages, start=state.lines + 1)
     ]

@@ -23,7 +23,8 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.domain.time import Clock
-from recollect_server.services.external.communication_logs import CommunicationLogs
+from recollect_server.services.space.communication_logs import CommunicationLogs
+from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.deletion import (
     bring_up_forgotten,
@@ -187,14 +188,15 @@ def _differences(
     """Yield what the index has otherwise than these logs; unless `whole`, only which of their
     requests it does not know.
     """
+    comparison = Comparison(logs, contents)
     for name in names:
         stored = logs.find(index, name)
         if stored is None:  # its log cannot be read, and this was logged
             continue
         if whole:
-            reading = logs.read_to_compare(contents, name, stored)
-            yield from (f"{name}: {it}" for it in logs.differences(contents, name, stored, reading))
-        elif lost := logs.lost_requests(contents, name):
+            reading = comparison.read(name, stored)
+            yield from (f"{name}: {it}" for it in comparison.differences(name, stored, reading))
+        elif lost := comparison.lost_requests(name):
             yield f"{name}: the index does not know {len(lost)} of its requests, as {lost[0]}"
 
 

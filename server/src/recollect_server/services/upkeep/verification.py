@@ -6,8 +6,9 @@ from typing import Any
 
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.services.external.communication_logs import CommunicationLogs
 from recollect_server.services.recall.embedding import text_of
+from recollect_server.services.space.communication_logs import CommunicationLogs
+from recollect_server.services.space.comparison import Comparison, see
 from recollect_server.services.space.conversation_logs import ConversationLogs, ConversationReading
 from recollect_server.services.space.logs import Indexed, Logs, Reading
 from recollect_server.services.upkeep.recovery import Progress, unheard
@@ -137,14 +138,14 @@ def _verify_all(
             if isinstance(line, str):
                 wrong.append(line)
             else:
-                logs.see(reading, line, name)
+                see(logs, reading, line, name)
         wrong += reading.problems()
         wrong += ["no line can be read"] if reading.state is None else []
         messages += reading.messages
         if contents:
             known.discard(name)
             wrong += (
-                logs.differences(contents, name, stored, reading)
+                Comparison(logs, contents).differences(name, stored, reading)
                 if stored
                 else ["is not in the index"]
             )

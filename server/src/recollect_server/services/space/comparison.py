@@ -1,0 +1,111 @@
+"""Comparison of logs with what the index has of them, line by line."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Generic, TypeVar
+
+import orjson
+
+from recollect_server.services.space.logs import Indexed, Logs, Reading
+from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.store import Position
+
+State = TypeVar("State")
+
+# Within a JSON string every quote is escaped, so this cannot match the text of a message.
+_REQUEST = re.compile(rb'"requestId":"((?:[^"\\]|\\.)*)","requestHash":"([^"\\]*)"')
+
+
+class Comparison(Generic[State]):
+    """A comparison of the logs of a kind with the contents of an index.
+
+    Every method raises IndexUnavailable, LogUnavailable.
+    """
+
+    def __init__(self, logs: Logs[State], contents: Contents) -> None:
+        self._logs = logs
+        self._contents = contents
+
+    def read(self, name: str, stored: Indexed[State]) -> Reading[State]:
+        """Read a log to its end, to be compared with what the index has of it."""
+        reading = self._logs.reading(self._contents, stored.number)
+        for line in self._logs.store.read(name):
+            see(self._logs, reading, line, name)
+        return reading
+
+    def differences(
+        self, name: str, stored: Indexed[State], reading: Reading[State], *, words: bool = True
+    ) -> Iterator[str]:
+        """Yield what the index has otherwise than the log; `words` compares the words of every
+        message too.
+        """
+        if (stored.lines, stored.bytes) != reading.end:
+            lines, size = reading.end
+            yield f"{stored.bytes} bytes and {stored.lines} lines are indexed of {size} bytes and {lines} lines"
+        if reading.state is not None:
+            expected, indexed = reading.state, self._logs.whole(stored)
+            for part in fields(expected):  # type: ignore[arg-type]  # every state is a dataclass
+                if getattr(indexed, part.name) != getattr(expected, part.name):
+                    yield f"the index has another {part.name} than the transcript"
+        yield from reading.differences(self._contents, stored.number, words=words)
+        if lost := self._lost(name, reading.requests):
+            yield f"the index does not know {len(lost)} of its requests, as {lost[0]}"
+
+    def lost_requests(self, name: str) -> list[str]:
+        """Return the requests of a log that the index does not know.
+
+        Fast (more than 200 MB/s), so that a start can look for those of every log before anybody
+        calls: that keeps appends exactly-once.
+        """
+        if not self._lost(name, self._stamps(name)):
+            return []
+        requests: dict[str, str] = {}  # without those of damaged lines
+        for line in self._logs.store.read(name):
+            if line.entry and (stamp := line.entry.stamp).request_id:
+                requests.setdefault(stamp.request_id, stamp.request_hash)
+        return self._lost(name, requests)
+
+    def _lost(self, name: str, requests: dict[str, str]) -> list[str]:
+        """Return those of a log's requests (hash by id) that the index does not know.
+
+        Logs of two folders that were put into one may share ids. The index then knows each as one
+        log's, which must be one that has it.
+        """
+        indexed = self._contents.requests(name)
+        return [
+            request_id
+            for request_id, value in requests.items()
+            if indexed.get(request_id) != value and not self._is_elsewhere(request_id)
+        ]
+
+    def _is_elsewhere(self, request_id: str) -> bool:
+        request = self._contents.request(request_id)
+        return (
+            request is not None
+            and self._logs.store.has(request[0])
+            and self._stamps(request[0]).get(request_id) == request[1]
+        )
+
+    def _stamps(self, name: str) -> dict[str, str]:
+        """Return the requests that a log's lines name, hash by id, without looking at checksums."""
+        requests: dict[str, str] = {}
+        for raw, value in _REQUEST.findall(self._logs.store.raw(name)):
+            request_id = (
+                orjson.loads(b'"%b"' % raw) if b"\\" in raw else raw.decode(errors="replace")
+            )
+            requests.setdefault(request_id, value.decode())
+        return requests
+
+
+def see(logs: Logs[State], reading: Reading[State], line: Line, name: str) -> None:
+    """Add the next line of a log to what is read of it."""
+    reading.end = Position(line.sequence, line.end)
+    reading.state = logs.folded(reading.state, line, name)
+    if line.entry is None:
+        return
+    if line.entry.stamp.request_id:
+        reading.requests.setdefault(line.entry.stamp.request_id, line.entry.stamp.request_hash)
+    reading.messages += isinstance(line.entry.content, logs.message)
+    reading.add(line)

@@ -1,0 +1,94 @@
+"""The projection of a space's logs: the index that is used now, and how far it can be believed.
+
+An index may be replaced by one that was made anew. It may lack lines that it refused (the overlay
+knows which conversations those are of), and one that no server closed is believed only after it was
+compared with the transcripts (`Suspects`).
+"""
+
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+
+import structlog
+
+from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.services.space.overlay import Overlay
+from recollect_server.storage.index.index import Index
+
+log = structlog.get_logger("recollect.space")
+
+
+class Suspects:
+    """Conversations that the index must be compared with before it is believed. Safe to call from
+    any thread.
+    """
+
+    def __init__(self, conversation_ids: Iterable[str], reason: str) -> None:
+        """Begin with these conversations, none of which anybody reads yet."""
+        self._guard = threading.Lock()  # guards everything below
+        self._waiting = dict.fromkeys(conversation_ids)
+        self.reason = reason if self._waiting else ""
+        """Reason why the index is not trusted yet; empty if it is."""
+
+    def has(self, conversation_id: str) -> bool:
+        """Return True if a conversation waits for its comparison."""
+        return conversation_id in self._waiting
+
+    def waiting(self) -> list[str]:
+        """Return those that wait."""
+        with self._guard:
+            return list(self._waiting)
+
+    def clear(self, conversation_id: str) -> None:
+        """Note that the index is right about a conversation, or that it is deleted."""
+        with self._guard:
+            self._waiting.pop(conversation_id, None)
+
+    def end(self) -> None:
+        """Note that the index is believed, or that another one is used."""
+        with self._guard:
+            self._waiting.clear()
+            self.reason = ""
+
+
+class Projection:
+    """The index of a space, with what it lacks. Safe to call from any thread."""
+
+    def __init__(self, index: Index, unverified: Iterable[str] = ()) -> None:
+        """`unverified` conversations are compared with the index before it is believed."""
+        self.index = index
+        """The index that is used now."""
+        self.overlay = Overlay()
+        self.suspects = Suspects(
+            unverified, "the index was not closed, and is being compared with the transcripts"
+        )
+        self._retired: list[Index] = []  # closed at the end: somebody may still read them
+
+    @property
+    def doubt(self) -> str:
+        """Return why the index may lack something of what is stored; empty if it has everything."""
+        if reason := self.suspects.reason:
+            return reason
+        count = len(self.overlay.lagging())
+        return f"the newest messages of {count} conversations are not indexed yet" if count else ""
+
+    def replace(self, index: Index) -> None:
+        """Use another index, which was made from the logs. Nobody may write meanwhile."""
+        self._retired.append(self.index)
+        self.index = index
+        self.suspects.end()
+
+    def give_up(self, reason: str) -> None:
+        """Stop using the index at once: it contradicts the logs and is to be made anew."""
+        index = self.index
+        with suppress(IndexUnavailable):
+            index.want_rebuild(reason)
+        if index.give_up(reason):
+            log.error("index_damaged", reason=reason)
+
+    def close(self) -> None:
+        """Close the index, and those used before it. No call may be under way."""
+        sound = not self.suspects.reason and not self.index.lost()
+        for index in self._retired:
+            index.close()
+        self.index.close(sound=sound)

@@ -1,0 +1,183 @@
+"""States of conversations at the end of what is written, loaded once and kept in memory.
+
+A state is loaded from the index, which is caught up with the transcript first; where the index
+fails, from the transcript alone.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable
+from recollect_server.domain.ids import is_conversation_id
+from recollect_server.domain.time import Clock
+from recollect_server.services.space.comparison import Comparison
+from recollect_server.services.space.conversation_logs import ConversationLogs
+from recollect_server.services.space.events import CaughtUp, CursorsLost, Reloaded
+from recollect_server.services.space.logs import IndexAhead
+from recollect_server.services.space.pending import PendingWrites
+from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.state import ConversationState
+from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.conversations import Stored
+from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.store import LogNotFound
+
+_MAX_STATES = 20_000  # some 1 KiB each
+
+
+class States:
+    """The states of a space's conversations. Hold a conversation's lock for what concerns it."""
+
+    def __init__(
+        self,
+        transcripts: ConversationLogs,
+        projection: Projection,
+        pending: PendingWrites,
+        clock: Clock,
+        publish: Callable[[object], None],
+    ) -> None:
+        self._transcripts = transcripts
+        self._projection = projection
+        self._pending = pending
+        self._clock = clock
+        self._publish = publish
+        self._guard = threading.Lock()  # guards `_states`; nothing slow happens under it
+        self._states: OrderedDict[str, ConversationState] = OrderedDict()
+
+    def get(self, conversation_id: str) -> ConversationState:
+        """Return the state at the end of what is written.
+
+        Raises ConversationNotFound, StorageUnavailable.
+        """
+        if stuck := self._pending.of(conversation_id):
+            if self._projection.overlay.is_lagging(conversation_id):
+                return replace(stuck.written, indexed=False)
+            return stuck.written
+        with self._guard:
+            if state := self._states.get(conversation_id):
+                self._states.move_to_end(conversation_id)
+                return state
+        state = self.load(conversation_id)
+        self.keep(state)
+        return state
+
+    def load(self, conversation_id: str) -> ConversationState:
+        """Read a state, and index what the index lacks of the conversation.
+
+        Raises ConversationNotFound, StorageUnavailable.
+        """
+        if not is_conversation_id(conversation_id):
+            raise ConversationNotFound(conversation_id)
+        try:
+            size = self._transcripts.store.length(conversation_id)
+        except LogNotFound:
+            raise self._transcripts.not_found(conversation_id) from None
+        overlay, suspects = self._projection.overlay, self._projection.suspects
+        index = self._projection.index
+        try:
+            stored = index.conversations.find(conversation_id)
+            if stored is None or stored.bytes != size or stored.calls_unknown:
+                number, conversation, end = self._transcripts.catch_up(
+                    index, conversation_id, stored, time=self._clock(), log_updates=True
+                )
+                stored = Stored(number, conversation, end.bytes, end.lines)
+                if index.log.note_refused_cursors():
+                    self._publish(CursorsLost())
+                self._publish(CaughtUp(conversation_id))
+            overlay.caught_up(conversation_id)
+            if suspects.has(conversation_id):
+                self.compare(conversation_id)
+                suspects.clear(conversation_id)
+            return ConversationState(
+                stored.conversation, stored.bytes, stored.lines, stored.number, indexed=True
+            )
+        except IndexUnavailable as error:
+            overlay.note_lag(conversation_id, str(error))
+            if isinstance(error, IndexAhead):
+                # The file may grow past what is indexed, and the next start would take that for its
+                # own.
+                index.condemn(str(error))
+                with suppress(IndexUnavailable):
+                    index.want_rebuild(str(error))
+            return self._read(conversation_id)
+
+    def _read(self, conversation_id: str) -> ConversationState:
+        """Read a state from its transcript alone."""
+        lines, conversation = self._transcripts.read_whole(conversation_id)
+        if conversation is None:
+            raise self._transcripts.not_found(conversation_id)
+        return ConversationState(
+            conversation, lines[-1].end, lines[-1].sequence, None, indexed=False
+        )
+
+    def keep(self, state: ConversationState) -> None:
+        """Remember a state, unless the index lacks lines of the conversation.
+
+        It is then loaded again for the next write, which tries again to catch the index up.
+        """
+        conversation_id = state.conversation.id
+        with self._guard:
+            self._states[conversation_id] = state
+            self._states.move_to_end(conversation_id)
+            # Asked only now: the index may refuse lines at any moment, and says so before it drops
+            # the state.
+            if not state.indexed or self._projection.overlay.is_lagging(conversation_id):
+                del self._states[conversation_id]
+            while len(self._states) > _MAX_STATES:
+                self._states.popitem(last=False)
+
+    def not_indexed(self, conversation_id: str, lines: list[Line], reason: str) -> None:
+        """Note that the index refused these lines: the next call on the conversation indexes them
+        from its transcript.
+        """
+        self._projection.overlay.note_lag(conversation_id, reason, lines)
+        with self._guard:
+            self._states.pop(conversation_id, None)
+
+    def forget(self, conversation_id: str) -> None:
+        """Drop what is remembered of a conversation, whose log changed or is deleted."""
+        with self._guard:
+            self._states.pop(conversation_id, None)
+        self._publish(Reloaded(conversation_id))
+
+    def clear(self) -> None:
+        """Drop every state."""
+        with self._guard:
+            self._states.clear()
+
+    def is_pinned(self, conversation_id: str) -> bool:
+        """Return True if a conversation is known, without a look-up, to be there and pinned."""
+        state = self._states.get(conversation_id)
+        return state is not None and state.conversation.pinned
+
+    def compare(self, conversation_id: str) -> None:
+        """Compare the index with a conversation's transcript, all but the words.
+
+        Raises StorageUnavailable; IndexUnavailable if the index lags, or if they differ: then
+        nothing believes it any more.
+        """
+        index = self._projection.index
+        stored = index.conversations.find(conversation_id)
+        if self._projection.overlay.is_lagging(conversation_id) or self._pending.of(
+            conversation_id
+        ):
+            raise IndexUnavailable("the index did not take in the newest lines")
+        if stored is None:
+            problem = "it is not in the index"
+        else:
+            comparison = Comparison(self._transcripts, Contents(index))
+            reading = comparison.read(conversation_id, stored)
+            problem = next(
+                comparison.differences(conversation_id, stored, reading, words=False), ""
+            )
+        if problem:
+            self.distrust(f"{conversation_id}: {problem}")
+            raise IndexUnavailable(f"the index is damaged: {problem}")
+
+    def distrust(self, reason: str) -> None:
+        """Stop using the index at once, with every number that it gave: it contradicts the logs."""
+        self._projection.give_up(reason)
+        self.clear()

@@ -1,0 +1,198 @@
+"""Upkeep of the index of a space that is open: compared with the logs, caught up, made anew.
+
+Calls go on meanwhile. Until the index is whole again the service answers from the transcripts what
+it can, and searches say that they are degraded.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+from recollect_server.domain.errors import (
+    ConversationNotFound,
+    IndexUnavailable,
+    NothingNamed,
+    StorageUnavailable,
+)
+from recollect_server.domain.time import Clock
+from recollect_server.services.space.deletion import (
+    bring_up_forgotten,
+    finish_delete,
+    forget_anchors_again,
+)
+from recollect_server.services.space.events import IndexReplaced
+from recollect_server.services.space.locks import Locks
+from recollect_server.services.space.logs import Logs
+from recollect_server.services.space.pending import PendingWrites
+from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.states import States
+from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.file import remove_files
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.store import Kind
+
+log = structlog.get_logger("recollect.index")
+
+
+class Upkeep:
+    """Upkeep of a space's index. Hold no lock."""
+
+    def __init__(
+        self,
+        store: FolderStore,
+        kinds: tuple[Logs[Any], ...],
+        projection: Projection,
+        pending: PendingWrites,
+        states: States,
+        locks: Locks,
+        clock: Clock,
+        publish: Callable[[object], None],
+    ) -> None:
+        self._store = store
+        self._kinds = kinds
+        self._projection = projection
+        self._pending = pending
+        self._states = states
+        self._locks = locks
+        self._clock = clock
+        self._publish = publish
+
+    def repair(self, stopping: Callable[[], bool]) -> bool:
+        """Repair what can be repaired now. Return False if something is left to do.
+
+        Raises nothing.
+        """
+        projection = self._projection
+        try:
+            if (reason := projection.index.lost()) and not self._renew(reason, stopping):
+                return False
+            if projection.suspects.reason and not self._compare(stopping):
+                return False
+            for conversation_id in projection.overlay.lagging():
+                if stopping() or not self._catch_up(conversation_id):
+                    return False
+        except (IndexUnavailable, StorageUnavailable, OSError) as error:
+            log.warning("index_not_repaired", reason=str(error))
+            return False
+        return not projection.overlay.lagging()
+
+    def _catch_up(self, conversation_id: str) -> bool:
+        """Index what the index lacks of a conversation. Return False if it still refuses.
+
+        A conversation with pending writes is left to its next write. Raises StorageUnavailable.
+        """
+        with self._locks.conversations.hold(conversation_id):
+            if self._pending.of(conversation_id):
+                return True
+            with suppress(ConversationNotFound):
+                if not self._states.get(conversation_id).indexed:
+                    return False
+            self._projection.overlay.caught_up(conversation_id)
+            return True
+
+    # Compare -------------------------------------------------------------------------------------
+
+    def _compare(self, stopping: Callable[[], bool]) -> bool:
+        """Compare an index that no server closed with the transcripts. Return False if it is
+        damaged, or something is left to compare.
+
+        Raises IndexUnavailable, StorageUnavailable.
+        """
+        suspects, index = self._projection.suspects, self._projection.index
+        for conversation_id in suspects.waiting():
+            if stopping():
+                return False
+            self._verify(conversation_id)
+        if suspects.waiting():
+            return False
+        problems = Contents(index).problems()
+        if problem := problems[0] if problems else index.miscount():
+            self._states.distrust(problem)
+            return False
+        suspects.end()
+        log.info("index_compared")
+        return True
+
+    def _verify(self, conversation_id: str) -> None:
+        """Compare the index with a conversation, unless that has pending writes. Raises nothing."""
+        with self._locks.conversations.hold(conversation_id):
+            if self._pending.of(conversation_id):
+                return  # its end may never have reached the disk
+            try:
+                self._states.get(conversation_id)  # loading a state compares it
+            except (ConversationNotFound, StorageUnavailable):
+                self._projection.suspects.clear(conversation_id)
+
+    # Make anew -----------------------------------------------------------------------------------
+
+    def _renew(self, reason: str, stopping: Callable[[], bool]) -> bool:
+        """Make the index anew beside the calls that go on. Return False if the server stops
+        meanwhile: the next start makes it.
+        """
+        store, old = self._store, self._projection.index
+        if old.give_up(reason):
+            log.error("index_lost", reason=reason)
+        remove_files(store.root)
+        # Its numbers begin behind those of the old one: a call that still has an old number gets
+        # nothing, and nothing wrong.
+        new = Index(store.root, numbers_after=old.last_number())
+        try:
+            new.log.claim_file(copied=False)
+            bring_up_forgotten(store, new)
+            for logs in self._kinds:
+                for name, _ in store.logs(logs.kind):
+                    if stopping():
+                        new.want_rebuild("the server stopped while it was made")
+                        new.close()
+                        return False
+                    self._build(new, logs, name)
+            forget_anchors_again(store, new)
+            new.settle()  # what is routed asks it for what it has, and does not wait
+            self._replace(new)
+        except BaseException:
+            new.close()
+            raise
+        progress = new.conversations.progress()
+        log.warning("index_made_anew", conversations=len(progress))
+        for conversation_id, size in store.logs(Kind.CONVERSATION):
+            # written to meanwhile, or the new index refused its lines
+            if progress.get(conversation_id, (0, 0))[0] != size:
+                self._projection.overlay.note_lag(
+                    conversation_id, "the new index does not have all of it"
+                )
+        for conversation_id in store.deleted():  # their deletes met no index
+            with self._locks.conversations.hold(conversation_id):
+                finish_delete(store, new, conversation_id, self._clock())
+        return True
+
+    def _build(self, index: Index, logs: Logs[Any], name: str) -> None:
+        """Index a log in a new index. Raises IndexUnavailable.
+
+        A communication that is written meanwhile finds no index: its next reader indexes it.
+        """
+        with self._locks.conversations.hold(name):
+            if self._pending.of(name):
+                # The end of its file may be nothing: it is caught up when it is written to.
+                self._projection.overlay.note_lag(name, "its transcript refuses to be written")
+                return
+            try:
+                logs.catch_up(
+                    index,
+                    name,
+                    logs.find(index, name),
+                    time=self._clock(),
+                    log_updates=False,
+                    wait=False,
+                )
+            except (ConversationNotFound, NothingNamed, StorageUnavailable) as error:
+                log.warning("transcript_passed_over", **{logs.noun: name}, reason=str(error))
+
+    def _replace(self, index: Index) -> None:
+        """Use another index from here on."""
+        with self._locks.conversations.hold_all():
+            self._projection.replace(index)
+            self._states.clear()
+            self._publish(IndexReplaced(index))

@@ -1,0 +1,239 @@
+"""Writes of conversations: lines go to the transcript, then to the index and to the subscribers.
+
+A transcript that refuses messages makes them pending (`services.space.pending`); they are written
+before the conversation's next line. An index that refuses lines fails no write: they are indexed
+later, from the transcript.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import structlog
+
+from recollect_server.domain.addresses import EMAIL
+from recollect_server.domain.conversation import Content
+from recollect_server.domain.errors import (
+    ConversationNotFound,
+    IndexUnavailable,
+    InvalidField,
+    StorageUnavailable,
+)
+from recollect_server.domain.ids import MAX_LINES
+from recollect_server.domain.message import Message
+from recollect_server.domain.routing import mail_ids_of
+from recollect_server.domain.time import Clock
+from recollect_server.services.space.conversation_logs import ConversationLogs
+from recollect_server.services.space.events import Appended
+from recollect_server.services.space.logs import entries_of
+from recollect_server.services.space.pending import Batch, PendingWrites, Stuck
+from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.routes import Routes
+from recollect_server.services.space.state import (
+    Committed,
+    ConversationState,
+    RequestKey,
+    placed_again,
+)
+from recollect_server.services.space.states import States
+from recollect_server.storage.logs.lines import Line, contents_of, encoded
+from recollect_server.storage.logs.store import (
+    START,
+    LogConflict,
+    LogNotFound,
+    LogUnavailable,
+    Position,
+)
+
+log = structlog.get_logger("recollect.space")
+
+
+class Writes:
+    """Writes the conversations of a space. Hold a conversation's lock for what concerns it."""
+
+    def __init__(
+        self,
+        transcripts: ConversationLogs,
+        projection: Projection,
+        pending: PendingWrites,
+        states: States,
+        routes: Routes,
+        clock: Clock,
+        publish: Callable[[object], None],
+    ) -> None:
+        self._transcripts = transcripts
+        self._projection = projection
+        self._pending = pending
+        self._states = states
+        self._routes = routes
+        self._clock = clock
+        self._publish = publish
+
+    def begin(
+        self, conversation_id: str, contents: list[Content], request: RequestKey | None
+    ) -> Committed:
+        """Write the first lines of a new conversation. Raises StorageUnavailable."""
+        lines = self._transcripts.append(conversation_id, START, contents, request)
+        return self._take_in(conversation_id, None, lines)
+
+    def append(
+        self,
+        state: ConversationState,
+        contents: Sequence[Content],
+        request: RequestKey | None,
+        draft_id: str,
+    ) -> Committed:
+        """Append lines behind a state (see `Space.append`)."""
+        if state.lines + len(contents) > MAX_LINES:
+            raise InvalidField.of(
+                "conversation_id", f"the conversation is full: {MAX_LINES} lines. Begin a new one"
+            )
+        conversation_id = state.conversation.id
+        stuck = self._pending.of(conversation_id)
+        if stuck and stuck.batches:
+            raise self._hold(
+                state, contents, request, draft_id, "it still refuses what came before"
+            )
+        try:
+            done = self._write(state, contents, request, draft_id)
+        except (LogConflict, LogNotFound):
+            self._states.forget(conversation_id)
+            self._pending.release(conversation_id)
+            raise
+        except LogUnavailable as error:
+            raise self._hold(state, contents, request, draft_id, error.reason) from error
+        if stuck:
+            self._pending.release(conversation_id)
+        return done
+
+    def end(self, conversation_id: str) -> ConversationState:
+        """Return the state where the next line goes, behind pending messages that still cannot be
+        written.
+
+        Raises ConversationNotFound, StorageUnavailable.
+        """
+        stuck = self._pending.of(conversation_id)
+        if stuck is None or not stuck.batches:
+            return self._states.get(conversation_id)
+        try:
+            self._write_pending(stuck)
+        except LogUnavailable as error:
+            log.warning("held_messages_refused", conversation=conversation_id, reason=error.reason)
+            return stuck.end
+        self._pending.release(conversation_id)
+        return stuck.written
+
+    def flush(self, stuck: Stuck) -> None:
+        """Try once more to write the pending messages of a conversation. The rest is logged, and
+        lost.
+        """
+        try:
+            self._write_pending(stuck)
+        except (StorageUnavailable, ConversationNotFound) as error:
+            log.error(
+                "held_messages_lost",
+                conversation=stuck.written.conversation.id,
+                messages=sum(len(batch.messages) for batch in stuck.batches),
+                reason=str(error),
+            )
+
+    def _write(
+        self,
+        state: ConversationState,
+        contents: Sequence[Content],
+        request: RequestKey | None,
+        draft_id: str,
+    ) -> Committed:
+        conversation_id, end = state.conversation.id, Position(state.lines, state.size)
+        lines = self._transcripts.append(conversation_id, end, contents, request, draft_id)
+        return self._take_in(conversation_id, state, lines)
+
+    def _write_pending(self, stuck: Stuck) -> None:
+        conversation_id = stuck.written.conversation.id
+        while stuck.batches:
+            batch = stuck.batches[0]
+            messages: list[Content] = [
+                *placed_again(stuck.written, batch.messages, batch.turn_count)
+            ]
+            try:
+                done = self._write(stuck.written, messages, batch.request, batch.draft_id)
+            except (LogConflict, LogNotFound) as changed:
+                # Something else wrote to the file. It may have put these very messages there.
+                log.warning(
+                    "transcript_changed", conversation=conversation_id, reason=changed.reason
+                )
+                self._states.forget(conversation_id)
+                try:
+                    stuck.written = self._states.load(conversation_id)
+                except ConversationNotFound:
+                    log.error(
+                        "held_messages_lost",
+                        conversation=conversation_id,
+                        reason="the transcript is gone",
+                    )
+                    self._pending.release(conversation_id)
+                    raise
+                if batch.request and self._projection.index.requests.find(batch.request.id):
+                    self._pending.drop(stuck)
+                continue
+            self._pending.written(stuck, done.state)
+
+    def _hold(
+        self,
+        state: ConversationState,
+        contents: Sequence[Content],
+        request: RequestKey | None,
+        draft_id: str,
+        reason: str,
+    ) -> StorageUnavailable:
+        """Make the messages among the contents pending. Return the error for their caller."""
+        stuck = self._pending.keep(state)
+        messages = [content for content in contents if isinstance(content, Message)]
+        refusal = f"the transcript cannot be written: {reason}"
+        if not messages:
+            return StorageUnavailable(refusal)
+        conversation = state.conversation
+        lines, data = encoded(entries_of(contents, request, draft_id), state.lines, state.size)
+        end = replace(
+            state,
+            conversation=self._transcripts.behind(conversation, lines, conversation.id),
+            size=lines[-1].end,
+            lines=lines[-1].sequence,
+        )
+        batch = Batch(messages, conversation.turn_count, request, draft_id, sum(map(len, data)))
+        if self._pending.hold(stuck, end, batch, reason):
+            return StorageUnavailable(
+                f"{refusal}. The messages are held and may be written later: repeat with the same request_id"
+            )
+        return StorageUnavailable(f"{refusal}, and no more messages can be held")
+
+    def _take_in(
+        self, conversation_id: str, state: ConversationState | None, lines: list[Line]
+    ) -> Committed:
+        """Index durable lines behind a state, remember the state behind them, and tell subscribers
+        of them.
+        """
+        before = state.conversation if state else None
+        after = self._transcripts.behind(before, lines, conversation_id)
+        number = state.number if state else None
+        cursor = 0
+        indexed = state is None or state.indexed
+        index = self._projection.index
+        mail = mail_ids_of(contents_of(lines)) if after.channel == EMAIL else ()
+        if indexed:
+            try:
+                failed = partial(self._states.not_indexed, after.id, lines)
+                number, cursor = index.add(
+                    number, before, after, lines, mail=mail, time=self._clock(), failed=failed
+                )
+            except IndexUnavailable as error:
+                indexed = False
+                self._states.not_indexed(after.id, lines, str(error))
+        else:
+            self._states.not_indexed(after.id, lines, "")
+        if after.channel == EMAIL or (before.pinned if before else False) != after.pinned:
+            self._routes.learn(index, before, after, contents_of(lines), mail)
+        done = ConversationState(after, lines[-1].end, lines[-1].sequence, number, indexed=indexed)
+        self._states.keep(done)
+        self._publish(Appended(after.id, lines))
+        return Committed(done, lines, cursor)
