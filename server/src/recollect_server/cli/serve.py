@@ -47,10 +47,10 @@ def serve(config: Path | None, **flags: Any) -> None:
     # What was made so far stays until the end. The collector would go through all of it again and
     # again, and hold Python's lock each time, and with it every call, for some 40 ms.
     gc.freeze()
-    found = running.recovered
-    note = f", {found.messages} messages indexed anew" if found.messages else ""
+    recovered = running.recovered
+    note = f", {recovered.messages} messages indexed anew" if recovered.messages else ""
     say(
-        f"Recollect listens on {running.address} and keeps {found.conversations} conversations in"
+        f"Recollect listens on {running.address} and keeps {recovered.conversations} conversations in"
         f" {running.data_dir.resolve()}{note}. Stop it with Ctrl-C.",
         sys.stdout,
     )

@@ -121,8 +121,8 @@ class Conversations:
         request = key_of("RegenerateNotes", request_id, payload)
         with self._space.exclusive(request=request_id or "RegenerateNotes"):
             if request and (record := self._space.find_request(request)):
-                queued, kept = orjson.loads(record.answer)
-                return queued, kept
+                queued, others = orjson.loads(record.answer)
+                return queued, others
             if chosen.conversation_id:
                 self.get(chosen.conversation_id)
             there = self._space.index.notes.choose(chosen, writers, by_rule=self._notes_by_rule)

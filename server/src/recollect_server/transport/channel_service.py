@@ -80,8 +80,8 @@ class ChannelHandlers:
         checks.label("channel", request.channel)
         checks.text("person", request.person, most=MAX_NAME)
         checks.done()
-        found = self._identities.listed(request.channel, request.person.strip())
-        return api.ListOwnerIdentitiesResponse(identities=map(identity_to, found))
+        identities = self._identities.listed(request.channel, request.person.strip())
+        return api.ListOwnerIdentitiesResponse(identities=map(identity_to, identities))
 
     def LinkIdentities(
         self, request: api.LinkIdentitiesRequest, call: Call

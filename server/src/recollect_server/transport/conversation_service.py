@@ -90,7 +90,7 @@ class ConversationHandlers:
             else:
                 party = placed
         checks.done()
-        begun = self._conversations.create(
+        beginning = self._conversations.create(
             channel=request.channel,
             participants=tuple(request.participants),
             party=party,
@@ -101,9 +101,9 @@ class ConversationHandlers:
             messages=[message_from(message) for message in request.messages],
             pinned=request.pinned,
         )
-        answer = api.CreateResponse(duplicate=begun.duplicate, cursor=begun.cursor)
-        fill_conversation(answer.conversation, begun.conversation)
-        for message in begun.messages:
+        answer = api.CreateResponse(duplicate=beginning.duplicate, cursor=beginning.cursor)
+        fill_conversation(answer.conversation, beginning.conversation)
+        for message in beginning.messages:
             fill_message(answer.messages.add(), message)
         return answer
 
@@ -401,13 +401,13 @@ class ConversationHandlers:
             updated_after=optional_milliseconds(request, "updated_after"),
             updated_before=optional_milliseconds(request, "updated_before"),
         )
-        queued, kept = self._conversations.regenerate_notes(
+        queued, others = self._conversations.regenerate_notes(
             chosen,
             tuple(map(writer_of, request.writers)),
             dry_run=request.dry_run,
             request_id=request.request_id,
         )
-        return api.RegenerateNotesResponse(queued=queued, kept=kept)
+        return api.RegenerateNotesResponse(queued=queued, kept=others)
 
     def Delete(self, request: api.DeleteRequest, call: Call) -> api.DeleteResponse:
         """Delete a conversation for good."""

@@ -108,7 +108,7 @@ class ExternalCommunicationHandlers:
         checks.span(request.date_range, "start", "end", "date_range.")
         checks.communication_id("communication_id", request.communication_id, required=False)
         checks.done()
-        asked = Words(
+        query = Words(
             request.query,
             (normal_address(request.channel, request.party) if request.channel else "")
             or request.party,
@@ -119,7 +119,7 @@ class ExternalCommunicationHandlers:
             request.communication_id,
         )
         matches, total = self._external.search(
-            asked, min(request.limit or _USUAL_LIMIT, _MAX_LIMIT), deadline
+            query, min(request.limit or _USUAL_LIMIT, _MAX_LIMIT), deadline
         )
         return api.SearchCommunicationsResponse(matches=map(match_to, matches), total_matches=total)
 

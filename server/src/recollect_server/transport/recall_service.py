@@ -138,12 +138,12 @@ class RecallHandlers:
             updated_before=optional_milliseconds(request, "before"),
         )
         newest_first = request.order != api.RECENT_ORDER_OLDEST_FIRST
-        found = self._recall.recent(
+        entries = self._recall.recent(
             chosen, min(request.limit or _USUAL_LIMIT, _MAX_LIMIT), newest_first=newest_first
         )
         fitting, more = self._answers.fitting(
             recall_pb2.RecentConversation(conversation=conversation_to(conversation), snippet=words)
-            for conversation, words in found
+            for conversation, words in entries
         )
         return api.RecentResponse(conversations=fitting, has_more=more)
 
@@ -186,10 +186,12 @@ class RecallHandlers:
         checks.done()
         size = page_size(request.page_size)
         place = place_of(request, request.page_token)
-        found = self._tiers.listed(request.conversation_id, place[0] if place else 0, size + 1)
-        following = (found[size - 1].id, "-") if len(found) > size else None
+        transitions = self._tiers.listed(
+            request.conversation_id, place[0] if place else 0, size + 1
+        )
+        following = (transitions[size - 1].id, "-") if len(transitions) > size else None
         return api.ListTierTransitionsResponse(
-            transitions=[transition_to(it) for it in found[:size]],
+            transitions=[transition_to(it) for it in transitions[:size]],
             next_page_token=token_of(request, following),
         )
 
@@ -200,8 +202,8 @@ class RecallHandlers:
         checks.done()
         place = place_of(request, request.page_token)
         first = place[0] if place else 0
-        found = self._anchors.listed(request.key, include_superseded=request.include_superseded)
-        fitting, more = self._answers.fitting(map(anchor_to, found[first:]))
+        anchors = self._anchors.listed(request.key, include_superseded=request.include_superseded)
+        fitting, more = self._answers.fitting(map(anchor_to, anchors[first:]))
         following = (first + len(fitting), "-") if more else None
         return api.ListAnchorsResponse(
             anchors=fitting, next_page_token=token_of(request, following)
@@ -239,5 +241,5 @@ class RecallHandlers:
         checks.anchor_key(request.key)
         checks.request_id(request.request_id)
         checks.done()
-        gone = self._anchors.delete(request.key, request.request_id)
-        return api.DeleteAnchorResponse(anchors=[anchor_to(anchor) for anchor in gone])
+        anchors = self._anchors.delete(request.key, request.request_id)
+        return api.DeleteAnchorResponse(anchors=[anchor_to(anchor) for anchor in anchors])
