@@ -100,7 +100,15 @@ class Gate:
         if not space:
             space = self._default_space if grant.spaces[0] == EVERY_SPACE else grant.spaces[0]
         return Principal(
-            token.id, grant.kind, grant.scopes, space, grant.conversation_id, grant.channel, peer
+            token.id,
+            grant.kind,
+            grant.scopes,
+            space,
+            grant.conversation_id,
+            grant.channel,
+            peer,
+            grant.spaces,
+            grant.expires,
         )
 
     def ended(self, principal: Principal) -> str:
