@@ -7,9 +7,9 @@ from recollect.v1 import external_communication_service_pb2 as api
 
 from recollect_server.domain.addresses import OWNERS_ALONE, normal_address
 from recollect_server.domain.external import Trust
+from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
-from recollect_server.storage.index.external import CommunicationFilter, Words
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_ADDRESS, Checks, Limits
 from recollect_server.transport.convert import optional_milliseconds
@@ -109,7 +109,7 @@ class ExternalCommunicationHandlers:
         checks.span(request.date_range, "start", "end", "date_range.")
         checks.communication_id("communication_id", request.communication_id, required=False)
         checks.done()
-        asked = Words(
+        query = CommunicationSearch(
             request.query,
             (normal_address(request.channel, request.party) if request.channel else "")
             or request.party,
@@ -120,7 +120,7 @@ class ExternalCommunicationHandlers:
             request.communication_id,
         )
         matches, total = self._external.search(
-            asked, min(request.limit or _USUAL_LIMIT, _MAX_LIMIT), deadline
+            query, min(request.limit or _USUAL_LIMIT, _MAX_LIMIT), deadline
         )
         return api.SearchCommunicationsResponse(matches=map(match_to, matches), total_matches=total)
 
