@@ -110,13 +110,13 @@ def drawn(rows: Sequence[Row], note: str) -> dict[str, str]:
             note,
             logarithmic=True,
         )
-    found = [
+    figures = [
         row.figure
         for row in rows
         if row.benchmark == "recall" and row.figure.name.startswith("messages")
     ]
-    for name in dict.fromkeys(figure.name for figure in found):
-        of_set = [figure for figure in found if figure.name == name]
+    for name in dict.fromkeys(figure.name for figure in figures):
+        of_set = [figure for figure in figures if figure.name == name]
         # a leg may have had nothing to search
         parts = [(figure.part, figure.value) for figure in of_set if figure.value]
         parts[1:1] = [
@@ -130,16 +130,18 @@ def points(
     rows: Sequence[Row], benchmark: str, name: str, by: float = 1
 ) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
     """Return the values of a figure at each size, and its baseline; `by` multiplies the sizes."""
-    found = [
+    figures = [
         row.figure
         for row in rows
         if row.benchmark == benchmark and row.figure.name == name and row.figure.at is not None
     ]
-    seen = [((figure.at or 0) * by, figure.value) for figure in found]
+    ours = [((figure.at or 0) * by, figure.value) for figure in figures]
     base = [
-        ((figure.at or 0) * by, figure.baseline) for figure in found if figure.baseline is not None
+        ((figure.at or 0) * by, figure.baseline)
+        for figure in figures
+        if figure.baseline is not None
     ]
-    return seen, base
+    return ours, base
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

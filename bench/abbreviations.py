@@ -46,7 +46,7 @@ Ask = Callable[[str, int | None], list[str]]
 
 
 def by_words(texts: Texts) -> Ask:
-    """BM25."""
+    """Return a ranker by BM25."""
     table = PlainFts5()
     for name, (began, text) in texts.items():
         table.add(name, began, text)
@@ -54,7 +54,7 @@ def by_words(texts: Texts) -> Ask:
 
 
 def by_vectors(embedder: Embedder) -> Callable[[Texts], Ask]:
-    """Cosine of one vector a conversation."""
+    """Return a ranker by the cosine of one vector per conversation."""
 
     def rank(texts: Texts) -> Ask:
         names = list(texts)
@@ -73,10 +73,10 @@ def by_vectors(embedder: Embedder) -> Callable[[Texts], Ask]:
 
 
 def written(plan: Plan) -> tuple[str, str, float]:
-    """A conversation's abbreviation by the set's model, by the extractive writer, and the seconds
-    that the latter took.
+    """Return a conversation's abbreviation from the set's model and from the extractive writer, and
+    the seconds that the latter took.
     """
-    said = [
+    messages = [
         Message(
             Role(it.role.value), it.content, time_, sequence=at, turn_number=at, sender=it.sender
         )
@@ -84,7 +84,7 @@ def written(plan: Plan) -> tuple[str, str, float]:
     ]
     theirs = next((str(step.fields["text"]) for step in plan.steps if isinstance(step, Event)), "")
     start = time.perf_counter()
-    ours = Extractive().write_notes(said, "").abbreviation
+    ours = Extractive().write_notes(messages, "").abbreviation
     return theirs, ours, time.perf_counter() - start
 
 
@@ -139,18 +139,18 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     for (way, side), each in rows.items():
         shown = " ".join(f"{value:9.1f}" for value in means(each).values())
         print(f"{way + ', ' + side:18} {len(each):5} {sum(sizes[side]) / count:7.0f} {shown}")
-    seen = [Figure("an abbreviation takes", seconds / count * 1e3, "ms")]
+    results = [Figure("an abbreviation takes", seconds / count * 1e3, "ms")]
     for way in dict.fromkeys(way for way, _ in rows):
         model, own = (means(rows[way, side])["recall@10"] for side in ("model", "extractive"))
         share = f"{own / model:.3f}" if model else f"{own}, not a share,"
         print(f"{way}: recall@10 of the extractive writer is {share} of the model's (goal 0.9)")
         goal, ratio = (Goal(0.9, least=True, of_ratio=True), own / model) if model else (None, None)
-        seen.append(
+        results.append(
             Figure(
                 f"recall@10 by {way}, {chosen.set.name}", own, "%", model, "a model's", ratio, goal
             )
         )
-    return seen
+    return results
 
 
 if __name__ == "__main__":

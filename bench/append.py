@@ -31,7 +31,7 @@ _WORDS = [
 
 
 def text(randomness: random.Random, size: int = 500) -> str:
-    """Words of some `size` bytes together."""
+    """Return random words that take `size` bytes together."""
     words: list[str] = []
     while sum(map(len, words)) + len(words) < size:
         words.append(randomness.choice(_WORDS))
@@ -39,7 +39,7 @@ def text(randomness: random.Random, size: int = 500) -> str:
 
 
 def requests(target: str, callers: int, calls: int, batch: int) -> list[list[bytes]]:
-    """For every caller a conversation of its own and the requests that append to it."""
+    """Begin a conversation for every caller, and return the requests that append to it."""
     randomness = random.Random(1)
     made = []
     with grpc.insecure_channel(target) as channel:
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     parser.add_argument("--calls", type=int, default=4000)
     parser.add_argument("--callers", type=int, nargs="*", default=[8, 32])
     chosen = parser.parse_args(arguments)
-    seen = []
+    results = []
     with (
         tempfile.TemporaryDirectory() as folder,
         echo() as (echo_target, _),
@@ -126,8 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                 f"{callers} callers, batches of {batch}: {rate:.0f} appends/s ({rate * batch:.0f} messages/s), p50 {p50:.2f} ms,"
                 f" p99 {p99:.2f} ms; echo {base:.0f} calls/s; ratio {ratio:.2f}"
             )
-            seen += figures(callers, batch, appends, echoes)
-    return seen
+            results += figures(callers, batch, appends, echoes)
+    return results
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ class Appends:
 
 
 def write_idle(data: Path, conversations: int, turns: int) -> None:
-    """So many conversations that have been quiet for years."""
+    """Write conversations that have been quiet for years."""
     texts = (text for made in Corpus(2 * conversations * turns) for text in made.texts)
     for number in range(conversations):
         write_conversation(data, Made(number, [next(texts) for _ in range(2 * turns)]))
@@ -106,7 +106,7 @@ def alone(data: Path, conversations: int) -> list[Figure]:
 
 
 def beside_callers(data: Path, callers: int, calls: int, appends: Appends) -> None:
-    """Measures appends while notes are taken and afterwards."""
+    """Measure appends while notes are taken and afterwards."""
     with recollect(data, "--abbreviator", "off"):
         pass  # indexed before the clock starts
     with recollect(data, "--abbreviator", "extractive") as (target, _):
@@ -121,7 +121,9 @@ def beside_callers(data: Path, callers: int, calls: int, appends: Appends) -> No
 
 
 def measured(target: str, callers: int, calls: int) -> Measured:
-    """One run: every conversation gets few turns, so that none is named meanwhile."""
+    """Return one run's figures. Every conversation gets few turns, so that none is named
+    meanwhile.
+    """
     conversations = calls // _CALLERS_TURNS
     made = requests(target, conversations, calls, 1)
     return measure(
@@ -151,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
             waits(Path(folder) / "waits", chosen.idle, chosen.seconds)
         data = Path(folder) / "alone"
         write_idle(data, chosen.conversations, chosen.turns)
-        seen = alone(data, chosen.conversations)
+        figures = alone(data, chosen.conversations)
         for number in range(chosen.rounds):
             data = Path(folder) / f"round-{number}"
             write_idle(data, chosen.conversations, chosen.turns)
@@ -170,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     )
     print(f"p99 meanwhile is {busy / rest:.2f} of that at rest (goal 1.5)")
     return [
-        *seen,
+        *figures,
         Figure(
             "AppendTurn p99 meanwhile",
             busy,

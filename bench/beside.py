@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     chosen = parser.parse_args(arguments)
     corpus = Corpus(chosen.messages)
     questions = corpus.questions(chosen.searchers * chosen.searches)
-    asked = [[api.SearchRequest(query=it, limit=LIMIT).SerializeToString() for it in questions[at :: chosen.searchers]]
+    payloads = [[api.SearchRequest(query=it, limit=LIMIT).SerializeToString() for it in questions[at :: chosen.searchers]]
              for at in range(chosen.searchers)]  # fmt: skip
     alone: list[Measured] = []
     beside: list[Measured] = []
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                 alone.append(measure(target, APPEND, requests(target, _CALLERS, chosen.calls, 1)))
                 if not chosen.words:
                     embedded(data)
-                searching = pool.submit(measure, target, SEARCH, asked)
+                searching = pool.submit(measure, target, SEARCH, payloads)
                 parts = []
                 while not searching.done():
                     parts.append(

@@ -83,7 +83,7 @@ well they hold elsewhere.
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Case:
     """A question that was put, what the ranking gave, and which of the candidates are right."""
 
     kind: str
@@ -104,7 +104,7 @@ class Row:
     is there or below.
     """
 
-    asked: Asked
+    case: Case
     signals: Signals
     evidence: Array
     places: NDArray[np.int64]
@@ -115,7 +115,7 @@ class Row:
 
 def collect(
     folder: Path, group: str, chosen: list[tuple[str, Question]], vectors: RememberedVectors | None
-) -> list[Asked]:
+) -> list[Case]:
     """Put questions to a group's history, by words alone where there are no vectors."""
     plans = read_conversations(folder / recall_sets.FILE, abbreviations=False)[group]
     gathered: list[Candidates] = []
@@ -133,7 +133,7 @@ def collect(
     def remembered(embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
         return vectors.embed(embedder, pieces) if vectors else embedder.embed_pieces(pieces)
 
-    found: list[Asked] = []
+    cases: list[Case] = []
     with (
         tempfile.TemporaryDirectory() as data,
         patch.object(recall, "gather", watched_gather),
@@ -157,31 +157,31 @@ def collect(
                 for kind, question in chosen:
                     service.ask(question)
                     if gathered and len(gathered[-1].messages):
-                        found.append(
-                            _asked(
+                        cases.append(
+                            _case_of(
                                 folder.name, kind, question, gathered[-1], calibrated[-1], service
                             )
                         )
                     gathered.clear()
         finally:
             server.stop()
-    return found
+    return cases
 
 
-def _asked(
-    name: str, kind: str, question: Question, found: Candidates, given: Any, service: Service
-) -> Asked:
+def _case_of(
+    name: str, kind: str, question: Question, candidates: Candidates, given: Any, service: Service
+) -> Case:
     order, words, messages, conversations = given
     lines = [
-        service.messages[found.conversation_of(at).id, it.place[0]]
-        for at, it in enumerate(found.messages)
+        service.messages[candidates.conversation_of(at).id, it.place[0]]
+        for at, it in enumerate(candidates.messages)
     ]
     # large, and no feature needs it
     conversations = replace(conversations, mean_vector=np.zeros((0, 0), np.float32))
-    return Asked(
+    return Case(
         kind, name, question.group, question.query, words, order, messages, conversations,
         np.isin(lines, question.gold_messages),
-        np.isin([service.conversations[it.id] for it in found.conversations], question.gold_conversations),
+        np.isin([service.conversations[it.id] for it in candidates.conversations], question.gold_conversations),
     )  # fmt: skip
 
 
@@ -192,20 +192,20 @@ def questions_for(
     the times of its own.
     """
     chance = random.Random(group)
-    asked = {path.name: read_questions(path / QUERIES) for path in sets}
-    own = asked[folder.name][group]
+    by_set = {path.name: read_questions(path / QUERIES) for path in sets}
+    own = by_set[folder.name][group]
     own = chance.sample(own, min(most, len(own)))
     # Groups of one family (`design-0`, `design-4`) talk about the same things: nobody could tell
     # whose question it is.
     family = group.rsplit("-", 1)[0] if folder.name == "qmsum" else group
     near = [
         it
-        for name, many in asked[folder.name].items()
+        for name, many in by_set[folder.name].items()
         if not name.startswith(family)
         for it in many
     ]
     strange = chance.sample(near, min(_FEW_SAME, len(near)))
-    for name, groups in asked.items():
+    for name, groups in by_set.items():
         if name != folder.name:
             far = [it for many in groups.values() for it in many]
             strange += chance.sample(far, min(_FEW_OTHER, len(far)))
@@ -217,7 +217,7 @@ def questions_for(
     ]
 
 
-def row_of(it: Asked, of: str) -> Row:
+def row_of(it: Case, of: str) -> Row:
     """Return the rows learned from a question, of its `messages` or its `conversations`."""
     of_messages, of_conversations = signals_of(it.order, it.messages, it.conversations)
     signals, right = (
@@ -236,7 +236,7 @@ def row_of(it: Asked, of: str) -> Row:
 
 def learn(rows: Sequence[Row]) -> dict[str, float]:
     """Return the weights of a logistic regression."""
-    counts = Counter((row.asked.set, row.asked.kind) for row in rows)
+    counts = Counter((row.case.set, row.case.kind) for row in rows)
     features, labels, weights = [], [], []
     for row in rows:
         at = _RANKS[len(row.places) > _RANKS]
@@ -245,7 +245,7 @@ def learn(rows: Sequence[Row]) -> dict[str, float]:
         )
         labels.append(row.still[at])
         share = 1 / (1.0 + at)
-        whole = PER_SET * SHARES[row.asked.kind] / counts[row.asked.set, row.asked.kind]
+        whole = PER_SET * SHARES[row.case.kind] / counts[row.case.set, row.case.kind]
         weights.append(whole * share / share.sum())
     x, y, weight = (
         np.concatenate(features),
@@ -265,9 +265,9 @@ def learn(rows: Sequence[Row]) -> dict[str, float]:
         slope[1:] += RIDGE * flat[1:]
         return float(value), slope
 
-    names = (*evidence(rows[0].signals, rows[0].asked.words), *_STANDING)
+    names = (*evidence(rows[0].signals, rows[0].case.words), *_STANDING)
     bounds = [(None, None), *(_SIGNS.get(name, (0, None)) for name in names)]
-    found = minimize(
+    fit = minimize(
         loss,
         np.zeros(x.shape[1]),
         jac=True,
@@ -275,8 +275,8 @@ def learn(rows: Sequence[Row]) -> dict[str, float]:
         bounds=bounds,
         options={"maxiter": 500},
     )
-    slopes = found.x[1:] / deviation
-    return {"base": float(found.x[0] - slopes @ mean)} | dict(
+    slopes = fit.x[1:] / deviation
+    return {"base": float(fit.x[0] - slopes @ mean)} | dict(
         zip(names, map(float, slopes), strict=True)
     )
 
@@ -293,12 +293,12 @@ def _leaning(weights: dict[str, float], way: str) -> dict[str, float]:
 
 def report(title: str, rows: Sequence[Row], weights: dict[str, dict[str, float]]) -> None:
     """Print, for each set with its own weights, the trade-off and the reliability."""
-    chances = [probabilities(row.signals, row.asked.words, weights[row.asked.set]) for row in rows]
+    chances = [probabilities(row.signals, row.case.words, weights[row.case.set]) for row in rows]
     print(f"{title}: threshold {' '.join(f'{it:9.1f}' for it in THRESHOLDS)}")
     for name in sorted(weights):
         for kind in SHARES:
             chosen = [
-                at for at, row in enumerate(rows) if (row.asked.set, row.asked.kind) == (name, kind)
+                at for at, row in enumerate(rows) if (row.case.set, row.case.kind) == (name, kind)
             ]
             if not chosen:
                 continue
@@ -318,10 +318,10 @@ def report(title: str, rows: Sequence[Row], weights: dict[str, dict[str, float]]
             [
                 chance.max()
                 for row, chance in zip(rows, chances, strict=True)
-                if row.asked.set == name
+                if row.case.set == name
             ]
         )
-        right = np.array([row.still[0] for row in rows if row.asked.set == name])
+        right = np.array([row.still[0] for row in rows if row.case.set == name])
         inside = [np.clip(best, 0, 0.999) // 0.2 == at for at in range(len(bins) - 1)]
         shown = [
             f"{best[it].mean():.2f} {right[it].mean():.2f} ({it.sum()})"
@@ -335,21 +335,21 @@ def report(title: str, rows: Sequence[Row], weights: dict[str, dict[str, float]]
 
 
 def _packed(row: Row, chances: Array, threshold: float) -> tuple[int, bool]:
-    """Tokens of the messages that reach the threshold, the best first into a budget, and whether
-    any is right.
+    """Return the tokens of the messages that reach the threshold, packed best first into a budget,
+    and whether any is right.
     """
     used, right = 0, False
-    if len(row.signals.odds) != len(row.asked.right_messages):  # conversations have no length here
+    if len(row.signals.odds) != len(row.case.right_messages):  # conversations have no length here
         return int((chances >= threshold).sum()), bool(
-            row.asked.right_conversations[chances >= threshold].any()
+            row.case.right_conversations[chances >= threshold].any()
         )
     for at in row.places:
-        tokens = int(row.asked.messages.tokens[at])
+        tokens = int(row.case.messages.tokens[at])
         if chances[at] < threshold:
             break
         if used + tokens <= BUDGET:
             used += tokens
-            right |= bool(row.asked.right_messages[at])
+            right |= bool(row.case.right_messages[at])
     return used, right
 
 
@@ -369,11 +369,11 @@ def first_groups(questions: Mapping[str, Sequence[Question]], groups: int, most:
     return chosen
 
 
-def kept(
+def cached_cases(
     keep: Path, folder: Path, sets: Sequence[Path], groups: int, most: int, *, meaning: bool
-) -> list[Asked]:
+) -> list[Case]:
     """Return what was asked of a set's first groups, from their files where there are any."""
-    found: list[Asked] = []
+    cases: list[Case] = []
     for group in first_groups(read_questions(folder / QUERIES), groups, most):
         file = keep / f"{folder.name}.{group}.{'meaning' if meaning else 'words'}"
         if not file.exists():
@@ -385,8 +385,8 @@ def kept(
                     collect(folder, group, questions_for(sets, folder, group, most), vectors)
                 )
             )
-        found += pickle.loads(file.read_bytes())  # noqa: S301 - our own file
-    return found
+        cases += pickle.loads(file.read_bytes())  # noqa: S301 - our own file
+    return cases
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -423,22 +423,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sets = [*chosen.set, *chosen.measure]
     learned: dict[str, dict[str, dict[str, float]]] = {"messages": {}, "conversations": {}}
     for way in ("words", "meaning"):
-        asked = [
+        cases = [
             it for folder in sets
-            for it in kept(chosen.keep, folder, sets, chosen.groups, chosen.questions, meaning=way == "meaning")
+            for it in cached_cases(chosen.keep, folder, sets, chosen.groups, chosen.questions, meaning=way == "meaning")
         ]  # fmt: skip
         names = {path.name for path in chosen.set}
         for of, weights in learned.items():
-            rows = [row_of(it, of) for it in asked]
-            own = [row for row in rows if row.asked.set in names]
+            rows = [row_of(it, of) for it in cases]
+            own = [row for row in rows if row.case.set in names]
             weights[way] = _leaning(learn(own), way)
             report(
                 f"{of}, {way}, learned on all",
                 rows,
-                dict.fromkeys(sorted({row.asked.set for row in rows}), weights[way]),
+                dict.fromkeys(sorted({row.case.set for row in rows}), weights[way]),
             )
             away = {
-                name: _leaning(learn([row for row in own if row.asked.set != name]), way)
+                name: _leaning(learn([row for row in own if row.case.set != name]), way)
                 for name in sorted(names)
             }
             report(f"{of}, {way}, the set left out", own, away)

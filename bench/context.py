@@ -24,7 +24,7 @@ from recollect_server.domain.context import Budget
 from recollect_server.domain.time import system_clock
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import Choosing, ContextBuilder
-from recollect_server.services.context.own import Asked
+from recollect_server.services.context.own import Weighing
 from recollect_server.services.context.packing import Recalling
 from recollect_server.services.context.relevance import Weights, words_of
 from recollect_server.services.external.external import External
@@ -51,7 +51,7 @@ LONG = 2000  # turns of the long conversation
 
 
 def run(folder: Path, messages: int, calls: int, *, words: bool) -> list[Figure]:
-    """Measures a history of one size and prints it."""
+    """Measure a history of one size and print the figures."""
     data = folder / str(messages)
     corpus = Corpus(messages)
     long = conversation_id(messages)  # behind all others
@@ -67,7 +67,7 @@ def run(folder: Path, messages: int, calls: int, *, words: bool) -> list[Figure]
     if not words and not (conversations / VECTORS).exists():
         made_up(model(), conversations, questions)
     print(f"{messages} messages, load average {os.getloadavg()[0]:.1f}")
-    seen = in_the_service(conversations, long, questions, calls)
+    figures = in_the_service(conversations, long, questions, calls)
     names = sorted({path.stem for path in conversations.glob("conv-*.jsonl")} - {long})
     requests = [
         api.BuildContextRequest(
@@ -101,7 +101,7 @@ def run(folder: Path, messages: int, calls: int, *, words: bool) -> list[Figure]
     whole, restarted = (Goal(60), Goal(50)) if messages == 100_000 else (None, None)
     ratio, of = p50 / search50, "messages"
     return [
-        *seen,
+        *figures,
         Figure("BuildContext p50", p50, "ms", search50, "Search", ratio, whole, messages, of),
         Figure("BuildContext p99", p99, "ms", at=messages, of=of),
         Figure(
@@ -151,17 +151,17 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
         8 << 20,
     )
     budget = Budget().settled()
-    seen = []
+    figures = []
     for name, conversation in (("short", conversation_id(1)), (f"of {LONG} turns", long)):
         hot_times, warm_times = [], []
         for number in range(calls):
             began = time.perf_counter()
-            asked = Asked(
+            weighing = Weighing(
                 words_of(questions[number % len(questions)]), system_clock(), Weights(), {}
             )
-            head, hot, in_memory = builder.hot(conversation, asked, budget, {})
+            head, hot, in_memory = builder.hot(conversation, weighing, budget, {})
             middle = time.perf_counter()
-            builder.warm(head, hot, asked, [], budget, {})
+            builder.warm(head, hot, weighing, [], budget, {})
             ended = time.perf_counter()
             if in_memory:
                 hot_times.append(middle - began)
@@ -171,10 +171,10 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
             f" warm p50 {1000 * statistics.median(warm_times):.2f} ms"
         )
         hot50, warm50 = (1000 * statistics.median(times) for times in (hot_times, warm_times))
-        seen.append(Figure(f"hot tier p50, a conversation {name}", hot50, "ms", goal=Goal(1)))
-        seen.append(Figure(f"warm tier p50, a conversation {name}", warm50, "ms", goal=Goal(10)))
+        figures.append(Figure(f"hot tier p50, a conversation {name}", hot50, "ms", goal=Goal(1)))
+        figures.append(Figure(f"warm tier p50, a conversation {name}", warm50, "ms", goal=Goal(10)))
     space.close()
-    return seen
+    return figures
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
@@ -219,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
             run(chosen.folder or Path(folder), messages, chosen.calls, words=chosen.words)
             for messages in sizes
         ]
-    return [figure for seen in runs for figure in seen]
+    return [figure for figures in runs for figure in figures]
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ class Corpus:
             number += 1
 
     def conversation(self, number: int, most: int = 1 << 30) -> Made:
-        """One conversation, whatever the others are. It has `most` messages at the most."""
+        """Return one conversation, independent of all others, of at most `most` messages."""
         randomness = np.random.default_rng((self.seed, number))
         count = min(
             most,
@@ -117,7 +117,7 @@ class Corpus:
         )
 
     def questions(self, count: int) -> list[str]:
-        """Questions with stop words in them, each with words of one conversation of the corpus."""
+        """Return questions with stop words, each with words of one conversation of the corpus."""
         randomness = np.random.default_rng((self.seed, 1 << 32))
         made = []
         for index in range(count):
@@ -169,7 +169,7 @@ class Corpus:
 
 
 def _within(randomness: np.random.Generator, low: int, high: int, count: int) -> NDArray[np.int64]:
-    """Ranks, low ones more often: the logarithm is drawn evenly."""
+    """Return random ranks whose logarithm is uniform, so that low ones are more frequent."""
     return np.exp(randomness.uniform(np.log(low), np.log(high), count)).astype(np.int64)
 
 

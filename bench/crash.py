@@ -38,8 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args(arguments)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    seen = _kill(chosen.rounds, chosen.seed) if chosen.rounds else []
-    return seen + (_cut_the_power(chosen.power_loss, chosen.seed) if chosen.power_loss else [])
+    figures = _kill(chosen.rounds, chosen.seed) if chosen.rounds else []
+    return figures + (_cut_the_power(chosen.power_loss, chosen.seed) if chosen.power_loss else [])
 
 
 def _kill(rounds: int, seed: int) -> list[Figure]:

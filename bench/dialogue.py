@@ -77,7 +77,7 @@ class Side:
 
 
 @dataclass(slots=True)
-class Seen:
+class Results:
     """Everything that was measured of one set in one way."""
 
     sides: defaultdict[tuple[str, str], Side] = field(default_factory=lambda: defaultdict(Side))
@@ -139,16 +139,21 @@ def rendered_tokens(built: BuiltContext, query: str) -> int:
 class Asker:
     """Asks the questions of a group and counts what the contexts hold."""
 
-    def __init__(self, group: Group, arrangement: str, tokens: int, seen: Seen) -> None:
-        self._group, self._arrangement, self._tokens, self._seen = group, arrangement, tokens, seen
+    def __init__(self, group: Group, arrangement: str, tokens: int, results: Results) -> None:
+        self._group, self._arrangement, self._tokens, self._results = (
+            group,
+            arrangement,
+            tokens,
+            results,
+        )
         self._texts: dict[str, str] = {}
         self._plain = PlainFts5()
 
     def ask(self, question: Question) -> None:
         """Ask a question of the history before it."""
-        known = len(self._group.said)
+        written = len(self._group.messages)
         if self._group.until(question):
-            for name, time, text in self._group.said[known:]:
+            for name, time, text in self._group.messages[written:]:
                 self._texts[name] = text
                 self._plain.add(name, time, text)
             if self._arrangement == "compacted":
@@ -178,13 +183,13 @@ class Asker:
                 )
             for form in FORMATS:
                 size = rendered_tokens(self._build(question.query, form), question.query)
-                self._seen.rendered[form].append(size / self._tokens)
+                self._results.rendered[form].append(size / self._tokens)
 
     def ask_nothing(self, kind: str, queries: Iterable[str]) -> None:
         """Ask what the history does not answer."""
         for query in queries:
-            self._seen.noise[kind, "recollect"].append(recall_of(self._build(query)))
-            self._seen.noise[kind, "plain fts5"].append(
+            self._results.noise[kind, "recollect"].append(recall_of(self._build(query)))
+            self._results.noise[kind, "plain fts5"].append(
                 self._charged(self._baselines(query)["plain fts5"])
             )
 
@@ -197,7 +202,7 @@ class Asker:
         )
 
     def _baselines(self, query: str) -> dict[str, set[str]]:
-        newest = sorted(self._group.said, key=lambda it: it[1], reverse=True)
+        newest = sorted(self._group.messages, key=lambda it: it[1], reverse=True)
         best = self._plain.best(query, _CANDIDATES, None)
         return {
             "last turns": within(
@@ -214,7 +219,7 @@ class Asker:
     def _count(
         self, packer: str, gold: set[str], names: set[str], recalled: int, recalled_gold: int
     ) -> None:
-        side = self._seen.sides[self._arrangement, packer]
+        side = self._results.sides[self._arrangement, packer]
         side.any_gold.append(float(bool(gold & names)))
         side.gold_share.append(len(gold & names) / len(gold))
         side.recalled += recalled
@@ -222,21 +227,21 @@ class Asker:
 
     def _compress(self) -> None:
         conversations = self._group.client.conversations
-        known = conversations.get(self._group.here)
-        if (through := known.turn_count - _LEFT) > known.compressed_through:
+        conversation = conversations.get(self._group.here)
+        if (through := conversation.turn_count - _LEFT) > conversation.compressed_through:
             conversations.record_compression(self._group.here, through, _SUMMARY)
 
 
 def sample(questions: list[Question], count: int) -> list[Question]:
     """Return so many questions, the same ones each time, by the time when they were asked."""
-    asked = sorted(questions, key=lambda it: it.id)
-    chosen = random.Random(_SEED).sample(asked, min(count, len(asked)))
+    ordered = sorted(questions, key=lambda it: it.id)
+    chosen = random.Random(_SEED).sample(ordered, min(count, len(ordered)))
     return sorted(chosen, key=lambda it: it.asked_at or "9999")
 
 
 @contextmanager
 def served(plans: list[Plan], flags: dict[str, str], *, is_one: bool) -> Iterator[Group]:
-    """A server for one history, with a clock of its own."""
+    """Serve one history, with a clock of its own."""
     clock = Clock()
     with tempfile.TemporaryDirectory() as data:
         settings = {
@@ -261,18 +266,18 @@ def served(plans: list[Plan], flags: dict[str, str], *, is_one: bool) -> Iterato
 
 def measure(
     folder: Path, groups: Sequence[str], count: int, tokens: int, way: str, flags: dict[str, str]
-) -> Seen:
+) -> Results:
     """Ask the questions of a set in one way: by words alone, or by words and meaning."""
     plans = read_conversations(folder / recall_sets.FILE, abbreviations=False)
     questions = read_questions(folder / QUERIES)
     names = sorted(questions)
-    seen = Seen()
+    results = Results()
     flags = {"embedder": "off" if way == "words" else "onnx"} | flags
     for name in groups or names:
         chosen = sample([it for it in questions[name] if it.gold_messages], count)
         for arrangement in ARRANGEMENTS:
             with served(plans[name], flags, is_one=arrangement != "apart") as group:
-                asker = Asker(group, arrangement, tokens, seen)
+                asker = Asker(group, arrangement, tokens, results)
                 for question in chosen:
                     asker.ask(question)
                 if arrangement == "apart" and chosen:
@@ -285,14 +290,14 @@ def measure(
                             "another's questions",
                             [it.query for it in sample(questions[other], count)],
                         )
-    return seen
+    return results
 
 
-def report(title: str, way: str, tokens: int, seen: Seen) -> None:
+def report(title: str, way: str, tokens: int, results: Results) -> None:
     """Print what was measured."""
-    count = len(seen.sides["apart", "recollect"].any_gold)
+    count = len(results.sides["apart", "recollect"].any_gold)
     print(f"{title}, by {way}: {count} questions, {tokens} tokens")
-    for (arrangement, packer), side in seen.sides.items():
+    for (arrangement, packer), side in results.sides.items():
         gold_tokens = (
             f"{100 * side.recalled_gold / side.recalled:5.1f}" if side.recalled else "    -"
         )
@@ -301,12 +306,12 @@ def report(title: str, way: str, tokens: int, seen: Seen) -> None:
             f"  (share {100 * statistics.fmean(side.gold_share):5.1f} %)"
             f"  recall {side.recalled / len(side.any_gold):6.0f} tokens, {gold_tokens} % of them in gold turns"
         )
-    for (kind, packer), used in seen.noise.items():
+    for (kind, packer), used in results.noise.items():
         empty = 100 * sum(it == 0 for it in used) / len(used)
         print(
             f"    {kind:<21} {packer:<10} recall {statistics.fmean(used):6.0f} tokens, none for {empty:3.0f} %"
         )
-    for form, shares in seen.rendered.items():
+    for form, shares in results.rendered.items():
         print(
             f"    rendered / budget     {form.value:<19} p50 {_at(shares, 0.5):.2f}, p99 {_at(shares, 0.99):.2f}"
         )
@@ -317,7 +322,7 @@ def _at(values: Sequence[float], share: float) -> float:
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
-def figures_of(title: str, way: str, tokens: int, seen: Seen) -> list[Figure]:
+def figures_of(title: str, way: str, tokens: int, results: Results) -> list[Figure]:
     """Return the figures with their goals, which are for 2,000 tokens."""
     made: list[Figure] = []
 
@@ -325,9 +330,11 @@ def figures_of(title: str, way: str, tokens: int, seen: Seen) -> list[Figure]:
         return None if limit is None or tokens != 2000 else Goal(limit, least=least)
 
     for arrangement in ARRANGEMENTS:
-        side = seen.sides[arrangement, "recollect"]
+        side = results.sides[arrangement, "recollect"]
         base = 100 * statistics.fmean(
-            seen.sides["own" if arrangement == "compacted" else arrangement, "plain fts5"].any_gold
+            results.sides[
+                "own" if arrangement == "compacted" else arrangement, "plain fts5"
+            ].any_gold
         )
         value = 100 * statistics.fmean(side.any_gold)
         limit = _GOALS.get((arrangement, title), _GOALS.get((arrangement, title, way)))
@@ -350,8 +357,8 @@ def figures_of(title: str, way: str, tokens: int, seen: Seen) -> list[Figure]:
             name = f"recalled tokens in gold turns, {title}, {arrangement}"
             made.append(Figure(name, share, "%", goal=goal(12, least=True), part=f"by {way}"))
     for kind, limit in (("small talk", 80), ("another's questions", 500)):
-        if used := seen.noise[kind, "recollect"]:
-            base = statistics.fmean(seen.noise[kind, "plain fts5"])
+        if used := results.noise[kind, "recollect"]:
+            base = statistics.fmean(results.noise[kind, "plain fts5"])
             value = statistics.fmean(used)
             ratio = value / base if base else None
             name = f"recall for {kind}, {title}"
@@ -368,7 +375,7 @@ def figures_of(title: str, way: str, tokens: int, seen: Seen) -> list[Figure]:
             goal=Goal(1.0),
             part=f"by {way}",
         )
-        for form, shares in seen.rendered.items()
+        for form, shares in results.rendered.items()
     ]
     return made
 
@@ -381,22 +388,24 @@ def remembered(path: Path | None) -> Iterator[None]:
     The vectors of a text have the same bytes whatever it is embedded with
     (`recollect_server.inference.embedder`).
     """
-    kept: dict[Piece, Any] = {}
+    vectors: dict[Piece, Any] = {}
     if path and path.exists():
         with np.load(path) as file:
             ends = np.cumsum(file["lengths"])[:-1]
-            kept = {
+            vectors = {
                 tuple(ids.tolist()): row
                 for ids, row in zip(np.split(file["ids"], ends), file["vectors"], strict=True)
             }
-    known, original = len(kept), Embedder.embed_pieces
+    count, original = len(vectors), Embedder.embed_pieces
 
     def embed_pieces(self: Embedder, pieces: Sequence[Piece]) -> Vectors:
-        new = [piece for piece in dict.fromkeys(map(tuple, pieces)) if piece not in kept]
+        new = [piece for piece in dict.fromkeys(map(tuple, pieces)) if piece not in vectors]
         if new:
-            kept.update(zip(new, original(self, new), strict=True))
+            vectors.update(zip(new, original(self, new), strict=True))
         return (
-            np.stack([kept[tuple(piece)] for piece in pieces]) if pieces else original(self, pieces)
+            np.stack([vectors[tuple(piece)] for piece in pieces])
+            if pieces
+            else original(self, pieces)
         )
 
     Embedder.embed_pieces = embed_pieces  # type: ignore[method-assign]
@@ -404,14 +413,14 @@ def remembered(path: Path | None) -> Iterator[None]:
         yield
     finally:
         Embedder.embed_pieces = original  # type: ignore[method-assign]
-        if path and len(kept) > known:
-            pieces = list(kept)
+        if path and len(vectors) > count:
+            pieces = list(vectors)
             ids = np.concatenate([np.array(piece, np.int32) for piece in pieces])
             np.savez(
                 path,
                 ids=ids,
                 lengths=[len(piece) for piece in pieces],
-                vectors=np.stack([kept[it] for it in pieces]),
+                vectors=np.stack([vectors[it] for it in pieces]),
             )
 
 
@@ -457,9 +466,9 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
         for folder in chosen.set:
             groups = chosen.groups or sorted(read_questions(folder / QUERIES))[: chosen.first]
             for way in chosen.by:
-                seen = measure(folder, groups, chosen.questions, chosen.tokens, way, flags)
-                report(folder.name, way, chosen.tokens, seen)
-                made += figures_of(folder.name, way, chosen.tokens, seen)
+                results = measure(folder, groups, chosen.questions, chosen.tokens, way, flags)
+                report(folder.name, way, chosen.tokens, results)
+                made += figures_of(folder.name, way, chosen.tokens, results)
     return made
 
 

@@ -106,16 +106,16 @@ def soak(data: Path, seconds: float) -> None:
         lost = repeated = 0
         for it in subscribers:
             it.close()
-            told = [
+            deliveries = [
                 (seen.conversation_id, sequence) for seen in it.seen for sequence in seen.sequences
             ]
-            wanted = {
+            expected = {
                 (append.conversation_id, sequence)
                 for append in written
                 for sequence in append.sequences
             }
-            lost += len(wanted - set(told))
-            repeated += len(told) - len(set(told))
+            lost += len(expected - set(deliveries))
+            repeated += len(deliveries) - len(set(deliveries))
         print(
             f"{seconds / 60:.1f} minutes, {len(written)} appends, {_SUBSCRIBERS} subscribers, {drops} drops:"
             f" {lost} messages lost, {repeated} repeated, {sum(it.resets for it in subscribers)} resets",

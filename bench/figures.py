@@ -21,9 +21,9 @@ class Goal:
 
     def met(self, figure: "Figure") -> bool:
         """Return whether the figure reaches the goal."""
-        seen = figure.ratio if self.of_ratio else figure.value
-        assert seen is not None, f"{figure.name} has no ratio"
-        return seen >= self.limit if self.least else seen <= self.limit
+        value = figure.ratio if self.of_ratio else figure.value
+        assert value is not None, f"{figure.name} has no ratio"
+        return value >= self.limit if self.least else value <= self.limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def number(value: float) -> str:
-    """A number with three digits that count, and thousands."""
+    """Return a number with three significant digits and separated thousands."""
     if value % 1 == 0:
         return f"{value:,.0f}"
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2

@@ -50,7 +50,7 @@ def read(path: Path) -> list[Line]:
 
 
 def ask(group: str, conversation: str, query: str, message: str) -> Line:
-    """A question with one right message."""
+    """Return a question with one right message."""
     name = f"{conversation}/{message}"
     return {
         "group": group, "id": name, "query": query, "category": "made",
@@ -66,31 +66,31 @@ def bare(conversation: Line, messages: list[Line]) -> Line:
 
 
 def answers(agent: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
-    """Each conversation of the kind, with its questions."""
+    """Yield each conversation of the kind, with its questions."""
     for it in agent:
-        said = it["messages"]
-        asked = [
+        messages = it["messages"]
+        answered = [
             at
-            for at, (one, next_one) in enumerate(pairwise(said))
+            for at, (one, next_one) in enumerate(pairwise(messages))
             if one["role"] == "user" and next_one["role"] == "assistant"
             and 25 < len(one["content"]) < 400 and len(next_one["content"]) > 200
         ]  # fmt: skip
-        if asked and _CHANCE.random() < 0.45:
-            at = _CHANCE.choice(asked)
-            question = ask(it["group"], it["id"], said[at]["content"], said[at + 1]["id"])
-            yield bare(it, said[:at] + said[at + 1 :]), [question]
+        if answered and _CHANCE.random() < 0.45:
+            at = _CHANCE.choice(answered)
+            question = ask(it["group"], it["id"], messages[at]["content"], messages[at + 1]["id"])
+            yield bare(it, messages[:at] + messages[at + 1 :]), [question]
         else:
-            yield bare(it, said), []
+            yield bare(it, messages), []
 
 
 def cloze(agent: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
-    """As `answers`."""
+    """Yield as `answers`."""
     for it in agent:
-        said = [dict(message) for message in it["messages"]]
+        messages = [dict(message) for message in it["messages"]]
         questions: list[Line] = []
         long = [
             message
-            for message in said
+            for message in messages
             if message["role"] == "assistant" and len(message["content"]) > 600
         ]
         if long and _CHANCE.random() < 0.35:
@@ -101,26 +101,26 @@ def cloze(agent: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
                 at = _CHANCE.choice(fit)
                 questions.append(ask(it["group"], it["id"], sentences[at], message["id"]))
                 message["content"] = " ".join(sentences[:at] + sentences[at + 1 :])
-        yield bare(it, said), questions
+        yield bare(it, messages), questions
 
 
 def chat(people: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
-    """As `answers`."""
+    """Yield as `answers`."""
     for it in people:
-        said, out, questions = it["messages"], set[int](), list[Line]()
-        for at in range(2, len(said) - 1):
+        messages, out, questions = it["messages"], set[int](), list[Line]()
+        for at in range(2, len(messages) - 1):
             query = " ".join(
-                part for part in _SENTENCE.split(said[at]["content"]) if part.endswith("?")
+                part for part in _SENTENCE.split(messages[at]["content"]) if part.endswith("?")
             )
             if (
-                said[at]["content"].rstrip().endswith("?")
+                messages[at]["content"].rstrip().endswith("?")
                 and at - 1 not in out
                 and _CHANCE.random() < 0.18
                 and len(query.split()) > 4
             ):
                 out.add(at)
-                questions.append(ask(it["group"], it["id"], query, said[at + 1]["id"]))
-        yield bare(it, [message for at, message in enumerate(said) if at not in out]), questions
+                questions.append(ask(it["group"], it["id"], query, messages[at + 1]["id"]))
+        yield bare(it, [message for at, message in enumerate(messages) if at not in out]), questions
 
 
 def merged(people: list[Line], queries: list[Line]) -> tuple[list[Line], list[Line]]:
@@ -130,7 +130,7 @@ def merged(people: list[Line], queries: list[Line]) -> tuple[list[Line], list[Li
     for it in people:
         parts = [it["messages"][at : at + 5] for at in range(0, len(it["messages"]), 5)]
         place |= {message["id"]: part[0]["id"] + "+" for part in parts for message in part}
-        said = [
+        messages = [
             {
                 "id": part[0]["id"] + "+",
                 "role": ("user", "assistant")[at % 2],
@@ -141,7 +141,7 @@ def merged(people: list[Line], queries: list[Line]) -> tuple[list[Line], list[Li
             }
             for at, part in enumerate(parts)
         ]
-        made.append(bare(it, said))
+        made.append(bare(it, messages))
     return made, [
         query | {"gold_messages": sorted({place[name] for name in query["gold_messages"]})}
         for query in queries
@@ -149,7 +149,7 @@ def merged(people: list[Line], queries: list[Line]) -> tuple[list[Line], list[Li
 
 
 def mixed(sets: Sequence[tuple[list[Line], list[Line]]]) -> tuple[list[Line], list[Line]]:
-    """As `merged`."""
+    """Return conversations and questions as `merged`."""
     names = zip(*(sorted({it["group"] for it in lines}) for lines, _ in sets), strict=False)
     of = {name: "+".join(pair) for pair in names for name in pair}
     lines = [
@@ -158,19 +158,19 @@ def mixed(sets: Sequence[tuple[list[Line], list[Line]]]) -> tuple[list[Line], li
         for it in lines
         if it["group"] in of
     ]
-    asked = [
+    questions = [
         query | {"group": of[query["group"]]}
         for _, queries in sets
         for query in queries[::2]
         if query["group"] in of
     ]
-    return lines, asked
+    return lines, questions
 
 
 def small(sets: Sequence[tuple[list[Line], list[Line]]]) -> tuple[list[Line], list[Line]]:
-    """As `merged`."""
+    """Return conversations and questions as `merged`."""
     lines: list[Line] = []
-    asked: list[Line] = []
+    questions: list[Line] = []
     for number, (conversations, queries) in enumerate(sets):
         of = min(it["group"] for it in conversations)
         there = {it["id"]: it for it in conversations if it["group"] == of}
@@ -182,24 +182,24 @@ def small(sets: Sequence[tuple[list[Line], list[Line]]]) -> tuple[list[Line], li
                     chosen.update(query["gold_conversations"])
             group = {"group": f"small{number}x{size}"}
             lines += [bare(there[name], there[name]["messages"]) | group for name in sorted(chosen)]
-            asked += [
+            questions += [
                 it | group | {"asked_at": None}
                 for it in answered
                 if chosen.issuperset(it["gold_conversations"])
             ][:10]
-    return lines, asked
+    return lines, questions
 
 
 def docs() -> Iterator[tuple[Line, list[Line]]]:
-    """As `answers`."""
-    seen: set[str] = set()
+    """Yield as `answers`."""
+    firsts: set[str] = set()
     for number, module in enumerate(_MODULES.split()):
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
         parts: list[tuple[str, str, str]] = []
-        for name in sorted(vars(found)):
+        for name in sorted(vars(imported)):
             text = (
-                (inspect.getdoc(getattr(found, name)) or "")
-                if callable(getattr(found, name))
+                (inspect.getdoc(getattr(imported, name)) or "")
+                if callable(getattr(imported, name))
                 else ""
             )
             first, _, rest = text.partition("\n\n")
@@ -207,18 +207,18 @@ def docs() -> Iterator[tuple[Line, list[Line]]]:
                 not name.startswith("_")
                 and 20 < len(first) < 160
                 and 120 < len(rest) < 1800
-                and first not in seen
+                and first not in firsts
             ):
-                seen.add(first)
+                firsts.add(first)
                 parts.append((name, " ".join(first.split()), rest))
         for at in range(0, min(len(parts), 45), 6):
-            said: list[Line] = []
+            messages: list[Line] = []
             questions: list[Line] = []
             conversation, group = f"{module}.{at}", f"docs{number % 3}"
             for name, first, rest in parts[at : at + 6]:
-                when = f"2026-01-{1 + len(seen) % 28:02d}T{at % 24:02d}:00:00Z"
+                when = f"2026-01-{1 + len(firsts) % 28:02d}T{at % 24:02d}:00:00Z"
                 here = f"{module}.{name}"
-                said.append(
+                messages.append(
                     {
                         "id": f"{here}?",
                         "role": "user",
@@ -226,7 +226,9 @@ def docs() -> Iterator[tuple[Line, list[Line]]]:
                         "timestamp": when,
                     }
                 )
-                said.append({"id": here, "role": "assistant", "content": rest, "timestamp": when})
+                messages.append(
+                    {"id": here, "role": "assistant", "content": rest, "timestamp": when}
+                )
                 if _CHANCE.random() < 0.55:
                     query = (
                         f"How do I {first[0].lower()}{first[1:].rstrip('.')}?"
@@ -238,8 +240,8 @@ def docs() -> Iterator[tuple[Line, list[Line]]]:
                 {
                     "group": group,
                     "id": conversation,
-                    "started": said[0]["timestamp"],
-                    "messages": said,
+                    "started": messages[0]["timestamp"],
+                    "messages": messages,
                 },
                 questions,
             )
@@ -278,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write(
             chosen.out / name,
             [line for line, _ in made],
-            [query for _, asked in made for query in asked],
+            [query for _, questions in made for query in questions],
         )
     write(chosen.out / "merged", *merged(*people))
     nameless = [

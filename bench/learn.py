@@ -82,7 +82,15 @@ def without_vectors(it: Labelled) -> Labelled:
     messages = replace(
         it.messages,
         **dict.fromkeys(
-            ("vector", "vector_before", "vector_after", "window", "role", "asked", "named"),
+            (
+                "vector",
+                "vector_before",
+                "vector_after",
+                "window",
+                "role",
+                "answers_question",
+                "named",
+            ),
             no_messages,
         ),
     )
@@ -142,7 +150,7 @@ def learn(rows: Sequence[Row], gates: Sequence[str], most: int | None = None) ->
     deviation = features.std(axis=0)
     deviation = np.where(deviation < 1e-3, 1, deviation)
     features /= deviation
-    wanted = right / np.add.reduceat(right.astype(float), starts)[question]
+    shares = right / np.add.reduceat(right.astype(float), starts)[question]
     ridge = np.full((len(gates), features.shape[1]), GATE_RIDGE)
     ridge[0] = RIDGE
 
@@ -154,15 +162,15 @@ def learn(rows: Sequence[Row], gates: Sequence[str], most: int | None = None) ->
         scores -= np.maximum.reduceat(scores, starts)[question]
         odds = np.exp(scores)
         total = np.add.reduceat(odds, starts)
-        value = weight @ (np.log(total) - np.add.reduceat(wanted * scores, starts))
-        off = (odds / total[question] - wanted) * weight[question]
+        value = weight @ (np.log(total) - np.add.reduceat(shares * scores, starts))
+        off = (odds / total[question] - shares) * weight[question]
         slope = np.add.reduceat(off[:, None].astype(np.float32) * features, starts, axis=0)
         return value + (ridge * matrix**2).sum() / 2, (put.T @ slope + ridge * matrix).ravel()
 
-    found = minimize(
+    fit = minimize(
         loss, np.zeros(ridge.size), jac=True, method="L-BFGS-B", options={"maxiter": 100}
     )
-    matrix = found.x.reshape(ridge.shape) / deviation
+    matrix = fit.x.reshape(ridge.shape) / deviation
     return {
         name: dict(zip(gates, matrix[:, at].tolist(), strict=True))
         for at, name in enumerate(rows[0].names)
@@ -267,10 +275,10 @@ def table(name: str, says: str, weights: Weights) -> str:
     return "\n".join([f"{name}: dict[str, dict[str, float]] = {{", *lines, "}", f'"""{says}"""'])
 
 
-def kept(folder: Path, sets: Sequence[Path]) -> list[Labelled]:
+def cached_labels(folder: Path, sets: Sequence[Path]) -> list[Labelled]:
     """Return the retrievers' scores of each set, from its file if there is one."""
     vectors = RememberedVectors(folder / "vectors")
-    found: list[Labelled] = []
+    labelled: list[Labelled] = []
     for path in sets:
         file = folder / f"{path.name}.legs"
         if not file.exists():
@@ -283,8 +291,8 @@ def kept(folder: Path, sets: Sequence[Path]) -> list[Labelled]:
             ]
             vectors.save()
             file.write_bytes(pickle.dumps(legs))
-        found += pickle.loads(file.read_bytes())  # noqa: S301 - our own file
-    return found
+        labelled += pickle.loads(file.read_bytes())  # noqa: S301 - our own file
+    return labelled
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -308,7 +316,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     others = (
         sorted(path for path in chosen.kinds.iterdir() if path.is_dir()) if chosen.kinds else []
     )
-    labelled = kept(chosen.keep, [*chosen.set, *others])
+    labelled = cached_labels(chosen.keep, [*chosen.set, *others])
     sizes = {path.name: sum(it.kind == path.name for it in labelled) for path in others}
 
     def weight(it: Labelled, most: int = KIND) -> float:

@@ -49,23 +49,23 @@ class RememberedVectors:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._known: dict[bytes, NDArray[np.float32]] = (
+        self._vectors: dict[bytes, NDArray[np.float32]] = (
             pickle.loads(path.read_bytes()) if path.exists() else {}  # noqa: S301 - our own file
         )
         self._embed = Embedder.embed_pieces
 
     def embed(self, embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
-        """As `Embedder.embed_pieces`."""
+        """Embed as `Embedder.embed_pieces`."""
         keys = [np.array(piece, np.uint16).tobytes() for piece in pieces]
         missing = {
-            key: piece for key, piece in zip(keys, pieces, strict=True) if key not in self._known
+            key: piece for key, piece in zip(keys, pieces, strict=True) if key not in self._vectors
         }
-        self._known |= zip(missing, self._embed(embedder, [*missing.values()]), strict=True)
-        return np.stack([self._known[key] for key in keys])
+        self._vectors |= zip(missing, self._embed(embedder, [*missing.values()]), strict=True)
+        return np.stack([self._vectors[key] for key in keys])
 
     def save(self) -> None:
         """Write the file."""
-        self._path.write_bytes(pickle.dumps(self._known))
+        self._path.write_bytes(pickle.dumps(self._vectors))
 
 
 def collect(
@@ -89,7 +89,7 @@ def collect(
     def remembered(embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
         return vectors.embed(embedder, pieces)
 
-    found: list[Labelled] = []
+    labelled: list[Labelled] = []
     with (
         tempfile.TemporaryDirectory() as folder,
         patch.object(recall, "gather", watched_gather),
@@ -108,26 +108,28 @@ def collect(
                 for question in questions:
                     service.ask(question)
                     if put:
-                        found.append(_labelled(kind, question, put.pop(), gathered.pop(), service))
+                        labelled.append(
+                            _labelled(kind, question, put.pop(), gathered.pop(), service)
+                        )
         finally:
             server.stop()
-    return found
+    return labelled
 
 
 def _labelled(
-    kind: str, question: Question, put: Put, found: Candidates, service: Service
+    kind: str, question: Question, put: Put, candidates: Candidates, service: Service
 ) -> Labelled:
-    conversations = [service.conversations[it.id] for it in found.conversations]
+    conversations = [service.conversations[it.id] for it in candidates.conversations]
     messages = [
-        service.messages[found.conversation_of(at).id, it.place[0]]
-        for at, it in enumerate(found.messages)
+        service.messages[candidates.conversation_of(at).id, it.place[0]]
+        for at, it in enumerate(candidates.messages)
     ]
     return Labelled(
         kind,
         question.group,
         put,
-        found.message_legs,
-        found.conversation_legs,
+        candidates.message_legs,
+        candidates.conversation_legs,
         np.isin(messages, question.gold_messages),
         np.isin(conversations, question.gold_conversations),
         len(set(question.gold_messages)),

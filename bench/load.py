@@ -23,7 +23,7 @@ LOAD = "/recollect.v1.ConversationService/Load"
 
 
 def write(data: Path, turns: Sequence[int]) -> list[str]:
-    """A conversation of so many turns for each, in one data folder; their ids."""
+    """Write one conversation for each number of turns into a data folder, and return their ids."""
     corpus = Corpus(2 * sum(turns))
     texts = (text for made in corpus for text in made.texts)
     return [
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args(arguments)
-    seen = []
+    figures = []
     with tempfile.TemporaryDirectory() as folder, echo() as (echo_target, _):
         data = Path(folder) / "data"
         ids = write(data, chosen.turns)
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                     f" echo p50 {echo50:.2f} ms, p99 {echo99:.2f} ms; ratio p50 {p50 / echo50:.2f}, p99 {p99 / echo99:.2f}",
                     flush=True,
                 )
-                seen += [
+                figures += [
                     Figure(
                         "Load p50", p50, "ms", echo50, "echo", p50 / echo50, Goal(3), turns, "turns"
                     ),
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                         "Load p99", p99, "ms", echo99, "echo", p99 / echo99, None, turns, "turns"
                     ),
                 ]
-    return seen
+    return figures
 
 
 if __name__ == "__main__":

@@ -30,15 +30,15 @@ _QUESTIONS = (
 
 
 def latency(client: Client, rounds: int) -> list[float]:
-    """Seconds from an answered append to the first answer that has it by meaning, the server being
-    idle before.
+    """Return the seconds from an answered append to the first answer that finds it by meaning, on
+    an idle server.
     """
     times = []
     for number in range(rounds):
-        said, question = _QUESTIONS[number % len(_QUESTIONS)]
+        text, question = _QUESTIONS[number % len(_QUESTIONS)]
         time.sleep(1)  # so that nothing of the round before is under way
         conversation = client.conversations.create("web").id
-        client.conversations.append_turn(conversation, [Message.user(said)])
+        client.conversations.append_turn(conversation, [Message.user(text)])
         began = time.perf_counter()
         while not client.recall.search(question, conversation_id=conversation).results:
             time.sleep(0.005)  # how exact the time is
@@ -68,11 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
         rates: list[float] = []
         bases: list[float] = []
         for number in range(chosen.rounds):
-            for embedder, kept in (("off", bases), ("onnx", rates)):
+            for embedder, cases in (("off", bases), ("onnx", rates)):
                 data = Path(folder) / f"{embedder} {number}"
                 with recollect(data, "--embedder", embedder) as (target, process):
                     until_whole(target)
-                    kept.append(
+                    cases.append(
                         measure(
                             target, APPEND, requests(target, chosen.callers, chosen.calls, 1)
                         ).rate

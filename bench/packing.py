@@ -43,7 +43,7 @@ class Clock:
     now = 0
 
     def __call__(self) -> int:
-        """That time."""
+        """Return the time."""
         return self.now
 
 
@@ -80,16 +80,16 @@ class Group:
         *,
         is_one: bool = False,
     ) -> None:
-        """`data` is the folder in which vectors are waited for; None: by words alone there are
-        none.
+        """Begin a history without messages.
 
-        With `is_one` the whole history is the conversation that is asked in; else it is empty, and
-        the history lies in others.
+        `data` is the folder whose vectors are awaited; None for a search by words alone. With
+        `is_one`, the whole history is the conversation that is asked in; else that one is empty,
+        and the history lies in others.
         """
         self.client, self._data, self._clock, self._is_one = client, data, clock, is_one
         self._waiting = sorted(plans, key=started)
         self.service = Service(client, [])
-        self.said: list[tuple[str, int, str]] = []
+        self.messages: list[tuple[str, int, str]] = []
         """Name, time and text of each message, in the order of the conversations."""
         self._plain = PlainFts5()
         clock.now = 1
@@ -99,20 +99,22 @@ class Group:
         """Bring in what was said before a question, or everything. Returns whether there was
         anything new.
         """
-        asked = (
+        limit = (
             milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
         )
         grown = False
-        while self._waiting and (asked is None or started(self._waiting[0]) < asked):
+        while self._waiting and (limit is None or started(self._waiting[0]) < limit):
             plan = self._waiting.pop(0)
-            said = [(name, time, it.content) for name, time, it in messages_of(plan)]
-            self._clock.now = max(self._clock.now, started(plan), *(time for _, time, _ in said))
+            messages = [(name, time, it.content) for name, time, it in messages_of(plan)]
+            self._clock.now = max(
+                self._clock.now, started(plan), *(time for _, time, _ in messages)
+            )
             self.service.bring_in(plan, self.here if self._is_one else "")
-            self.said += said
-            for name, time_, text in said:
+            self.messages += messages
+            for name, time_, text in messages:
                 self._plain.add(name, time_, text)
             grown = True
-        self._clock.now = asked or max(time for _, time, _ in self.said) + DAY
+        self._clock.now = limit or max(time for _, time, _ in self.messages) + DAY
         if grown and self._data:
             embedded(self._data)
         return grown
@@ -131,12 +133,12 @@ class Group:
 
     def last_turns(self, _question: Question, tokens: int) -> set[str]:
         """Return the newest messages."""
-        newest = sorted(self.said, key=lambda it: it[1], reverse=True)
+        newest = sorted(self.messages, key=lambda it: it[1], reverse=True)
         return within(tokens, ((name, text) for name, _, text in newest), skip=False)
 
     def plain_fts5(self, question: Question, tokens: int) -> set[str]:
         """Return the messages that FTS5 ranks first."""
-        texts = {name: text for name, _, text in self.said}
+        texts = {name: text for name, _, text in self.messages}
         best = self._plain.best(question.query, _CANDIDATES, None)
         return within(tokens, ((name, texts[name]) for name in best), skip=True)
 
@@ -152,8 +154,8 @@ def quality(
     any_of: dict[tuple[str, int], list[float]] = defaultdict(list)
     share: dict[tuple[str, int], list[float]] = defaultdict(list)
     for name in groups or sorted(questions):
-        asked = [question for question in questions[name] if question.gold_messages]
-        asked.sort(key=lambda question: question.asked_at or "9999")
+        answerable = [question for question in questions[name] if question.gold_messages]
+        answerable.sort(key=lambda question: question.asked_at or "9999")
         clock = Clock()
         with tempfile.TemporaryDirectory() as data:
             settings = {
@@ -174,14 +176,14 @@ def quality(
                     packers: dict[str, Pack] = {
                         "recollect": group.recollect, "last turns": group.last_turns, "plain fts5": group.plain_fts5
                     }  # fmt: skip
-                    for question in asked:
+                    for question in answerable:
                         group.until(question)
                         for packer, pack in packers.items():
                             for tokens in budgets:
-                                found = len(set(question.gold_messages) & pack(question, tokens))
-                                any_of[packer, tokens].append(100.0 * (found > 0))
+                                hits = len(set(question.gold_messages) & pack(question, tokens))
+                                any_of[packer, tokens].append(100.0 * (hits > 0))
                                 share[packer, tokens].append(
-                                    100.0 * found / len(set(question.gold_messages))
+                                    100.0 * hits / len(set(question.gold_messages))
                                 )
             finally:
                 running.stop()
@@ -200,11 +202,11 @@ def quality(
 
 def figures_of(name: str, packed: dict[tuple[str, int], float]) -> list[Figure]:
     """Return how often right messages were packed, beside plain FTS5 and the last turns."""
-    seen = []
+    figures = []
     for (packer, tokens), share in packed.items():
         base = packed["plain fts5", tokens]
         part = "BuildContext" if packer == "recollect" else packer
-        seen.append(
+        figures.append(
             Figure(
                 f"any packed into {tokens:,} tokens of {name}",
                 share,
@@ -215,4 +217,4 @@ def figures_of(name: str, packed: dict[tuple[str, int], float]) -> list[Figure]:
                 part=part,
             )
         )
-    return seen
+    return figures

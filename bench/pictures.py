@@ -34,8 +34,8 @@ class Line:
 def lines(
     title: str, x: str, y: str, drawn: Sequence[Line], note: str, *, logarithmic: bool
 ) -> str:
-    """Lines over a size, which is always logarithmic; `logarithmic` is about the heights, which
-    else begin with 0.
+    """Return a line chart over a logarithmic size. `logarithmic` is the other axis, which else
+    begins at 0.
     """
     svg = _begin(title, note)
     places = sorted({at for line in drawn for at, _ in line.points})
@@ -83,7 +83,7 @@ def lines(
 
 
 def bars(title: str, drawn: Sequence[tuple[str, float]], unit: str, note: str) -> str:
-    """Horizontal bars from 0 to 100, each with its name and its value."""
+    """Return horizontal bars from 0 to 100, each with its name and its value."""
     svg = _begin(title, note)
     left = 190
     height = (HEIGHT - 60 - 40) / max(1, len(drawn))
@@ -144,7 +144,7 @@ def _written(svg: Xml.Element) -> str:
 
 
 def _decades(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times the powers of ten, from below `low` to above `high`."""
+    """Return 1, 2 and 5 times the powers of ten, from below `low` to above `high`."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 2)
     every = [step * 10.0**power for power in powers for step in (1, 2, 5)]
     below = max((tick for tick in every if tick <= low), default=every[0])
@@ -153,7 +153,7 @@ def _decades(low: float, high: float) -> list[float]:
 
 
 def _steps(high: float) -> list[float]:
-    """From 0 to above `high`, in four to ten round steps."""
+    """Return round steps from 0 to above `high`, four to ten of them."""
     power = 10.0 ** math.floor(math.log10(high))
     step = next(size for size in (power / 5, power / 2, power, 2 * power) if high / size <= 7)
     return [step * at for at in range(math.ceil(high / step) + 1)]

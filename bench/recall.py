@@ -76,19 +76,19 @@ class Tally:
     conversations: list[list[float]] = field(default_factory=list)
     messages: list[list[float]] = field(default_factory=list)
 
-    def add(self, question: Question, found: Found) -> None:
+    def add(self, question: Question, answer: Found) -> None:
         """Count an answer. What has no gold is left out."""
         if question.gold_conversations:
-            self.conversations.append(figures(found.conversations, question.gold_conversations))
+            self.conversations.append(figures(answer.conversations, question.gold_conversations))
         if question.gold_messages:
-            self.messages.append(figures(found.messages, question.gold_messages))
+            self.messages.append(figures(answer.messages, question.gold_messages))
 
 
-def figures(found: list[str], gold: list[str]) -> list[float]:
+def figures(answer: list[str], gold: list[str]) -> list[float]:
     """Return the share of the gold among the first so many found, and whether there is any, for
     each depth; in percent.
     """
-    hits = [len(set(gold) & set(found[:depth])) for depth in DEPTHS]
+    hits = [len(set(gold) & set(answer[:depth])) for depth in DEPTHS]
     return [100 * n / len(set(gold)) for n in hits] + [100.0 * (n > 0) for n in hits]
 
 
@@ -171,8 +171,8 @@ class Service:
 
     def ask(self, question: Question) -> Found:
         """Return the answer of Search."""
-        asked = datetime.fromisoformat(question.asked_at) if question.asked_at else None
-        within = DateRange(end=asked) if asked else None
+        moment = datetime.fromisoformat(question.asked_at) if question.asked_at else None
+        within = DateRange(end=moment) if moment else None
         answer = whole(
             lambda: self._client.recall.search(question.query, limit=max(DEPTHS), date_range=within)
         )
@@ -183,18 +183,18 @@ class Service:
 
     def ask_legs(self, question: Question) -> dict[str, Found]:
         """Return each retriever's own answer: its best among the 100 best of all together."""
-        asked = datetime.fromisoformat(question.asked_at) if question.asked_at else None
-        within = DateRange(end=asked) if asked else None
+        moment = datetime.fromisoformat(question.asked_at) if question.asked_at else None
+        within = DateRange(end=moment) if moment else None
         answer = whole(
             lambda: self._client.recall.search(
                 question.query, limit=100, date_range=within, explain=True
             )
         )
 
-        def order(found: Sequence[SearchResult | SearchHit], leg: str) -> list[int]:
+        def order(results: Sequence[SearchResult | SearchHit], leg: str) -> list[int]:
             scores = {
                 at: part.score
-                for at, it in enumerate(found)
+                for at, it in enumerate(results)
                 for part in it.explanation
                 if part.leg == leg
             }
@@ -230,13 +230,13 @@ def messages_of(plan: Plan) -> list[tuple[str, int, Message]]:
     """Return the messages of a conversation, each with its name in the set and its time in
     milliseconds.
     """
-    said = [
+    messages = [
         placed.message for step in plan.steps if isinstance(step, Batch) for placed in step.messages
     ]
-    times = (milliseconds(it.timestamp) if it.timestamp else 0 for it in said)
+    times = (milliseconds(it.timestamp) if it.timestamp else 0 for it in messages)
     return [
         (str(it.metadata["importId"]), max(time, started(plan)), it)
-        for it, time in zip(said, times, strict=True)
+        for it, time in zip(messages, times, strict=True)
     ]
 
 
@@ -246,12 +246,12 @@ def plain_fts5(plans: list[Plan]) -> Ask:
     """
     conversations, messages = PlainFts5(), PlainFts5()
     for plan in plans:
-        said = [
+        texts = [
             (name, time_, f"{it.sender}: {it.content}" if it.sender else it.content)
             for name, time_, it in messages_of(plan)
         ]
-        conversations.add(plan.key[3], started(plan), "\n".join(text for _, _, text in said))
-        for name, time_, text in said:
+        conversations.add(plan.key[3], started(plan), "\n".join(text for _, _, text in texts))
+        for name, time_, text in texts:
             messages.add(name, time_, text)
 
     def ask(question: Question) -> Found:
@@ -263,13 +263,13 @@ def plain_fts5(plans: list[Plan]) -> Ask:
     return ask
 
 
-def line_of(question: Question, found: Found) -> dict[str, Any]:
+def line_of(question: Question, answer: Found) -> dict[str, Any]:
     """Return a question's record: its gold, the answer, and the rank of each gold in it (None: not
     in it).
     """
     pairs = {
-        "conversations": (question.gold_conversations, found.conversations),
-        "messages": (question.gold_messages, found.messages),
+        "conversations": (question.gold_conversations, answer.conversations),
+        "messages": (question.gold_messages, answer.messages),
     }
     line: dict[str, Any] = {
         "group": question.group,
@@ -278,9 +278,7 @@ def line_of(question: Question, found: Found) -> dict[str, Any]:
         "query": question.query,
     }
     for name, (gold, answered) in pairs.items():
-        ranks = {
-            wanted: answered.index(wanted) + 1 if wanted in answered else None for wanted in gold
-        }
+        ranks = {right: answered.index(right) + 1 if right in answered else None for right in gold}
         line |= {f"gold_{name}": gold, f"found_{name}": answered, f"ranks_{name}": ranks}
     return line
 
@@ -344,14 +342,14 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
             baseline, service = plain_fts5(plans[group]), Service(client, plans[group])
             embedded(Path(folder) / "data")
             for question in questions[group]:
-                found, expected = service.ask(question), baseline(question)
+                answer, expected = service.ask(question), baseline(question)
                 if chosen.legs:
                     for leg, alone in service.ask_legs(question).items():
                         legs[leg].add(question, alone)
                 for key in (ALL, question.category):
-                    ours[key].add(question, found)
+                    ours[key].add(question, answer)
                     plain[key].add(question, expected)
-                lines.append(line_of(question, found))
+                lines.append(line_of(question, answer))
     print(
         f"{chosen.set.name}: {len(lines)} questions, {len(ours[ALL].messages)} of them with gold messages; percent"
     )
@@ -379,18 +377,18 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
 
 def figures_of(name: str, ours: Tally, plain: Tally, legs: dict[str, Tally]) -> list[Figure]:
     """Return how often gold is among the first ten; of each retriever alone too."""
-    seen = []
+    results = []
     for kind, figure in (("conversations", "recall@10"), ("messages", "any@10")):
         base = means(getattr(plain, kind))[figure]
         for leg, tally in {"Search": ours, **legs}.items():
             value = means(getattr(tally, kind))[figure]
             ratio = value / base if base else None
-            seen.append(
+            results.append(
                 Figure(
                     f"{kind} {figure} of {name}", value, "%", base, "plain FTS5", ratio, part=leg
                 )
             )
-    return seen
+    return results
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ RECEIVE = "/recollect.v1.ChannelService/Receive"
 
 
 def deliveries(target: str, channel: str, callers: int, calls: int, run: int) -> list[list[bytes]]:
-    """For every caller a contact of its own, who is an owner, and what it writes. On e-mail each
+    """Return for every caller the messages of a contact of its own, who is an owner. On e-mail each
     answers the one before.
     """
     randomness = random.Random(1)
@@ -68,7 +68,7 @@ def deliveries(target: str, channel: str, callers: int, calls: int, run: int) ->
 def against_append(rounds: int, calls: int, callers: int) -> list[Figure]:
     """Print the rate of Receive beside that of AppendTurn on the same server."""
     runs = itertools.count()
-    seen = []
+    results = []
     with (
         tempfile.TemporaryDirectory() as folder,
         recollect(Path(folder) / "data", "--embedder", "off") as (target, _),
@@ -99,7 +99,7 @@ def against_append(rounds: int, calls: int, callers: int) -> list[Figure]:
                 flush=True,
             )
             goal = Goal(0.8, least=True, of_ratio=True) if callers in (8, 32) else None
-            seen.append(
+            results.append(
                 Figure(
                     f"received, {channel}",
                     rate,
@@ -112,7 +112,7 @@ def against_append(rounds: int, calls: int, callers: int) -> list[Figure]:
                     "callers",
                 )
             )
-    return seen
+    return results
 
 
 def fill(index: Index, contacts: int, threads: int, mails: int) -> None:
@@ -163,9 +163,9 @@ def look_up(what: str, calls: int, ask: Callable[[int], bool]) -> Figure:
     for _ in range(calls):
         chosen = randomness.randrange(1 << 30)
         began = time.perf_counter()
-        found = ask(chosen)
+        answer = ask(chosen)
         times.append(time.perf_counter() - began)
-        if not found:
+        if not answer:
             raise SystemExit(f"{what}: a look-up found nothing")
     times.sort()
     p50, p99 = (times[int(share * (len(times) - 1))] * 1000 for share in (0.5, 0.99))
@@ -233,11 +233,11 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     parser.add_argument("--threads", type=int, default=100_000)
     parser.add_argument("--mails", type=int, default=1_000_000)
     chosen = parser.parse_args(arguments)
-    seen = routing(chosen.contacts, chosen.threads, chosen.mails, chosen.calls)
+    results = routing(chosen.contacts, chosen.threads, chosen.mails, chosen.calls)
     for callers in chosen.callers:
-        seen += against_append(chosen.rounds, chosen.calls, callers)
+        results += against_append(chosen.rounds, chosen.calls, callers)
     print("load average: {:.1f} {:.1f} {:.1f}".format(*os.getloadavg()))
-    return seen
+    return results
 
 
 if __name__ == "__main__":

@@ -63,14 +63,14 @@ def legs(folder: Path, questions: list[str], messages: int) -> list[Figure]:
     """
     embedder = model()
     matrix, floats = matrix_of(folder)
-    embedding, ours, plain_scan, kept = [], [], [], []
+    embedding, ours, plain_scan, shares = [], [], [], []
     for question in questions:
         began = time.perf_counter()
         vector = embedder.question(question)
         embedded = time.perf_counter()
         scan = Scan(matrix, vector)
-        found = scan.nearest(200).ids
-        both = np.union1d(found, scan.nearest_windows(200).ids)
+        nearest = scan.nearest(200).ids
+        both = np.union1d(nearest, scan.nearest_windows(200).ids)
         scan.of(both)
         scan.windows_of(both)
         scanned = time.perf_counter()
@@ -80,7 +80,7 @@ def legs(folder: Path, questions: list[str], messages: int) -> list[Figure]:
         embedding.append(embedded - began)
         ours.append(scanned - embedded)
         plain_scan.append(ended - scanned)
-        kept.append(len({*matrix.view().ids[best].tolist()} & {*found.tolist()}) / LIMIT)
+        shares.append(len({*matrix.view().ids[best].tolist()} & {*nearest.tolist()}) / LIMIT)
     medians = []
     for name, times in (
         ("the question's vector", embedding),
@@ -90,7 +90,7 @@ def legs(folder: Path, questions: list[str], messages: int) -> list[Figure]:
         run = Measured(len(times), sum(times), sorted(times))
         medians.append(run.milliseconds(0.5))
         print(f"    {name}: p50 {medians[-1]:.2f} ms, p99 {run.milliseconds(0.99):.2f} ms")
-    share = 100 * statistics.fmean(kept)
+    share = 100 * statistics.fmean(shares)
     print(f"    {share:.2f} % of the plain scan's {LIMIT} nearest were found", flush=True)
     goal = Goal(10) if messages == 100_000 else None
     of = "messages"
@@ -122,7 +122,7 @@ def legs(folder: Path, questions: list[str], messages: int) -> list[Figure]:
 
 
 def run(folder: Path, messages: int, count: int, rounds: int, *, words: bool) -> list[Figure]:
-    """Measures one size and prints it."""
+    """Measure one size and print the figures."""
     data = folder / str(messages)
     corpus = Corpus(messages)
     if not data.exists():
@@ -199,10 +199,10 @@ def run(folder: Path, messages: int, count: int, rounds: int, *, words: bool) ->
 
 
 def dialogue(folder: Path, labelled: Path, count: int, rounds: int) -> list[Figure]:
-    """Measures searches of real dialogue and prints them."""
-    group, asked = min(read_questions(labelled / QUERIES).items())
+    """Measure searches of real dialogue and print the figures."""
+    group, labelled_questions = min(read_questions(labelled / QUERIES).items())
     plans = read_conversations(labelled / recall_sets.FILE, abbreviations=True)[group]
-    questions = [question.query for question in asked[:count]]
+    questions = [question.query for question in labelled_questions[:count]]
     requests = [
         [
             api.SearchRequest(query=question, limit=LIMIT).SerializeToString()
@@ -280,12 +280,12 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
         with tempfile.TemporaryDirectory() as folder:
             return dialogue(Path(folder), chosen.set, chosen.questions, chosen.rounds)
     with tempfile.TemporaryDirectory() as folder:
-        kept = chosen.folder or Path(folder)
+        data = chosen.folder or Path(folder)
         runs = [
-            run(kept, messages, chosen.questions, chosen.rounds, words=chosen.words)
+            run(data, messages, chosen.questions, chosen.rounds, words=chosen.words)
             for messages in chosen.messages
         ]
-    return [figure for seen in runs for figure in seen]
+    return [figure for figures in runs for figure in figures]
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ FANOUT_PUBLISH = "/bench.Fanout/Publish"
 
 @contextmanager
 def recollect(data_dir: Path, *flags: str) -> Iterator[tuple[str, Popen[str]]]:
-    """A Recollect server over the folder, in a process of its own; its address and its process."""
+    """Serve a folder with Recollect in a process of its own; yield its address and its process."""
     command = [
         sys.executable,
         "-m",
@@ -44,15 +44,15 @@ def recollect(data_dir: Path, *flags: str) -> Iterator[tuple[str, Popen[str]]]:
 
 @contextmanager
 def echo() -> Iterator[tuple[str, Popen[str]]]:
-    """A server that answers every call with its request."""
+    """Serve calls that are answered with their request."""
     server = Popen([sys.executable, "-m", "bench.servers"], stdout=PIPE, text=True)
     yield from _until_stopped(server)
 
 
 @contextmanager
 def fanout() -> Iterator[tuple[str, Popen[str]]]:
-    """A grpc.aio server with streams. What is published goes to all of them; one that asks for it
-    gets so many of its request.
+    """Serve streams with grpc.aio. A published message goes to all of them; a stream may ask for a
+    number of copies of its request.
     """
     server = Popen([sys.executable, "-m", "bench.servers", "fanout"], stdout=PIPE, text=True)
     yield from _until_stopped(server)

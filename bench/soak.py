@@ -77,8 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                 )
             wrong = [
                 name
-                for name, found in zip(ids, _counts(stub, ids), strict=True)
-                if found != counts[name]
+                for name, count in zip(ids, _counts(stub, ids), strict=True)
+                if count != counts[name]
             ]
         print(
             f"{sum(counts.values())} messages in {len(ids)} conversations; {len(wrong)} conversations have more or fewer"

@@ -42,18 +42,18 @@ def at(times: Sequence[float], share: float) -> float:
 def deliveries(
     streams: int, events: int, them: Watchers, cause: Callable[[], object]
 ) -> list[float]:
-    """Causes one event after the other; the seconds from the call that caused it until each stream
-    had it.
+    """Cause one event after the other, and return the seconds from each causing call until each
+    stream has its event.
     """
     times: list[float] = []
     for _ in range(events):
         time.sleep(_PAUSE)  # so that each event is told by itself
         began = time.time()
         cause()
-        heard = them.heard(streams)
-        if heard.elements != streams:
-            raise SystemExit(f"{heard.elements} of {streams} were told")
-        times += [came - began for came in heard.times]
+        arrivals = them.arrivals(streams)
+        if arrivals.elements != streams:
+            raise SystemExit(f"{arrivals.elements} of {streams} were told")
+        times += [came - began for came in arrivals.times]
     return times
 
 
@@ -67,7 +67,7 @@ class Service:
         self.text = text(random.Random(1))
 
     def append(self) -> api.AppendTurnResponse:
-        """One message of 500 bytes."""
+        """Append one message of 500 bytes."""
         message = message_pb2.Message(role=message_pb2.ROLE_USER, content=self.text)
         return self.stub.AppendTurn(
             api.AppendTurnRequest(conversation_id=self.conversation, messages=[message])
@@ -87,14 +87,14 @@ def latency(service: Service, target: str, plain: str, streams: int, events: int
     payload = service.update()
     ask = api.StreamUpdatesRequest(cursor=service.append().cursor).SerializeToString()
     with watchers(target, WATCH, ask, streams) as them:
-        them.heard(streams)  # a heartbeat each
+        them.arrivals(streams)  # a heartbeat each
         ours = deliveries(streams, events, them, service.append)
     with (
         grpc.insecure_channel(plain) as channel,
         watchers(plain, FANOUT_WATCH, b"", streams) as them,
     ):
         publish: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(FANOUT_PUBLISH)
-        them.heard(streams)
+        them.arrivals(streams)
         base = deliveries(streams, events, them, lambda: publish(payload))
     print(
         f"{streams} subscribers, {events} events of {len(payload)} bytes: append to delivery p50 {at(ours, 0.5):.1f} ms, p99"
@@ -127,7 +127,7 @@ def stuck(service: Service, target: str, streams: int, events: int) -> list[Figu
         cursor=service.append().cursor, conversation_ids=[service.conversation]
     ).SerializeToString()
     with watchers(target, WATCH, ask, streams) as them:
-        them.heard(streams)
+        them.arrivals(streams)
         alone = deliveries(streams, events, them, service.append)
         channels = [
             grpc.insecure_channel(target, [("grpc.use_local_subchannel_pool", 1)])
@@ -184,10 +184,10 @@ def rate(service: Service, target: str, streams: int, rounds: int, calls: int) -
             cursor=service.append().cursor, max_batch=1000
         ).SerializeToString()
         with watchers(target, WATCH, ask, streams) as them:
-            them.heard(streams)
+            them.arrivals(streams)
             watched.append(measure(target, APPEND, made).rate)
             last, ended = service.append().cursor, time.time()
-            while not all(_newest(element) == last for element in them.heard(1).newest):
+            while not all(_newest(element) == last for element in them.arrivals(1).newest):
                 if time.time() > ended + 60:
                     raise SystemExit("some were not told everything")
             behind.append(time.time() - ended)
@@ -296,12 +296,12 @@ def memory(data: Path, plain: str, streams: int, events: int) -> list[Figure]:
     with recollect(data, "--embedder", "off") as (target, server):  # or the model would be counted
         service = Service(target)
         latency(service, target, plain, 1, 3)
-        seen = [
+        results = [
             _subscribe(service, target, server, streams),
             *latency(service, target, plain, streams, events),
         ]
         service.channel.close()
-    return seen
+    return results
 
 
 def _subscribe(
@@ -310,9 +310,9 @@ def _subscribe(
     before = resident_bytes(server)
     ask = api.StreamUpdatesRequest(cursor=service.append().cursor).SerializeToString()
     with watchers(target, WATCH, ask, streams) as them:
-        them.heard(streams)
+        them.arrivals(streams)
         service.append()
-        them.heard(streams)
+        them.arrivals(streams)
         each = (resident_bytes(server) - before) / streams / 1024
         print(f"{streams} subscribers: {each:.1f} KiB each", flush=True)
     return Figure(
@@ -346,12 +346,14 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
         with fanout() as (plain, _):
             with recollect(data) as (target, _):
                 service = Service(target)
-                seen = latency(service, target, plain, chosen.few, chosen.events)
-                seen += stuck(service, target, chosen.few, min(chosen.events, 80))
-                seen += rate(service, target, chosen.few, chosen.rounds, chosen.calls)
+                results = latency(service, target, plain, chosen.few, chosen.events)
+                results += stuck(service, target, chosen.few, min(chosen.events, 80))
+                results += rate(service, target, chosen.few, chosen.rounds, chosen.calls)
                 service.channel.close()
-            seen += memory(Path(folder) / "many", plain, chosen.many, max(3, chosen.events // 30))
-            return seen + resume(Path(folder) / "resume", plain, chosen.missed)
+            results += memory(
+                Path(folder) / "many", plain, chosen.many, max(3, chosen.events // 30)
+            )
+            return results + resume(Path(folder) / "resume", plain, chosen.missed)
 
 
 if __name__ == "__main__":

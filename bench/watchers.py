@@ -15,7 +15,7 @@ _STREAMS_A_CHANNEL = 500
 
 
 @dataclass
-class Heard:
+class Arrivals:
     """Elements that the streams were sent since the last question."""
 
     elements: int = 0
@@ -33,19 +33,19 @@ class Watchers:
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
 
-    def heard(self, elements: int, seconds: float = 60.0) -> Heard:
+    def arrivals(self, elements: int, seconds: float = 60.0) -> Arrivals:
         """Wait for so many elements in all, and return those that came. Fewer, if that takes too
         long.
         """
         self._pipe.send((elements, seconds))
         answer = self._pipe.recv()
-        assert isinstance(answer, Heard)
+        assert isinstance(answer, Arrivals)
         return answer
 
 
 @contextmanager
 def watchers(target: str, method: str, request: bytes, streams: int) -> Iterator[Watchers]:
-    """So many streams of one method, open until the block ends."""
+    """Open streams of one method until the block ends."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_run, args=(theirs, target, method, request, streams))
@@ -63,16 +63,16 @@ def _run(pipe: Connection, target: str, method: str, request: bytes, streams: in
 
 
 async def _watch(pipe: Connection, target: str, method: str, request: bytes, streams: int) -> None:
-    heard = Heard(newest=[b""] * streams)
+    arrivals = Arrivals(newest=[b""] * streams)
 
     async def read(number: int, call: Any) -> None:
         try:
             while (element := await call.read()) is not grpc.aio.EOF:
-                heard.times.append(time.time())
-                heard.elements += 1
-                heard.newest[number] = element
+                arrivals.times.append(time.time())
+                arrivals.elements += 1
+                arrivals.newest[number] = element
         except grpc.aio.AioRpcError as error:
-            heard.ended.append(str(error.code()))
+            arrivals.ended.append(str(error.code()))
 
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
     channels = [
@@ -81,14 +81,14 @@ async def _watch(pipe: Connection, target: str, method: str, request: bytes, str
     opens: list[Any] = [channel.unary_stream(method) for channel in channels]
     calls = [opens[number % len(opens)](request) for number in range(streams)]
     tasks = [asyncio.create_task(read(number, call)) for number, call in enumerate(calls)]
-    while (asked := await asyncio.to_thread(pipe.recv)) is not None:
-        elements, seconds = asked
+    while (order := await asyncio.to_thread(pipe.recv)) is not None:
+        elements, seconds = order
         end = time.time() + seconds
-        while heard.elements < elements and time.time() < end:
+        while arrivals.elements < elements and time.time() < end:
             await asyncio.sleep(0.001)
-        pipe.send(heard)
-        heard.elements = 0
-        heard.times.clear()
+        pipe.send(arrivals)
+        arrivals.elements = 0
+        arrivals.times.clear()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -17,12 +17,12 @@ from recollect import Client, ContextFormat, Message, RecollectError, Unavailabl
 
 
 def model(messages: list[dict[str, Any]]) -> str:
-    """Stands in for a language model: says what it was given."""
+    """Stand in for a language model: return the size of its input."""
     return f"(a model answers {len(messages)} messages, {len(json.dumps(messages))} bytes)"
 
 
 def answer(client: Client, conversation_id: str, question: str) -> str:
-    """Answers a user, with everything that was said before at hand."""
+    """Answer a user, with the whole conversation so far at hand."""
     context = client.recall.build_context(
         conversation_id, question, format=ContextFormat.ANTHROPIC_MESSAGES
     )
@@ -34,7 +34,7 @@ def answer(client: Client, conversation_id: str, question: str) -> str:
 
 
 def main(target: str) -> None:
-    """Two conversations: the second remembers the first."""
+    """Hold two conversations, of which the second remembers the first."""
     with Client(target) as client:
         first = client.conversations.create("web").id
         answer(client, first, "The backup of the photo server runs every night at three.")

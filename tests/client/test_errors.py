@@ -36,6 +36,9 @@ CODES = {
     "CONVERSATION_PINNED": ("FAILED_PRECONDITION", recollect.FailedPrecondition),
     "TOO_MANY_ANSWERS": ("RESOURCE_EXHAUSTED", recollect.ResourceExhausted),
     "INTERNAL": ("INTERNAL", recollect.InternalError),
+    "PERMISSION_DENIED": ("PERMISSION_DENIED", recollect.PermissionDenied),
+    "LIMIT_EXCEEDED": ("RESOURCE_EXHAUSTED", recollect.ResourceExhausted),
+    "TOO_MANY_SPACES": ("RESOURCE_EXHAUSTED", recollect.ResourceExhausted),
 }
 
 

@@ -36,6 +36,10 @@ NOT_BY_A_REQUEST = {
         "tests/channels/test_strangers.py",
         "a sender must be faster than settings allow, on any machine",
     ),
+    "UNAUTHENTICATED": ("tests/client/test_errors.py", "tokens must be on"),
+    "PERMISSION_DENIED": ("tests/client/test_errors.py", "tokens must be on"),
+    "LIMIT_EXCEEDED": ("tests/client/test_errors.py", "a limit must be set"),
+    "TOO_MANY_SPACES": ("tests/client/test_errors.py", "as many spaces as a setting says: many"),
 }
 """Reasons that no request alone brings about: where they are tested instead, and what it takes."""
 

@@ -37,7 +37,7 @@ def made(conversations: int, *, seed: int = 1) -> Legs:
         sequence=np.tile(np.arange(2.0, 6.0), conversations),
         time=np.repeat(begin, 4) + np.tile(np.arange(4.0), conversations),
         role=np.tile([USER, ASSISTANT], 2 * conversations).astype(float),
-        asked=random.integers(0, 2, count).astype(float),
+        answers_question=random.integers(0, 2, count).astype(float),
         named=random.integers(0, 2, count).astype(float),
     )
     above = ConversationLegs(
@@ -58,7 +58,15 @@ def made(conversations: int, *, seed: int = 1) -> Legs:
 def blind(legs: Legs) -> Legs:
     """The same candidates where nothing is known by meaning."""
     messages, above = legs
-    names = ("vector", "vector_before", "vector_after", "window", "role", "asked", "named")
+    names = (
+        "vector",
+        "vector_before",
+        "vector_after",
+        "window",
+        "role",
+        "answers_question",
+        "named",
+    )
     nothing = {name: np.full(len(messages.time), np.nan) for name in names}
     unknown = {name: np.full(len(above.begin), np.nan) for name in _COSINES}
     return (

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from recollect_server.transport.server import CannotListen, UnixSocket
+from recollect_server.transport.listening import CannotListen, UnixSocket
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, at_once

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from recollect_server.app import CannotStart
 from recollect_server.settings import Settings, WrongSettings
-from recollect_server.transport.server import CannotListen
+from recollect_server.transport.listening import CannotListen
 
 from tests.conftest import RunningServer
 

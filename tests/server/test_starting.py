@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from recollect.v1 import conversation_service_pb2
 from recollect_server.services.conversations import Conversations
 from recollect_server.storage.index.file import Seal, read_seal
-from recollect_server.transport.server import CannotListen
+from recollect_server.transport.listening import CannotListen
 
 from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.server.conftest import Connect, Service, code_of, server_process, user

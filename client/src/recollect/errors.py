@@ -6,7 +6,7 @@
     ├── AlreadyExists         the `request_id` was used before, for something else
     ├── TurnOutOfDate         somebody wrote first: load the conversation and decide again
     ├── FailedPrecondition    it cannot be done to this conversation, or escalation, as it is now
-    ├── PermissionDenied      the party's trust does not allow it
+    ├── PermissionDenied      the token, or the party's trust, does not allow it
     ├── Unauthenticated       no token, or a wrong one
     ├── ResourceExhausted     too much or too fast; `retry_delay` says when to try again
     ├── Unavailable           nobody answers, or the server cannot write or search just now
@@ -72,6 +72,9 @@ class ErrorReason(StrEnum):
     CONVERSATION_EXISTS = "ERROR_REASON_CONVERSATION_EXISTS"
     CONVERSATION_PINNED = "ERROR_REASON_CONVERSATION_PINNED"
     TOO_MANY_ANSWERS = "ERROR_REASON_TOO_MANY_ANSWERS"
+    PERMISSION_DENIED = "ERROR_REASON_PERMISSION_DENIED"
+    LIMIT_EXCEEDED = "ERROR_REASON_LIMIT_EXCEEDED"
+    TOO_MANY_SPACES = "ERROR_REASON_TOO_MANY_SPACES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +154,7 @@ class FailedPrecondition(RecollectError):
 
 
 class PermissionDenied(RecollectError):
-    """The party's trust does not allow it."""
+    """The caller's token does not allow the call, or the party's trust does not allow a reply."""
 
 
 class Unauthenticated(RecollectError):

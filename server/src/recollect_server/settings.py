@@ -62,6 +62,13 @@ def duration_text(duration: timedelta) -> str:
     return f"{milliseconds // units[unit]}{unit}"
 
 
+def duration(text: str) -> timedelta:
+    """Return the duration that a text as `90d` says. Raises ValueError."""
+    value = _duration(text)
+    assert isinstance(value, timedelta)
+    return value
+
+
 def _duration(value: object) -> object:
     if isinstance(value, str):
         match = _DURATION.fullmatch(value)
@@ -173,6 +180,9 @@ class Settings(BaseSettings):
         "default",
         pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$",
         description="whose data: a folder in data_dir",
+    )
+    max_open_spaces: int = Field(
+        100, ge=1, description="spaces that are open at a time; others are opened when called"
     )
     durability: Literal["fsync", "os"] = Field(
         "fsync",

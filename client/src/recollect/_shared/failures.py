@@ -35,6 +35,9 @@ BY_REASON: dict[str, type[RecollectError]] = {
     ErrorReason.CONVERSATION_EXISTS: errors.AlreadyExists,
     ErrorReason.CONVERSATION_PINNED: errors.FailedPrecondition,
     ErrorReason.TOO_MANY_ANSWERS: errors.ResourceExhausted,
+    ErrorReason.PERMISSION_DENIED: errors.PermissionDenied,
+    ErrorReason.LIMIT_EXCEEDED: errors.ResourceExhausted,
+    ErrorReason.TOO_MANY_SPACES: errors.ResourceExhausted,
 }
 BY_CODE: dict[grpc.StatusCode, type[RecollectError]] = {
     grpc.StatusCode.CANCELLED: errors.Cancelled,

@@ -15,11 +15,11 @@ def moment(text: str, zone: tzinfo | None, *, ends: bool = False) -> datetime:
     """
     text = text.strip()
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
         if ends and _DATE.fullmatch(text):
-            found += timedelta(days=1)
+            time += timedelta(days=1)
     except (ValueError, OverflowError):
         raise ValueError(
             f"{text!r} is no date such as 2026-02-14, nor a time such as 2026-02-14T09:00:00Z"
         ) from None
-    return found if found.tzinfo else found.replace(tzinfo=zone)
+    return time if time.tzinfo else time.replace(tzinfo=zone)

@@ -38,10 +38,10 @@ def communication(it: pb.ExternalCommunication) -> types.ExternalCommunication:
 
 def trust(it: pb.Trust.ValueType) -> types.Trust:
     """Return a level of trust."""
-    known = TRUSTS.get(it)
-    if known is None:
+    level = TRUSTS.get(it)
+    if level is None:
         raise InternalError(f"the server answered a trust that this client does not know: {it}")
-    return known
+    return level
 
 
 def message(it: pb.ExternalMessage) -> types.ExternalMessage:
@@ -179,10 +179,10 @@ def _kind(
                 communications=tuple(map(communication, it.communication_list.communications))
             )
         case "communication_message":
-            told = it.communication_message
+            incoming = it.communication_message
             return types.CommunicationMessage(
-                communication=communication(told.communication),
-                message=message(told.message) if told.HasField("message") else None,
+                communication=communication(incoming.communication),
+                message=message(incoming.message) if incoming.HasField("message") else None,
             )
         case "communication_changed":
             return types.CommunicationChanged(

@@ -43,18 +43,18 @@ class Watching(Generic[Item]):
         """Add one element of the stream."""
         self._was_connected = True
         self._failures = 0
-        for cursor, found in self._read(response):
+        for cursor, update in self._read(response):
             if cursor:
                 self._request.cursor = cursor
-            self._waiting.append((cursor, found))
+            self._waiting.append((cursor, update))
 
     def next(self) -> Item | None:
         """Return the next received update; None if there is none."""
         while self._waiting:
-            cursor, found = self._waiting.popleft()
+            cursor, update = self._waiting.popleft()
             self.cursor = cursor or self.cursor
-            if found is not None:
-                return found
+            if update is not None:
+                return update
         return None
 
     def delay_after(self, error: RecollectError | None) -> float:

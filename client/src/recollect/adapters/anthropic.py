@@ -82,12 +82,12 @@ class _Written:
         self._add("assistant", [*_text(message.content), *calls])
 
     def result(self, message: Message) -> None:
-        found = next((call for call in self._open if call[0] == message.tool_call_id), None)
-        if found is None:  # its call was cut off, or had its result
+        open_call = next((call for call in self._open if call[0] == message.tool_call_id), None)
+        if open_call is None:  # its call was cut off, or had its result
             self._add("user", _text(f"[The result of a call that is not shown:] {message.content}"))
         else:
-            self._open.remove(found)
-            self._add("user", [_result(found[1], message.content)])
+            self._open.remove(open_call)
+            self._add("user", [_result(open_call[1], message.content)])
 
     def finished(self) -> "list[MessageParam]":
         self._answer_the_rest()

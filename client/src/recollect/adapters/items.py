@@ -66,14 +66,14 @@ def items_of(message: Message) -> list[Item]:
                 "output": message.content,
             }
         ]
-    said: list[Item] = (
+    texts: list[Item] = (
         [{"role": message.role.value, "content": message.content}] if message.content else []
     )
     calls = (
         {"type": "function_call", "call_id": it.id, "name": it.name, "arguments": it.arguments}
         for it in message.tool_calls
     )
-    return [*said, *calls]
+    return [*texts, *calls]
 
 
 def taken_back(sequence: int, index: int) -> Message:
@@ -88,8 +88,8 @@ def what_it_takes_back(message: Message) -> tuple[int, int] | None:
     shape = message.metadata.get(KEY)
     if not isinstance(shape, str) or message.content != "[taken back]":
         return None
-    found = json.loads(shape).get("takenBack")
-    return (found[0], found[1]) if found else None
+    place = json.loads(shape).get("takenBack")
+    return (place[0], place[1]) if place else None
 
 
 def _assistant(packed: Packed, kind: str, sender: str = "") -> Message:

@@ -107,10 +107,10 @@ class RecollectMemory:
                     SystemMessage(f"Earlier in this conversation: {loaded.compression_summary}"), 0
                 )
             ]
-        known = list(map(langchain_message, loaded.messages))
+        earlier = list(map(langchain_message, loaded.messages))
         # A checkpointer brings back what was loaded before: what is kept is loaded anew, once.
         new = [it for it in state["messages"] if MARK not in it.response_metadata]
-        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *summary, *known, *new]}
+        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *summary, *earlier, *new]}
 
     def keep(self, state: dict[str, Any], config: RunnableConfig) -> dict[str, Any]:
         """Run as the last node: append the messages that are not kept yet, all or none, and mark
@@ -132,7 +132,8 @@ class RecollectMemory:
         )
         return {
             "messages": [
-                _marked(it, kept.sequence) for it, kept in zip(new, stored.messages, strict=True)
+                _marked(it, stored_message.sequence)
+                for it, stored_message in zip(new, stored.messages, strict=True)
             ]
         }
 
@@ -192,21 +193,21 @@ def message_of(it: BaseMessage) -> Message:
 def langchain_message(message: Message) -> BaseMessage:
     """Return the message of LangChain for one of Recollect, whoever wrote it, marked as kept."""
     shape = message.metadata.get(KEY)
-    found: BaseMessage
+    result: BaseMessage
     if isinstance(shape, str):
         words = {CONTENT: message.content, THINKING: message.thinking_text}
-        [found] = messages_from_dict([unpacked(shape, words)])
+        [result] = messages_from_dict([unpacked(shape, words)])
     elif message.role is Role.USER:
-        found = HumanMessage(message.content, name=message.sender or None)
+        result = HumanMessage(message.content, name=message.sender or None)
     elif message.role is Role.TOOL:
-        found = ToolMessage(message.content, tool_call_id=message.tool_call_id)
+        result = ToolMessage(message.content, tool_call_id=message.tool_call_id)
     else:
         calls = [
             {"id": it.id, "name": it.name, "args": _arguments(it.arguments)}
             for it in message.tool_calls
         ]
-        found = AIMessage(message.content, tool_calls=calls)
-    return _marked(found, message.sequence)
+        result = AIMessage(message.content, tool_calls=calls)
+    return _marked(result, message.sequence)
 
 
 class RecallStore(BaseStore):

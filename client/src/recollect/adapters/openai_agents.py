@@ -86,8 +86,8 @@ class RecollectSession:
         conversation = await self._current()
         if conversation is None or (limit is not None and limit <= 0):
             return []
-        found = await self._latest(conversation, limit)
-        return [cast(TResponseInputItem, item) for _, item in found]
+        items = await self._latest(conversation, limit)
+        return [cast(TResponseInputItem, item) for _, item in items]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items, all of one call or none; more than 1000 are sent in thousands. Raises
@@ -106,10 +106,10 @@ class RecollectSession:
         """Take the latest item back and return it; None if there is none. Raises RecollectError."""
         conversation = await self._current()
         while conversation is not None:
-            found = await self._latest(conversation, 1)
-            if not found:
+            newest = await self._latest(conversation, 1)
+            if not newest:
                 break
-            (sequence, index), item = found[0]
+            (sequence, index), item = newest[0]
             stored = await self._client.conversations.append_turn(
                 conversation.id,
                 [taken_back(sequence, index)],
@@ -137,13 +137,13 @@ class RecollectSession:
         calls = self._client.conversations
         if self._conversation_id:
             return await calls.get(self._conversation_id)
-        found = [
+        candidates = [
             it
             async for it in calls.list(
                 channels=[self._channel], party=Party(group_id=self.session_id)
             )
         ]
-        return max(found, key=_generation, default=None)
+        return max(candidates, key=_generation, default=None)
 
     async def _begin(self, generation: int) -> Conversation:
         """Create the conversation of this generation. Concurrent callers get the same one."""
@@ -161,7 +161,7 @@ class RecollectSession:
             # A result whose call was taken back, or stands in another turn: it is kept, but as no
             # result.
             orphans = {
-                int(found[1]) for it in error.violations if (found := _NO_CALL.match(it.field))
+                int(match[1]) for it in error.violations if (match := _NO_CALL.match(it.field))
             }
             if not orphans:
                 raise
@@ -171,15 +171,15 @@ class RecollectSession:
         self, conversation_id: str, items: list[Item], messages: list[Message], orphans: set[int]
     ) -> None:
         while True:
-            mended = [
+            bare = [
                 message_of(items[index], bare=True) if index in orphans else it
                 for index, it in enumerate(messages)
             ]
             try:
-                await self._client.conversations.append_turn(conversation_id, mended)
+                await self._client.conversations.append_turn(conversation_id, bare)
             except InvalidArgument as error:
                 more = {
-                    int(found[1]) for it in error.violations if (found := _NO_CALL.match(it.field))
+                    int(match[1]) for it in error.violations if (match := _NO_CALL.match(it.field))
                 } - orphans
                 if not more:
                     raise
@@ -196,8 +196,8 @@ class RecollectSession:
         history = History(conversation)
         if limit is not None:
             history.max_turns = min(history.max_turns, max(limit, 10))
-        found = _items(history.messages)
-        while history.more and (limit is None or len(found) < limit):
+        items = _items(history.messages)
+        while history.more and (limit is None or len(items) < limit):
             try:
                 page = await self._client.conversations.load(
                     conversation.id,
@@ -211,18 +211,18 @@ class RecollectSession:
                     raise
                 continue
             history.received(page)
-            found = _items(history.messages)
-        return found if limit is None else found[-limit:]
+            items = _items(history.messages)
+        return items if limit is None else items[-limit:]
 
 
 def _items(messages: Sequence[Message]) -> list[tuple[tuple[int, int], Item]]:
-    gone = {what_it_takes_back(message) for message in messages}
+    withdrawn = {what_it_takes_back(message) for message in messages}
     return [
         ((message.sequence, index), item)
         for message in messages
         if what_it_takes_back(message) is None
         for index, item in enumerate(items_of(message))
-        if (message.sequence, index) not in gone
+        if (message.sequence, index) not in withdrawn
     ]
 
 

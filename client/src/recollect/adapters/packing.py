@@ -48,26 +48,26 @@ class Packed:
     def _take(self, place: str, path: Path) -> None:
         holder = _at(self._shape, path[:-1])
         text = holder[path[-1]]
-        kept = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+        clean = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
         # What Recollect does not keep exactly stays in the shape, where JSON spells it out; its
         # words are there to be found.
-        exact = kept == text
+        exact = clean == text
         if exact:
             holder[path[-1]] = None
-        self._pieces.setdefault(place, []).append(kept)
-        self._taken.append((place, path if exact else None, len(kept)))
+        self._pieces.setdefault(place, []).append(clean)
+        self._taken.append((place, path if exact else None, len(clean)))
 
 
 def unpacked(shape: str, words: dict[str, str]) -> Any:
     """Return the original message, made of its shape and the words of each place."""
-    found = json.loads(shape)
+    packed = json.loads(shape)
     read = dict.fromkeys(words, 0)
-    for place, path, length in found["words"]:
+    for place, path, length in packed["words"]:
         start = read[place]
         read[place] = start + length + len(_BETWEEN)
         if path is not None:
-            _at(found["shape"], path[:-1])[path[-1]] = words[place][start : start + length]
-    return found["shape"]
+            _at(packed["shape"], path[:-1])[path[-1]] = words[place][start : start + length]
+    return packed["shape"]
 
 
 def _at(it: Any, path: Path) -> Any:

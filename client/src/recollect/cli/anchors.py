@@ -19,15 +19,15 @@ def anchors() -> None:
 @with_shell
 def list_(shell: Shell, key: str | None, superseded: bool) -> None:
     """List anchors by key, all of them or that of KEY."""
-    found = shell.client.recall.list_anchors(key, include_superseded=superseded)
+    rows = shell.client.recall.list_anchors(key, include_superseded=superseded)
     if shell.as_json:
-        for it in found:
+        for it in rows:
             json_line(plain(it))
         return
     out = console()
-    if not found:
+    if not rows:
         out.print("No anchors.")
-    for it in found:
+    for it in rows:
         out.print(one_line(f"{it.key}: {it.value}", "dim" if it.superseded_time else "bold"))
         until = f" to {local(it.superseded_time)}" if it.superseded_time else " on"
         source = f", from {it.source.conversation_id} {it.source.sequence}" if it.source else ""

@@ -60,7 +60,7 @@ def list_(
     limit: int,
 ) -> None:
     """List conversations, the newest message first."""
-    found = shell.client.conversations.list(
+    conversations = shell.client.conversations.list(
         channels=channels,
         topics=topics,
         query=title,
@@ -69,7 +69,7 @@ def list_(
         updated_before=until,
         page_size=min(limit or 500, 500),
     )
-    chosen = islice(found, limit or None)
+    chosen = islice(conversations, limit or None)
     if shell.as_json:
         for it in chosen:
             json_line(plain(it))
@@ -108,19 +108,19 @@ def recent(
 ) -> None:
     """Browse conversations by time, with their notes or their last words."""
     order = RecentOrder.OLDEST_FIRST if oldest_first else RecentOrder.NEWEST_FIRST
-    found = shell.client.recall.recent(
+    entries = shell.client.recall.recent(
         limit=limit, after=since, before=until, channel=channel, order=order
     )
     if shell.as_json:
-        for entry in found:
+        for entry in entries:
             json_line(
                 plain(entry.conversation) | ({"snippet": entry.snippet} if entry.snippet else {})
             )
         return
     out = console()
-    if not found:
+    if not entries:
         out.print("No conversations.")
-    for entry in found:
+    for entry in entries:
         _print_heading(out, entry.conversation)
         out.print(one_line(entry.conversation.abbreviation or entry.snippet), soft_wrap=False)
         out.print()
@@ -204,9 +204,9 @@ def print_loaded(shell: Shell, loaded: LoadedConversation, history: History | No
                 "italic",
             )
         )
-    for turn, said in groupby(messages, key=lambda message: message.turn_number):
+    for turn, of_turn in groupby(messages, key=lambda message: message.turn_number):
         out.print()
-        for index, message in enumerate(said):
+        for index, message in enumerate(of_turn):
             print_message(out, message, f"{turn:>4} " if index == 0 else "     ")
 
 

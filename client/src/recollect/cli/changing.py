@@ -238,13 +238,13 @@ def _written_by(it: Conversation) -> str:
     """Return a line that says who wrote the notes, and why the last try failed."""
     if it.notes is None:
         return ""
-    said = []
+    parts = []
     if (record := it.notes.abbreviation) and it.abbreviation:
         when = f" on {local(record.write_time)}" if record.write_time else ""
-        said.append(f"Written by {' '.join(filter(None, (record.writer, record.model)))}{when}.")
+        parts.append(f"Written by {' '.join(filter(None, (record.writer, record.model)))}{when}.")
     if it.notes.failure:
-        said.append(f"The last try failed: {it.notes.failure}.")
-    return " ".join(said)
+        parts.append(f"The last try failed: {it.notes.failure}.")
+    return " ".join(parts)
 
 
 def _removed(receipt: DeletionReceipt) -> str:

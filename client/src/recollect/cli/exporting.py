@@ -103,15 +103,15 @@ def _chosen(client: Client, names: tuple[str, ...], channels: tuple[str, ...]) -
     if names:
         there = [client.conversations.get(name) for name in dict.fromkeys(names)]
         return [it.id for it in there if not channels or it.channel in channels]
-    found: dict[str, None] = {}
+    ids: dict[str, None] = {}
     while True:
-        before = len(found)
+        before = len(ids)
         # A conversation that gets a message while the pages are read moves to the front, unseen:
         # read until nothing is new.
         pages = client.conversations.list(channels=channels, page_size=500)
-        found |= dict.fromkeys(it.id for it in pages)
-        if len(found) == before:
-            return list(found)
+        ids |= dict.fromkeys(it.id for it in pages)
+        if len(ids) == before:
+            return list(ids)
 
 
 def _write_folder(client: Client, folder: Path, chosen: list[str], *, overwrite: bool) -> Tally:

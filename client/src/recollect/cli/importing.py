@@ -97,10 +97,10 @@ def _find(path: str, sources: _Sources) -> None:
             (sources.sets if _is_set(place) else sources.transcripts).append(place)
         elif (place / recall_sets.FILE).is_file():
             sources.sets.append(place / recall_sets.FILE)
-        elif found := sorted(place.glob(plans.TRANSCRIPTS)):
-            sources.transcripts += found
-        elif found := sorted(place.glob(f"*/{recall_sets.FILE}")):
-            sources.sets += found
+        elif matches := sorted(place.glob(plans.TRANSCRIPTS)):
+            sources.transcripts += matches
+        elif matches := sorted(place.glob(f"*/{recall_sets.FILE}")):
+            sources.sets += matches
         else:
             raise Ended(
                 f"{path} holds nothing to import: neither {recall_sets.FILE} (here or one"

@@ -161,20 +161,20 @@ class When(_Moment):
             return value
         try:
             if age := re.fullmatch(r"(\d{1,5})([mhdw])", value, re.ASCII):
-                found = datetime.now(UTC) - int(age[1]) * _AGES[age[2]]
+                time = datetime.now(UTC) - int(age[1]) * _AGES[age[2]]
             else:
-                found = moment(value, None, ends=self._ends)
+                time = moment(value, None, ends=self._ends)
                 # In the zone of that moment, not of now: between them may lie a change of the
                 # clock.
-                found = found if found.tzinfo else found.astimezone()
-            in_range = found >= _EPOCH
+                time = time if time.tzinfo else time.astimezone()
+            in_range = time >= _EPOCH
         except OverflowError:
             in_range = False
         except ValueError as error:
             self.fail(f"{error}, nor an age such as 7d", param, ctx)
         if not in_range:
             self.fail(f"{value!r} is not a time from 1970 to 9999", param, ctx)
-        return found
+        return time
 
 
 def with_span(command: F) -> F:

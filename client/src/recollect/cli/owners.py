@@ -22,8 +22,10 @@ def owners() -> None:
 @with_shell
 def list_(shell: Shell, channel: str | None, person: str | None) -> None:
     """List the owner's addresses, by channel."""
-    found = shell.client.channels.list_owner_identities(channel=channel, person=person)
-    _print(shell, found, "No owner is named: on web and cli everybody is one, elsewhere nobody.")
+    identities = shell.client.channels.list_owner_identities(channel=channel, person=person)
+    _print(
+        shell, identities, "No owner is named: on web and cli everybody is one, elsewhere nobody."
+    )
 
 
 @owners.command()
@@ -65,10 +67,10 @@ def link(shell: Shell, person: str, identities: tuple[str, ...]) -> None:
         raise click.UsageError(
             "Name a channel and an identity there, as often as needed: one is left over."
         )
-    found = shell.client.channels.link_identities(
+    members = shell.client.channels.link_identities(
         person, zip(identities[::2], identities[1::2], strict=True)
     )
-    _print(shell, found, "Nothing is linked.")
+    _print(shell, members, "Nothing is linked.")
 
 
 @owners.command()
@@ -81,17 +83,17 @@ def unlink(shell: Shell, channel: str, identity: str) -> None:
     _print_one(shell, it, "stands alone")
 
 
-def _print(shell: Shell, found: tuple[OwnerIdentity, ...], otherwise: str) -> None:
+def _print(shell: Shell, identities: tuple[OwnerIdentity, ...], otherwise: str) -> None:
     if shell.as_json:
-        for it in found:
+        for it in identities:
             json_line(plain(it))
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("channel", "identity", "person"):
         table.add_column(name, no_wrap=name != "person")
-    for it in found:
+    for it in identities:
         table.add_row(*map(one_line, (it.channel, it.identity, it.person)))
-    console().print(table if found else otherwise, soft_wrap=False)
+    console().print(table if identities else otherwise, soft_wrap=False)
 
 
 def _print_one(shell: Shell, it: OwnerIdentity, what: str) -> None:

@@ -57,13 +57,13 @@ def list_communications(
     shell: Shell, party: str | None, trust: str | None, open_only: bool, limit: int
 ) -> None:
     """List communications, the newest message first."""
-    found = shell.client.external.list_communications(
+    pages = shell.client.external.list_communications(
         party=party,
         trust=None if trust is None else Trust(trust),
         open_escalations_only=open_only,
         page_size=min(limit or _PAGE, _PAGE),
     )
-    chosen = islice(found, limit or None)
+    chosen = islice(pages, limit or None)
     if shell.as_json:
         for it in chosen:
             json_line(plain(it))
@@ -147,7 +147,7 @@ def search(
     """Find what third parties wrote and were told, by words. `recollect search` finds nothing of
     these.
     """
-    found = shell.client.external.search_communications(
+    answer = shell.client.external.search_communications(
         " ".join(words),
         limit=limit,
         party=party,
@@ -157,13 +157,13 @@ def search(
         communication_id=communication,
     )
     if shell.as_json:
-        for it in found:
+        for it in answer:
             json_line(plain(it))
         return
     out = console()
-    if not found.matches:
+    if not answer.matches:
         out.print("Nothing found.")
-    for it in found:
+    for it in answer:
         out.print(_heading(it.communication))
         arrow = _ARROWS[it.direction]
         out.print(one_line(f"{arrow} {local(it.timestamp)}  {it.score:.2f}", "dim"))
@@ -277,12 +277,12 @@ def escalations() -> None:
 @with_shell
 def list_escalations(shell: Shell, communication: str | None, resolved: bool, limit: int) -> None:
     """List the questions that wait for the owner, the oldest first."""
-    found = shell.client.external.list_escalations(
+    pages = shell.client.external.list_escalations(
         communication_id=communication,
         include_resolved=resolved,
         page_size=min(limit or _PAGE, _PAGE),
     )
-    chosen = list(islice(found, limit or None))
+    chosen = list(islice(pages, limit or None))
     if shell.as_json:
         for it in chosen:
             json_line(plain(it))

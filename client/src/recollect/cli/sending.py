@@ -131,12 +131,12 @@ class _Sending:
         existing: set[str] = set()
         if not self._plan.message_count and (created := beginning.create_time):
             begins = created.replace(microsecond=created.microsecond // 1000 * 1000)
-            found = self._calls.list(
+            page = self._calls.list(
                 channels=[beginning.channel],
                 updated_after=begins,
                 updated_before=begins + timedelta(milliseconds=1),
             )
-            existing = {it.id for it in found}
+            existing = {it.id for it in page}
         self._id = self._create_in_any_form(pinned=self._has_free_place())
         return self._id in existing
 

@@ -70,13 +70,13 @@ def stats(shell: Shell, channels: tuple[str, ...]) -> None:
     """
     total, by_channel = _Figures(), dict[str, _Figures]()
     # One that gets a message while the pages are read moves to the front, and may come twice.
-    seen: set[str] = set()
+    ids: set[str] = set()
     for it in shell.client.conversations.list(channels=channels, page_size=500):
-        if it.id not in seen:
-            seen.add(it.id)
+        if it.id not in ids:
+            ids.add(it.id)
             total.add(it)
             by_channel.setdefault(it.channel, _Figures()).add(it)
-    if not seen:
+    if not ids:
         total.counts.update(dict.fromkeys(("conversations", "turns", "messages"), 0))
     if shell.as_json:
         json_line(

@@ -251,10 +251,10 @@ def time_of(text: Any) -> datetime:
     """Return a time as a line has it. Raises ValueError."""
     if not isinstance(text, str):
         raise ValueError(f"{text!r} is no time")
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
     try:
-        return found.astimezone(UTC)
+        return time.astimezone(UTC)
     except OverflowError:
         raise ValueError(f"{text!r} is outside the years 1 to 9999 in UTC") from None

@@ -24,10 +24,10 @@ def main() -> None:
         " server, over MCP.",
     )
     address = os.environ.get(ADDRESS) or DEFAULT_TARGET
-    said = f"the server: host:port or unix:PATH [{ADDRESS}, else {DEFAULT_TARGET}]"
-    parser.add_argument("--address", type=_given(checked_target), default=address, help=said)
-    said = "seconds that a call of it may take [%(default)s]"
-    parser.add_argument("--timeout", type=_given(_seconds), default=DEFAULT_TIMEOUT, help=said)
+    text = f"the server: host:port or unix:PATH [{ADDRESS}, else {DEFAULT_TARGET}]"
+    parser.add_argument("--address", type=_given(checked_target), default=address, help=text)
+    text = "seconds that a call of it may take [%(default)s]"
+    parser.add_argument("--timeout", type=_given(_seconds), default=DEFAULT_TIMEOUT, help=text)
     parser.add_argument(
         "--http",
         metavar="HOST:PORT",

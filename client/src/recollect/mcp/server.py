@@ -176,13 +176,13 @@ def build(client: AsyncClient, target: str) -> Server[Any]:
         )
 
     async def call_tool(
-        _: ServerRequestContext[Any], asked: types.CallToolRequestParams
+        _: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        tool = _TOOLS.get(asked.name)
+        tool = _TOOLS.get(params.name)
         if tool is None:
-            return _failed(f"no such tool: {asked.name}. There are {', '.join(_TOOLS)}.")
+            return _failed(f"no such tool: {params.name}. There are {', '.join(_TOOLS)}.")
         try:
-            answer = await tool.run(client, tool.takes.model_validate(asked.arguments or {}))
+            answer = await tool.run(client, tool.takes.model_validate(params.arguments or {}))
         except ValidationError as error:
             return _failed(
                 "; ".join(
@@ -217,13 +217,13 @@ def build(client: AsyncClient, target: str) -> Server[Any]:
         return types.ListResourceTemplatesResult(resource_templates=[template])
 
     async def read_resource(
-        _: ServerRequestContext[Any], asked: types.ReadResourceRequestParams
+        _: ServerRequestContext[Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        named = _RESOURCE.fullmatch(str(asked.uri))
+        named = _RESOURCE.fullmatch(str(params.uri))
         if named is None:
             raise MCPError(
                 code=types.INVALID_PARAMS,
-                message=f"uri: is like {resource_of('conv-01HQ…', 7)}, not {asked.uri}",
+                message=f"uri: is like {resource_of('conv-01HQ…', 7)}, not {params.uri}",
             )
         try:
             turn = await tools.whole_turn(client, named[1], int(named[2]))
@@ -232,7 +232,7 @@ def build(client: AsyncClient, target: str) -> Server[Any]:
         text = json.dumps(turn, ensure_ascii=False)
         return types.ReadResourceResult(
             contents=[
-                types.TextResourceContents(uri=asked.uri, mime_type="application/json", text=text)
+                types.TextResourceContents(uri=params.uri, mime_type="application/json", text=text)
             ]
         )
 

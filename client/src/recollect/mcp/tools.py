@@ -25,23 +25,23 @@ def resource_of(conversation_id: str, turn: int | str) -> str:
     return f"recollect://{conversation_id}/turns/{turn}"
 
 
-async def search_conversations(client: AsyncClient, asked: shapes.Search) -> shapes.Found:
+async def search_conversations(client: AsyncClient, request: shapes.Search) -> shapes.Found:
     """Return the conversations and the messages that answer a question best. Raises WrongArgument,
     RecollectError.
     """
-    span = _span(asked.date_range)
-    least = asked.min_score
+    span = _span(request.date_range)
+    least = request.min_score
     answer = await client.recall.search(
-        asked.query,
-        limit=asked.limit,
-        channel=asked.channel,
+        request.query,
+        limit=request.limit,
+        channel=request.channel,
         date_range=span,
         min_score=least or None,
     )
     doubt = _doubt(answer, least)
     continuation = None
-    cut = not least or len(answer.results) == asked.limit  # by the limit, not by the scores
-    if answer.total_matches > len(answer.results) and cut and asked.limit < _MOST:
+    cut = not least or len(answer.results) == request.limit  # by the limit, not by the scores
+    if answer.total_matches > len(answer.results) and cut and request.limit < _MOST:
         continuation = (
             f"{len(answer.results)} of {answer.total_matches} conversations that match at all"
             " are here, the best ones."
@@ -87,7 +87,7 @@ async def search_conversations(client: AsyncClient, asked: shapes.Search) -> sha
 
 def _doubt(answer: SearchAnswer, least: float) -> str | None:
     """Return a sentence where probably nothing that is stored answers the question."""
-    scores = [found[0].score for found in (answer.results, answer.hits) if found]
+    scores = [ranking[0].score for ranking in (answer.results, answer.hits) if ranking]
     if scores and max(scores) >= _DOUBTFUL:
         return None
     reason = f"the best score is {max(scores):.2f} of 1" if scores else "nothing was found"
@@ -99,66 +99,66 @@ def _doubt(answer: SearchAnswer, least: float) -> str | None:
     )
 
 
-async def fetch_context(client: AsyncClient, asked: shapes.FetchContext) -> shapes.Fetched:
+async def fetch_context(client: AsyncClient, request: shapes.FetchContext) -> shapes.Fetched:
     """Return turns of a conversation, as many as an answer has room for. Raises WrongArgument,
     RecollectError.
     """
-    span = asked.turn_range
+    span = request.turn_range
     if span and span.to < span.from_:
         raise WrongArgument(
             f"turnRange.to: is {span.to}, which is before turnRange.from, {span.from_}"
         )
-    found = await client.recall.fetch_context(
-        asked.conversation_id, (span.from_, span.to) if span else None
+    history = await client.recall.fetch_context(
+        request.conversation_id, (span.from_, span.to) if span else None
     )
-    whole = resource_of(found.conversation_id, "{turn}")
-    chosen = choose(found.messages, from_the_end=span is None, rest=f"read the resource {whole}")
-    said = []
-    if found.damaged_lines:
-        said.append(f"{found.damaged_lines} lines of the transcript are damaged and left out.")
+    whole = resource_of(history.conversation_id, "{turn}")
+    chosen = choose(history.messages, from_the_end=span is None, rest=f"read the resource {whole}")
+    notes = []
+    if history.damaged_lines:
+        notes.append(f"{history.damaged_lines} lines of the transcript are damaged and left out.")
     if chosen.cut:
-        said.append(
+        notes.append(
             f"Turn {chosen.cut[0]} is too long and was cut: the resource"
             f" {whole.format(turn=chosen.cut[0])} has all of it."
         )
     left = shapes.Turns.of(*chosen.left) if chosen.left else None
     if left:
         again = json.dumps(
-            {"conversationId": found.conversation_id, "turnRange": left.model_dump(by_alias=True)}
+            {"conversationId": history.conversation_id, "turnRange": left.model_dump(by_alias=True)}
         )
-        said.append(
+        notes.append(
             f"Turns {left.from_} to {left.to} had no room: call fetch_context again with {again}."
         )
     shown = [message.turn_number for message in chosen.messages]
     if span is None and shown and shown[0] > 1 and not left:
-        said.append(
+        notes.append(
             f"These are the last {LAST_TURNS} turns: earlier ones have the numbers 1 to"
             f" {shown[0] - 1}."
         )
     return shapes.Fetched(
-        conversation_id=found.conversation_id,
-        conversation_name=found.conversation_name,
-        channel=found.channel,
-        total_turns=found.total_turns,
+        conversation_id=history.conversation_id,
+        conversation_name=history.conversation_name,
+        channel=history.channel,
+        total_turns=history.total_turns,
         turn_range=shapes.Turns.of(shown[0], shown[-1]) if shown else None,
         messages=list(map(_line, chosen.messages)),
-        continuation=" ".join(said) or None,
+        continuation=" ".join(notes) or None,
         next_turn_range=left,
     )
 
 
 async def recent_conversations(
-    client: AsyncClient, asked: shapes.RecentConversations
+    client: AsyncClient, request: shapes.RecentConversations
 ) -> shapes.Recent:
     """Return conversations by time, with their notes. Raises WrongArgument, RecollectError."""
-    span = _span(asked.date_range) or Span()
-    found = await client.recall.recent(
-        limit=asked.limit, channel=asked.channel, after=span.start, before=span.end
+    span = _span(request.date_range) or Span()
+    entries = await client.recall.recent(
+        limit=request.limit, channel=request.channel, after=span.start, before=span.end
     )
     continuation = None
-    if len(found) == asked.limit:
+    if len(entries) == request.limit:
         times = ({"from": time_text(span.start)} if span.start else {}) | {
-            "to": time_text(found[-1].conversation.update_time)
+            "to": time_text(entries[-1].conversation.update_time)
         }
         continuation = (
             "There may be older ones: call recent_conversations again with"
@@ -176,7 +176,7 @@ async def recent_conversations(
                 abbreviation=_notes(it.conversation.abbreviation),
                 snippet=it.snippet or None,
             )
-            for it in found
+            for it in entries
         ],
         continuation=continuation,
     )
@@ -184,20 +184,20 @@ async def recent_conversations(
 
 async def whole_turn(client: AsyncClient, conversation_id: str, turn: int) -> dict[str, Any]:
     """Return a turn with everything that was stored of it. Raises RecollectError."""
-    found = await client.recall.fetch_context(conversation_id, (turn, turn))
+    history = await client.recall.fetch_context(conversation_id, (turn, turn))
     return {
-        "conversationId": found.conversation_id,
+        "conversationId": history.conversation_id,
         "turn": turn,
-        "messages": [plain(message) for message in found.messages],
+        "messages": [plain(message) for message in history.messages],
     }
 
 
-def _span(asked: shapes.DateRange | None) -> Span | None:
-    if asked is None:
+def _span(dates: shapes.DateRange | None) -> Span | None:
+    if dates is None:
         return None
     return Span(
-        _moment(asked.from_, "dateRange.from", ends=False),
-        _moment(asked.to, "dateRange.to", ends=True),
+        _moment(dates.from_, "dateRange.from", ends=False),
+        _moment(dates.to, "dateRange.to", ends=True),
     )
 
 

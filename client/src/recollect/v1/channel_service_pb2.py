@@ -26,9 +26,10 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from recollect.v1 import channel_pb2 as recollect_dot_v1_dot_channel__pb2
 from recollect.v1 import conversation_pb2 as recollect_dot_v1_dot_conversation__pb2
 from recollect.v1 import message_pb2 as recollect_dot_v1_dot_message__pb2
+from recollect.v1 import scope_pb2 as recollect_dot_v1_dot_scope__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"recollect/v1/channel_service.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1arecollect/v1/channel.proto\x1a\x1frecollect/v1/conversation.proto\x1a\x1arecollect/v1/message.proto\"\xb2\x03\n\x0eReceiveRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x1b\n\x13provider_message_id\x18\x02 \x01(\t\x12\x0e\n\x06sender\x18\x03 \x01(\t\x12\x0c\n\x04text\x18\x04 \x01(\t\x12-\n\x0b\x61ttachments\x18\x05 \x03(\x0b\x32\x18.recollect.v1.Attachment\x12(\n\x04time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x08whatsapp\x18\x07 \x01(\x0b\x32\x1c.recollect.v1.WhatsappOriginH\x00\x12*\n\x05\x65mail\x18\x08 \x01(\x0b\x32\x19.recollect.v1.EmailOriginH\x00\x12.\n\x07\x64iscord\x18\t \x01(\x0b\x32\x1b.recollect.v1.DiscordOriginH\x00\x12&\n\x03\x63li\x18\n \x01(\x0b\x32\x17.recollect.v1.CliOriginH\x00\x12&\n\x03web\x18\x0b \x01(\x0b\x32\x17.recollect.v1.WebOriginH\x00\x12\x13\n\x0bsender_name\x18\x0c \x01(\tB\x08\n\x06origin\"\xd4\x01\n\x0fReceiveResponse\x12:\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\".recollect.v1.StoredInConversationH\x00\x12\x33\n\rcommand_reply\x18\x02 \x01(\x0b\x32\x1a.recollect.v1.CommandReplyH\x00\x12\x32\n\x08\x65xternal\x18\x03 \x01(\x0b\x32\x1e.recollect.v1.ReceivedExternalH\x00\x12\x11\n\tduplicate\x18\x04 \x01(\x08\x42\t\n\x07outcome\"N\n\x11RunCommandRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"U\n\x12RunCommandResponse\x12\r\n\x05reply\x18\x01 \x01(\t\x12\x30\n\x0c\x63onversation\x18\x02 \x01(\x0b\x32\x1a.recollect.v1.Conversation\"`\n\x17\x41\x64\x64OwnerIdentityRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\x12\x0e\n\x06person\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"I\n\x18\x41\x64\x64OwnerIdentityResponse\x12-\n\x08identity\x18\x01 \x01(\x0b\x32\x1b.recollect.v1.OwnerIdentity\"S\n\x1aRemoveOwnerIdentityRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"L\n\x1bRemoveOwnerIdentityResponse\x12-\n\x08identity\x18\x01 \x01(\x0b\x32\x1b.recollect.v1.OwnerIdentity\"=\n\x1aListOwnerIdentitiesRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x0e\n\x06person\x18\x02 \x01(\t\"N\n\x1bListOwnerIdentitiesResponse\x12/\n\nidentities\x18\x01 \x03(\x0b\x32\x1b.recollect.v1.OwnerIdentity\"l\n\x15LinkIdentitiesRequest\x12\x0e\n\x06person\x18\x01 \x01(\t\x12/\n\nidentities\x18\x02 \x03(\x0b\x32\x1b.recollect.v1.OwnerIdentity\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"I\n\x16LinkIdentitiesResponse\x12/\n\nidentities\x18\x01 \x03(\x0b\x32\x1b.recollect.v1.OwnerIdentity\"N\n\x15UnlinkIdentityRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"G\n\x16UnlinkIdentityResponse\x12-\n\x08identity\x18\x01 \x01(\x0b\x32\x1b.recollect.v1.OwnerIdentity2\xc1\x05\n\x0e\x43hannelService\x12K\n\x07Receive\x12\x1c.recollect.v1.ReceiveRequest\x1a\x1d.recollect.v1.ReceiveResponse\"\x03\x90\x02\x02\x12T\n\nRunCommand\x12\x1f.recollect.v1.RunCommandRequest\x1a .recollect.v1.RunCommandResponse\"\x03\x90\x02\x02\x12\x66\n\x10\x41\x64\x64OwnerIdentity\x12%.recollect.v1.AddOwnerIdentityRequest\x1a&.recollect.v1.AddOwnerIdentityResponse\"\x03\x90\x02\x02\x12o\n\x13RemoveOwnerIdentity\x12(.recollect.v1.RemoveOwnerIdentityRequest\x1a).recollect.v1.RemoveOwnerIdentityResponse\"\x03\x90\x02\x02\x12o\n\x13ListOwnerIdentities\x12(.recollect.v1.ListOwnerIdentitiesRequest\x1a).recollect.v1.ListOwnerIdentitiesResponse\"\x03\x90\x02\x01\x12`\n\x0eLinkIdentities\x12#.recollect.v1.LinkIdentitiesRequest\x1a$.recollect.v1.LinkIdentitiesResponse\"\x03\x90\x02\x02\x12`\n\x0eUnlinkIdentity\x12#.recollect.v1.UnlinkIdentityRequest\x1a$.recollect.v1.UnlinkIdentityResponse\"\x03\x90\x02\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"recollect/v1/channel_service.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1arecollect/v1/channel.proto\x1a\x1frecollect/v1/conversation.proto\x1a\x1arecollect/v1/message.proto\x1a\x18recollect/v1/scope.proto\"\xb2\x03\n\x0eReceiveRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x1b\n\x13provider_message_id\x18\x02 \x01(\t\x12\x0e\n\x06sender\x18\x03 \x01(\t\x12\x0c\n\x04text\x18\x04 \x01(\t\x12-\n\x0b\x61ttachments\x18\x05 \x03(\x0b\x32\x18.recollect.v1.Attachment\x12(\n\x04time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x08whatsapp\x18\x07 \x01(\x0b\x32\x1c.recollect.v1.WhatsappOriginH\x00\x12*\n\x05\x65mail\x18\x08 \x01(\x0b\x32\x19.recollect.v1.EmailOriginH\x00\x12.\n\x07\x64iscord\x18\t \x01(\x0b\x32\x1b.recollect.v1.DiscordOriginH\x00\x12&\n\x03\x63li\x18\n \x01(\x0b\x32\x17.recollect.v1.CliOriginH\x00\x12&\n\x03web\x18\x0b \x01(\x0b\x32\x17.recollect.v1.WebOriginH\x00\x12\x13\n\x0bsender_name\x18\x0c \x01(\tB\x08\n\x06origin\"\xd4\x01\n\x0fReceiveResponse\x12:\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\".recollect.v1.StoredInConversationH\x00\x12\x33\n\rcommand_reply\x18\x02 \x01(\x0b\x32\x1a.recollect.v1.CommandReplyH\x00\x12\x32\n\x08\x65xternal\x18\x03 \x01(\x0b\x32\x1e.recollect.v1.ReceivedExternalH\x00\x12\x11\n\tduplicate\x18\x04 \x01(\x08\x42\t\n\x07outcome\"N\n\x11RunCommandRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"U\n\x12RunCommandResponse\x12\r\n\x05reply\x18\x01 \x01(\t\x12\x30\n\x0c\x63onversation\x18\x02 \x01(\x0b\x32\x1a.recollect.v1.Conversation\"`\n\x17\x41\x64\x64OwnerIdentityRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\x12\x0e\n\x06person\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"I\n\x18\x41\x64\x64OwnerIdentityResponse\x12-\n\x08identity\x18\x01 \x01(\x0b\x32\x1b.recollect.v1.OwnerIdentity\"S\n\x1aRemoveOwnerIdentityRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"L\n\x1bRemoveOwnerIdentityResponse\x12-\n\x08identity\x18\x01 \x01(\x0b\x32\x1b.recollect.v1.OwnerIdentity\"=\n\x1aListOwnerIdentitiesRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x0e\n\x06person\x18\x02 \x01(\t\"N\n\x1bListOwnerIdentitiesResponse\x12/\n\nidentities\x18\x01 \x03(\x0b\x32\x1b.recollect.v1.OwnerIdentity\"l\n\x15LinkIdentitiesRequest\x12\x0e\n\x06person\x18\x01 \x01(\t\x12/\n\nidentities\x18\x02 \x03(\x0b\x32\x1b.recollect.v1.OwnerIdentity\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"I\n\x16LinkIdentitiesResponse\x12/\n\nidentities\x18\x01 \x03(\x0b\x32\x1b.recollect.v1.OwnerIdentity\"N\n\x15UnlinkIdentityRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"G\n\x16UnlinkIdentityResponse\x12-\n\x08identity\x18\x01 \x01(\x0b\x32\x1b.recollect.v1.OwnerIdentity2\xe7\x05\n\x0e\x43hannelService\x12P\n\x07Receive\x12\x1c.recollect.v1.ReceiveRequest\x1a\x1d.recollect.v1.ReceiveResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x08\x12\\\n\nRunCommand\x12\x1f.recollect.v1.RunCommandRequest\x1a .recollect.v1.RunCommandResponse\"\x0b\x90\x02\x02\xda\xdb\x18\x04\x02\x03\x04\x05\x12k\n\x10\x41\x64\x64OwnerIdentity\x12%.recollect.v1.AddOwnerIdentityRequest\x1a&.recollect.v1.AddOwnerIdentityResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\t\x12t\n\x13RemoveOwnerIdentity\x12(.recollect.v1.RemoveOwnerIdentityRequest\x1a).recollect.v1.RemoveOwnerIdentityResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\t\x12t\n\x13ListOwnerIdentities\x12(.recollect.v1.ListOwnerIdentitiesRequest\x1a).recollect.v1.ListOwnerIdentitiesResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\t\x12\x65\n\x0eLinkIdentities\x12#.recollect.v1.LinkIdentitiesRequest\x1a$.recollect.v1.LinkIdentitiesResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\t\x12\x65\n\x0eUnlinkIdentity\x12#.recollect.v1.UnlinkIdentityRequest\x1a$.recollect.v1.UnlinkIdentityResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,47 +37,47 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'recollect.v1.channel_servic
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CHANNELSERVICE'].methods_by_name['Receive']._loaded_options = None
-  _globals['_CHANNELSERVICE'].methods_by_name['Receive']._serialized_options = b'\220\002\002'
+  _globals['_CHANNELSERVICE'].methods_by_name['Receive']._serialized_options = b'\220\002\002\332\333\030\001\010'
   _globals['_CHANNELSERVICE'].methods_by_name['RunCommand']._loaded_options = None
-  _globals['_CHANNELSERVICE'].methods_by_name['RunCommand']._serialized_options = b'\220\002\002'
+  _globals['_CHANNELSERVICE'].methods_by_name['RunCommand']._serialized_options = b'\220\002\002\332\333\030\004\002\003\004\005'
   _globals['_CHANNELSERVICE'].methods_by_name['AddOwnerIdentity']._loaded_options = None
-  _globals['_CHANNELSERVICE'].methods_by_name['AddOwnerIdentity']._serialized_options = b'\220\002\002'
+  _globals['_CHANNELSERVICE'].methods_by_name['AddOwnerIdentity']._serialized_options = b'\220\002\002\332\333\030\001\t'
   _globals['_CHANNELSERVICE'].methods_by_name['RemoveOwnerIdentity']._loaded_options = None
-  _globals['_CHANNELSERVICE'].methods_by_name['RemoveOwnerIdentity']._serialized_options = b'\220\002\002'
+  _globals['_CHANNELSERVICE'].methods_by_name['RemoveOwnerIdentity']._serialized_options = b'\220\002\002\332\333\030\001\t'
   _globals['_CHANNELSERVICE'].methods_by_name['ListOwnerIdentities']._loaded_options = None
-  _globals['_CHANNELSERVICE'].methods_by_name['ListOwnerIdentities']._serialized_options = b'\220\002\001'
+  _globals['_CHANNELSERVICE'].methods_by_name['ListOwnerIdentities']._serialized_options = b'\220\002\001\332\333\030\001\t'
   _globals['_CHANNELSERVICE'].methods_by_name['LinkIdentities']._loaded_options = None
-  _globals['_CHANNELSERVICE'].methods_by_name['LinkIdentities']._serialized_options = b'\220\002\002'
+  _globals['_CHANNELSERVICE'].methods_by_name['LinkIdentities']._serialized_options = b'\220\002\002\332\333\030\001\t'
   _globals['_CHANNELSERVICE'].methods_by_name['UnlinkIdentity']._loaded_options = None
-  _globals['_CHANNELSERVICE'].methods_by_name['UnlinkIdentity']._serialized_options = b'\220\002\002'
-  _globals['_RECEIVEREQUEST']._serialized_start=175
-  _globals['_RECEIVEREQUEST']._serialized_end=609
-  _globals['_RECEIVERESPONSE']._serialized_start=612
-  _globals['_RECEIVERESPONSE']._serialized_end=824
-  _globals['_RUNCOMMANDREQUEST']._serialized_start=826
-  _globals['_RUNCOMMANDREQUEST']._serialized_end=904
-  _globals['_RUNCOMMANDRESPONSE']._serialized_start=906
-  _globals['_RUNCOMMANDRESPONSE']._serialized_end=991
-  _globals['_ADDOWNERIDENTITYREQUEST']._serialized_start=993
-  _globals['_ADDOWNERIDENTITYREQUEST']._serialized_end=1089
-  _globals['_ADDOWNERIDENTITYRESPONSE']._serialized_start=1091
-  _globals['_ADDOWNERIDENTITYRESPONSE']._serialized_end=1164
-  _globals['_REMOVEOWNERIDENTITYREQUEST']._serialized_start=1166
-  _globals['_REMOVEOWNERIDENTITYREQUEST']._serialized_end=1249
-  _globals['_REMOVEOWNERIDENTITYRESPONSE']._serialized_start=1251
-  _globals['_REMOVEOWNERIDENTITYRESPONSE']._serialized_end=1327
-  _globals['_LISTOWNERIDENTITIESREQUEST']._serialized_start=1329
-  _globals['_LISTOWNERIDENTITIESREQUEST']._serialized_end=1390
-  _globals['_LISTOWNERIDENTITIESRESPONSE']._serialized_start=1392
-  _globals['_LISTOWNERIDENTITIESRESPONSE']._serialized_end=1470
-  _globals['_LINKIDENTITIESREQUEST']._serialized_start=1472
-  _globals['_LINKIDENTITIESREQUEST']._serialized_end=1580
-  _globals['_LINKIDENTITIESRESPONSE']._serialized_start=1582
-  _globals['_LINKIDENTITIESRESPONSE']._serialized_end=1655
-  _globals['_UNLINKIDENTITYREQUEST']._serialized_start=1657
-  _globals['_UNLINKIDENTITYREQUEST']._serialized_end=1735
-  _globals['_UNLINKIDENTITYRESPONSE']._serialized_start=1737
-  _globals['_UNLINKIDENTITYRESPONSE']._serialized_end=1808
-  _globals['_CHANNELSERVICE']._serialized_start=1811
-  _globals['_CHANNELSERVICE']._serialized_end=2516
+  _globals['_CHANNELSERVICE'].methods_by_name['UnlinkIdentity']._serialized_options = b'\220\002\002\332\333\030\001\t'
+  _globals['_RECEIVEREQUEST']._serialized_start=201
+  _globals['_RECEIVEREQUEST']._serialized_end=635
+  _globals['_RECEIVERESPONSE']._serialized_start=638
+  _globals['_RECEIVERESPONSE']._serialized_end=850
+  _globals['_RUNCOMMANDREQUEST']._serialized_start=852
+  _globals['_RUNCOMMANDREQUEST']._serialized_end=930
+  _globals['_RUNCOMMANDRESPONSE']._serialized_start=932
+  _globals['_RUNCOMMANDRESPONSE']._serialized_end=1017
+  _globals['_ADDOWNERIDENTITYREQUEST']._serialized_start=1019
+  _globals['_ADDOWNERIDENTITYREQUEST']._serialized_end=1115
+  _globals['_ADDOWNERIDENTITYRESPONSE']._serialized_start=1117
+  _globals['_ADDOWNERIDENTITYRESPONSE']._serialized_end=1190
+  _globals['_REMOVEOWNERIDENTITYREQUEST']._serialized_start=1192
+  _globals['_REMOVEOWNERIDENTITYREQUEST']._serialized_end=1275
+  _globals['_REMOVEOWNERIDENTITYRESPONSE']._serialized_start=1277
+  _globals['_REMOVEOWNERIDENTITYRESPONSE']._serialized_end=1353
+  _globals['_LISTOWNERIDENTITIESREQUEST']._serialized_start=1355
+  _globals['_LISTOWNERIDENTITIESREQUEST']._serialized_end=1416
+  _globals['_LISTOWNERIDENTITIESRESPONSE']._serialized_start=1418
+  _globals['_LISTOWNERIDENTITIESRESPONSE']._serialized_end=1496
+  _globals['_LINKIDENTITIESREQUEST']._serialized_start=1498
+  _globals['_LINKIDENTITIESREQUEST']._serialized_end=1606
+  _globals['_LINKIDENTITIESRESPONSE']._serialized_start=1608
+  _globals['_LINKIDENTITIESRESPONSE']._serialized_end=1681
+  _globals['_UNLINKIDENTITYREQUEST']._serialized_start=1683
+  _globals['_UNLINKIDENTITYREQUEST']._serialized_end=1761
+  _globals['_UNLINKIDENTITYRESPONSE']._serialized_start=1763
+  _globals['_UNLINKIDENTITYRESPONSE']._serialized_end=1834
+  _globals['_CHANNELSERVICE']._serialized_start=1837
+  _globals['_CHANNELSERVICE']._serialized_end=2580
 # @@protoc_insertion_point(module_scope)

@@ -86,8 +86,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     (`untrusted`, `known`, `blocked`).
     """
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 17
-    """UNAUTHENTICATED. The call brought no token, or a wrong one. Not answered by this version, which
-    asks for none and listens on this machine only: reserved for one that does.
+    """UNAUTHENTICATED. The call brought no token, or one that is wrong, has expired or was revoked. A
+    stream ends with it when its token does.
     """
     ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 18
     """DEADLINE_EXCEEDED. A search or a context took longer than the server allows (setting
@@ -115,6 +115,19 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ALREADY_EXISTS. The `conversation_id` that a Create asks for is taken. Metadata:
     `conversation_id`.
     """
+    ERROR_REASON_PERMISSION_DENIED: _ErrorReason.ValueType  # 27
+    """PERMISSION_DENIED. The caller's token does not allow the call: it lacks a scope, or it is for
+    other spaces or for another conversation. Metadata: `scope` (the missing one; empty if the token
+    has all that the call needs), `method`.
+    """
+    ERROR_REASON_LIMIT_EXCEEDED: _ErrorReason.ValueType  # 28
+    """RESOURCE_EXHAUSTED. The caller's token, or its space, reached a limit. RetryInfo gives the time
+    to retry. Metadata: `limit`, `of` (`token` or `space`).
+    """
+    ERROR_REASON_TOO_MANY_SPACES: _ErrorReason.ValueType  # 29
+    """RESOURCE_EXHAUSTED. As many spaces are in use as the server keeps open. RetryInfo gives the
+    time to retry.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Reason of a failure. Every error of this service carries a `google.rpc.ErrorInfo` with domain
@@ -124,13 +137,14 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     that is stopping or not there.
 
     Any call may fail with ERROR_REASON_INVALID_FIELD, ERROR_REASON_MALFORMED_REQUEST,
-    ERROR_REASON_STORAGE_UNAVAILABLE, ERROR_REASON_INDEX_UNAVAILABLE and ERROR_REASON_INTERNAL. In
-    addition, a call that reads messages may fail with ERROR_REASON_TOO_MANY_ANSWERS; one with a
-    `page_token` with ERROR_REASON_INVALID_PAGE_TOKEN; one with a `request_id` with
-    ERROR_REASON_REQUEST_ID_REUSED; one that names a conversation, other than as a filter or a new
-    one, with ERROR_REASON_CONVERSATION_NOT_FOUND and ERROR_REASON_DATA_DAMAGED; one that names a
-    communication or an escalation with ERROR_REASON_NOT_FOUND. Further reasons are documented at the
-    call.
+    ERROR_REASON_STORAGE_UNAVAILABLE, ERROR_REASON_INDEX_UNAVAILABLE, ERROR_REASON_TOO_MANY_SPACES
+    and ERROR_REASON_INTERNAL, and where tokens or limits are set with ERROR_REASON_UNAUTHENTICATED,
+    ERROR_REASON_PERMISSION_DENIED and ERROR_REASON_LIMIT_EXCEEDED. In addition, a call that reads
+    messages may fail with ERROR_REASON_TOO_MANY_ANSWERS; one with a `page_token` with
+    ERROR_REASON_INVALID_PAGE_TOKEN; one with a `request_id` with ERROR_REASON_REQUEST_ID_REUSED; one
+    that names a conversation, other than as a filter or a new one, with
+    ERROR_REASON_CONVERSATION_NOT_FOUND and ERROR_REASON_DATA_DAMAGED; one that names a communication
+    or an escalation with ERROR_REASON_NOT_FOUND. Further reasons are documented at the call.
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
@@ -197,8 +211,8 @@ ERROR_REASON_TRUST_REQUIRED: ErrorReason.ValueType  # 16
 (`untrusted`, `known`, `blocked`).
 """
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 17
-"""UNAUTHENTICATED. The call brought no token, or a wrong one. Not answered by this version, which
-asks for none and listens on this machine only: reserved for one that does.
+"""UNAUTHENTICATED. The call brought no token, or one that is wrong, has expired or was revoked. A
+stream ends with it when its token does.
 """
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 18
 """DEADLINE_EXCEEDED. A search or a context took longer than the server allows (setting
@@ -225,5 +239,18 @@ ended for some seconds. RetryInfo gives the time to retry.
 ERROR_REASON_CONVERSATION_EXISTS: ErrorReason.ValueType  # 26
 """ALREADY_EXISTS. The `conversation_id` that a Create asks for is taken. Metadata:
 `conversation_id`.
+"""
+ERROR_REASON_PERMISSION_DENIED: ErrorReason.ValueType  # 27
+"""PERMISSION_DENIED. The caller's token does not allow the call: it lacks a scope, or it is for
+other spaces or for another conversation. Metadata: `scope` (the missing one; empty if the token
+has all that the call needs), `method`.
+"""
+ERROR_REASON_LIMIT_EXCEEDED: ErrorReason.ValueType  # 28
+"""RESOURCE_EXHAUSTED. The caller's token, or its space, reached a limit. RetryInfo gives the time
+to retry. Metadata: `limit`, `of` (`token` or `space`).
+"""
+ERROR_REASON_TOO_MANY_SPACES: ErrorReason.ValueType  # 29
+"""RESOURCE_EXHAUSTED. As many spaces are in use as the server keeps open. RetryInfo gives the
+time to retry.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -1,7 +1,8 @@
 """The commands of `recollect-server`, a module each: the top layer, which `__main__` alone imports.
 
 `serve` builds an `app`. `verify`, `rebuild`, `backup`, `restore` and `stats` work on a data folder
-(`folder`). `health` calls a running server. `recollect`, the client's command line, has the rest.
+(`folder`), and so does `token`, beside a running server too. `health` calls a running server.
+`recollect`, the client's command line, has the rest.
 """
 
 import gc
@@ -23,6 +24,7 @@ _MODULES = {
     "backup": "backup",
     "restore": "backup",
     "stats": "stats",
+    "token": "token",
 }
 """The module of each command. It is imported when the command is asked for."""
 _MOVED = ("import", "export")

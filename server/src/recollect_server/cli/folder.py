@@ -19,7 +19,7 @@ from recollect_server.storage.logs.store import LogUnavailable
 
 
 def folder_of(settings: Settings) -> FolderStore:
-    """The transcripts of the space. Ends the command if there are none."""
+    """Return the folder of the space's transcripts. End the command if there is none."""
     folder = FolderStore.of(settings.data_dir, settings.space)
     if not folder.root.is_dir():
         raise click.ClickException(
@@ -30,8 +30,8 @@ def folder_of(settings: Settings) -> FolderStore:
 
 @contextmanager
 def alone(settings: Settings) -> Iterator[None]:
-    """Holds the data folder, so that no server runs on it. Ends the command if one does. Logs go to
-    standard error.
+    """Lock the data folder against servers. End the command if one holds it. Logs go to standard
+    error.
     """
     set_up_logs_of_a_command(settings)
     try:
@@ -46,7 +46,7 @@ def alone(settings: Settings) -> Iterator[None]:
 
 @contextmanager
 def said_plainly() -> Iterator[None]:
-    """Turns what the disk refuses into a sentence."""
+    """Turn a refusal of the disk into one sentence."""
     try:
         yield
     except CannotCopy as error:
@@ -64,10 +64,10 @@ def said_plainly() -> Iterator[None]:
 
 
 def shown(what: str, clock: Callable[[], float] = time.monotonic) -> Progress:
-    """Shows on standard error how far a work is, once it takes more than a second, and then every
-    second and at its end.
+    """Show on standard error how far a work is: after its first second, then every second, and at
+    its end.
 
-    `clock` says the time in seconds.
+    `clock` returns the time in seconds.
     """
     last: float | None = None
     showing = False
@@ -85,7 +85,7 @@ def shown(what: str, clock: Callable[[], float] = time.monotonic) -> Progress:
 
 
 def list_problems(problems: list[str]) -> None:
-    """Prints what is wrong, and ends the command with 1 if anything is."""
+    """Print the problems, and exit with 1 if there are any."""
     for problem in problems:
         click.echo(problem)
     if problems:

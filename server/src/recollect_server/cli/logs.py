@@ -32,7 +32,7 @@ _LINES = 1000  # that are made at once
 
 
 def set_up_logs(settings: Settings) -> None:
-    """Sets structlog up for a process that serves."""
+    """Set up structlog for a process that serves."""
     output = Output(_renderer(settings), sys.__stderr__.fileno() if sys.__stderr__ else 2)
     _configure(settings, output, for_good=True)
     output.start()
@@ -40,7 +40,7 @@ def set_up_logs(settings: Settings) -> None:
 
 
 def set_up_logs_of_a_command(settings: Settings) -> None:
-    """Sets structlog up for a command that ends by itself: the same lines, each written at once."""
+    """Set up structlog for a command that ends by itself: the same lines, each written at once."""
     _configure(settings, _OutputAtOnce(_renderer(settings)), for_good=False)
 
 

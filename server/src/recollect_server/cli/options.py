@@ -26,8 +26,8 @@ class NamedPath(click.Path):
 
 
 def with_settings(command: F) -> F:
-    """Gives a command `--config` and a flag for every setting. It gets them as `config` and one
-    keyword argument each.
+    """Give a command `--config` and a flag for every setting, passed as `config` and one keyword
+    argument each.
     """
     for name, described in reversed(Settings.model_fields.items()):
         flag = f"--{name.replace('_', '-')}"
@@ -46,7 +46,7 @@ def with_settings(command: F) -> F:
 
 
 def load_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
-    """The settings in force. Ends the command with the names of those that are wrong."""
+    """Return the settings in force. End the command with the names of the wrong ones."""
     try:
         return Settings.load(
             config, {name: value for name, value in flags.items() if value is not None}

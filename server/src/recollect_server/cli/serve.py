@@ -18,7 +18,7 @@ from recollect_server.cli.folder import shown
 from recollect_server.cli.logs import say, set_up_logs
 from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.domain.errors import RecollectError
-from recollect_server.transport.server import CannotListen
+from recollect_server.transport.listening import CannotListen
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # as malloc.h numbers them
 _STOPS = {signal.SIGINT, signal.SIGTERM}
@@ -47,10 +47,10 @@ def serve(config: Path | None, **flags: Any) -> None:
     # What was made so far stays until the end. The collector would go through all of it again and
     # again, and hold Python's lock each time, and with it every call, for some 40 ms.
     gc.freeze()
-    found = running.recovered
-    note = f", {found.messages} messages indexed anew" if found.messages else ""
+    recovered = running.recovered
+    note = f", {recovered.messages} messages indexed anew" if recovered.messages else ""
     say(
-        f"Recollect listens on {running.address} and keeps {found.conversations} conversations in"
+        f"Recollect listens on {running.address} and keeps {recovered.conversations} conversations in"
         f" {running.data_dir.resolve()}{note}. Stop it with Ctrl-C.",
         sys.stdout,
     )
@@ -90,7 +90,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _give_memory_back() -> None:
-    """Tells glibc's allocator to return what is freed. Elsewhere it does nothing.
+    """Make glibc's allocator return freed memory. Elsewhere do nothing.
 
     By itself glibc maps only ever larger blocks apart, and keeps an arena for each thread: after 48
     reads of 8 MiB, 16 at once, 715 MiB stayed with the process. With these it peaked at 319 MiB and

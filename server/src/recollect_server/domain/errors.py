@@ -9,7 +9,8 @@ RecollectError
 │   ├── CommunicationNotFound
 │   ├── EscalationNotFound
 │   ├── AnchorNotFound
-│   └── IdentityNotFound
+│   ├── IdentityNotFound
+│   └── TokenNotFound
 ├── ConversationExists      a create that asks for an id that is taken
 ├── RequestIdReused         the same request id with another payload
 ├── TurnOutOfDate           the write was based on an older turn
@@ -18,6 +19,8 @@ RecollectError
 ├── AnchorsPresent          a delete that does not say what becomes of anchors
 ├── TrustRequired           the party's trust does not allow a reply
 ├── EscalationClosed        it was resolved before, with another answer
+├── Unauthenticated         no token, or one that is not valid
+├── PermissionDenied        the token does not allow the call
 ├── CallerGone              the caller cancelled the call, or its connection broke
 ├── DeadlineExceeded        the call took longer than its caller or the server allows
 └── TryAgain                the same request may succeed later
@@ -26,6 +29,8 @@ RecollectError
     ├── RateLimited         a sender writes faster than allowed
     ├── TooManySubscribers  as many as the server takes are connected
     ├── TooManyAnswers      as many large answers are on their way as memory is allowed for
+    ├── LimitExceeded       a token, or its space, reached a limit
+    ├── TooManySpaces       all spaces that the server keeps open are in use
     └── Stopping            the server stops
 """
 
@@ -121,6 +126,13 @@ class IdentityNotFound(NothingNamed):
         super().__init__("identity", f"{channel} {address}")
 
 
+class TokenNotFound(NothingNamed):
+    """No token has this id."""
+
+    def __init__(self, token_id: str) -> None:
+        super().__init__("token", token_id)
+
+
 class ConversationExists(RecollectError):
     """A conversation has the id that a new one was to have."""
 
@@ -196,6 +208,20 @@ class EscalationClosed(RecollectError):
         self.escalation_id = escalation_id
 
 
+class Unauthenticated(RecollectError):
+    """The call brought no token, or one that is not valid. The text never holds a part of it."""
+
+
+class PermissionDenied(RecollectError):
+    """The token does not allow the call. Nothing was changed."""
+
+    def __init__(self, method: str, reason: str, scope: str = "") -> None:
+        """`scope` is the missing one; empty if the token has all that the call needs."""
+        super().__init__(f"{method} is not allowed: {reason}")
+        self.method = method
+        self.scope = scope
+
+
 class CallerGone(RecollectError):
     """The caller cancelled the call, or its connection broke. Nobody reads this."""
 
@@ -251,6 +277,25 @@ class TooManyAnswers(TryAgain):
     def __init__(self) -> None:
         super().__init__(
             "too many large answers are on their way: try again, or ask for less at once"
+        )
+
+
+class LimitExceeded(TryAgain):
+    """A token, or its space, reached a limit. The same request may be accepted later."""
+
+    def __init__(self, limit: str, of: str, retry_after_ms: int) -> None:
+        """`of` says whose limit it is: `token` or `space`."""
+        super().__init__(f"the {of} reached its limit {limit}: try again later", retry_after_ms)
+        self.limit = limit
+        self.of = of
+
+
+class TooManySpaces(TryAgain):
+    """All spaces that the server keeps open are in use. One more may be opened later."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"{most} spaces are in use, and no more are opened: try again, or raise --max-open-spaces"
         )
 
 

@@ -101,7 +101,7 @@ class CircuitBreaker:
         return done
 
     def close(self) -> None:
-        """Nothing is tried again any more."""
+        """Stop all retries for good."""
         self._closing.set()
 
     def _given_up(self, state: RetryCallState) -> bool:

@@ -47,7 +47,7 @@ _FRAGMENT = 0.2  # what a heading, an exclamation or a picture is worth beside a
 _AGENT = 0.6  # what the agent's words are worth beside the user's, of which there are fewer
 _CUT = 0.6  # what a sentence is worth of which only the beginning is kept
 _KEPT = 1.3  # what a line of the last summary is worth: it was the best of its turns
-_TOLD = 0.15  # what a word still weighs once a line has told it
+_TOLD = 0.15  # a word's weight once a chosen line has it
 _NAME = 1.6  # how much more a name or a figure weighs
 _MIN_SPACES = 4  # a shorter sentence says little by itself
 _LINE = re.compile(r"^\[(\d{1,9})(?: ([^\]\n]{1,40}))?\] (.+)$", re.MULTILINE)
@@ -71,25 +71,28 @@ class _Line:
         return f"{self.label} {self.text}"
 
 
-def condensed(said: Sequence[Message], known: str, room: int, breathe: Callable[[], None]) -> str:
-    """Return a summary of at most `room` tokens: of `known`, the last summary, and of the messages
-    after it.
+def condensed(
+    messages: Sequence[Message], earlier: str, room: int, breathe: Callable[[], None]
+) -> str:
+    """Return a summary of at most `room` tokens: of `earlier`, the last summary, and of the
+    messages after it.
     """
-    first = _LINE.search(known)
-    freely = _LINE.sub("", known).strip()
+    first = _LINE.search(earlier)
+    freely = _LINE.sub("", earlier).strip()
     numbers = count()
     lines: list[_Line] = []
-    for turn, speaker, text in _LINE.findall(known):
+    for turn, speaker, text in _LINE.findall(earlier):
         worth = _KEPT * (_CUT if text.endswith("…") else 1)
         words = tuple(dict.fromkeys(topical(text)))
         lines.append(_line(int(turn), speaker, text, words, names_in(text), worth, next(numbers)))
     begins = min(
-        [line.turn for line in lines] or [min((message.turn_number for message in said), default=1)]
+        [line.turn for line in lines]
+        or [min((message.turn_number for message in messages), default=1)]
     )
-    speaking = spoken(said)
-    for sentence in sentences_of(said):
+    speaking = spoken(messages)
+    for sentence in sentences_of(messages):
         breathe()
-        if LIST not in sentence.text:  # nobody who talks writes the list of tools
+        if LIST not in sentence.text:  # a conversation contains no list of tools
             message = speaking[sentence.message]
             speaker = sentence.speaker or ("user" if sentence.role is Role.USER else "agent")
             worth = _worth(sentence)
@@ -104,7 +107,7 @@ def condensed(said: Sequence[Message], known: str, room: int, breathe: Callable[
                     next(numbers),
                 )
             )
-    turns = max([line.turn for line in lines] + [message.turn_number for message in said] + [1])
+    turns = max([line.turn for line in lines] + [message.turn_number for message in messages] + [1])
     # Whoever wrote freely knew what matters: the text stays whole at first, and later keeps the
     # share of the turns it stands for.
     share = _share(min(1.0, (begins - 1) / turns)) if first else 0.5
@@ -200,7 +203,7 @@ def _chosen(
             if line.tokens > room:
                 continue
             score = -_score(line, weights)
-            if heap and score > heap[0][0]:  # what others told made it worth less
+            if heap and score > heap[0][0]:  # lines chosen since made it worth less
                 heapq.heappush(heap, (score, order, line))
                 continue
             chosen.append(line)
@@ -278,8 +281,8 @@ def _thinned(text: str, room: int) -> str:
         keep = min(
             keep - 1, max(1, int(keep * room / estimate_tokens(" ".join(_spread(parts, keep)))))
         )
-        if estimate_tokens(kept := " ".join(_spread(parts, keep))) <= room:
-            return kept
+        if estimate_tokens(shortened := " ".join(_spread(parts, keep))) <= room:
+            return shortened
     return clipped(text, room)
 
 

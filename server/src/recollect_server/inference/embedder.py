@@ -131,7 +131,7 @@ class Embedder:
         return vectors
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """One vector a text: the mean of its pieces'."""
+        """Return one vector per text: the mean of its pieces' vectors."""
         cut = [self.cut(text) for text in texts]
         vectors = self.embed_pieces([piece for pieces in cut for piece in pieces])
         ends = np.cumsum([len(pieces) for pieces in cut])
@@ -147,9 +147,9 @@ class Embedder:
         """
         name = hashlib.blake2b(text.encode(), digest_size=16).digest()
         with self._guard:
-            if (known := self._questions.get(name)) is not None:
+            if (cached := self._questions.get(name)) is not None:
                 self._questions.move_to_end(name)
-                return known
+                return cached
         vector = self._question(text)
         vector.flags.writeable = False
         with self._guard:

@@ -39,10 +39,10 @@ from recollect_server.inference.statements import anchors_in
 from recollect_server.inference.tools import called_in, listed, parted
 
 _LENGTH = 0.85  # power of its length that a sentence's weight is divided by
-_ASKED = 2.0  # how much more a word weighs that the user said
+_ASKED = 2.0  # factor for the user's own words
 _DECIDES = 0.4  # what a decision adds to the worth of its sentence
-_LEANING = 0.5  # what a sentence is worth that refers to one which is not told
-_TOLD = 0.15  # what a word still weighs once a sentence has told it
+_LEANING = 0.5  # factor for a sentence that refers to one that is left out
+_TOLD = 0.15  # a word's weight once a chosen sentence has it
 # sentences of a long conversation that are looked at together, and how many of them go on
 _BLOCK, _BLOCK_KEEPS = 600, 60
 _MAX_SENTENCES = 1200
@@ -50,7 +50,7 @@ _NAME = 1.6  # how much more a name or a figure weighs
 
 
 def _go_on() -> None:
-    """Nobody else wants the processor."""
+    """Do nothing: no other work wants the processor."""
 
 
 class Extractive:
@@ -66,60 +66,62 @@ class Extractive:
 
     def write_notes(
         self,
-        said: Sequence[Message],
+        messages: Sequence[Message],
         earlier: str,  # noqa: ARG002
         labels: Sequence[tuple[str, int]] = (),
     ) -> Notes:
         """Return the notes of a conversation. Never raises."""
-        sentences = self._sentences(said)
+        sentences = self._sentences(messages)
         weights = weigh(sentences)
-        speakers = {word for message in said for word in topical(message.sender)}
-        language = language_of(message.content for message in spoken(said))
+        speakers = {word for message in messages for word in topical(message.sender)}
+        language = language_of(message.content for message in spoken(messages))
         topics = topics_of(sentences, weights, speakers, language)
-        title, source = headline(said, sentences)
-        abbreviation = self._abbreviated(said, sentences, weights, source)
-        if not abbreviation:  # small talk, or none of the words that were said are words
+        title, source = headline(messages, sentences)
+        abbreviation = self._abbreviated(messages, sentences, weights, source)
+        if not abbreviation:  # small talk, or a text without words
             abbreviation = clipped(
-                " ".join(" ".join(message.content for message in said).split()),
+                " ".join(" ".join(message.content for message in messages).split()),
                 MAX_ABBREVIATION // 2,
             )
         often = Counter(word for sentence in sentences for word in topical(sentence.text, language))
         topics = (*fitting(labels, often), *telling(topics, often))
         draft = Notes(
             abbreviation or "Nothing was said in words.",
-            title or opening_title(said),
+            title or opening_title(messages),
             topics,
-            anchors_in(said),
+            anchors_in(messages),
         )
-        return notes_of(draft, [message.sequence for message in said])
+        return notes_of(draft, [message.sequence for message in messages])
 
-    def condense(self, said: Sequence[Message], earlier: str) -> str:
+    def condense(self, messages: Sequence[Message], earlier: str) -> str:
         """Return the summary. Never raises."""
-        known, tools = parted(earlier)
-        tools.update(called_in(said))
+        summary_before, tools = parted(earlier)
+        tools.update(called_in(messages))
         used = listed(tools)
-        summary = condensed(said, known, MAX_SUMMARY - estimate_tokens(used) - 2, self._breathe)
+        summary = condensed(
+            messages, summary_before, MAX_SUMMARY - estimate_tokens(used) - 2, self._breathe
+        )
         return "\n".join(part for part in (summary, used) if part)
 
     def close(self) -> None:
         """Return at once: there is nothing to wait for."""
 
-    def _sentences(self, said: Sequence[Message]) -> list[Sentence]:
+    def _sentences(self, messages: Sequence[Message]) -> list[Sentence]:
         sentences: list[Sentence] = []
-        for sentence in sentences_of(said):
+        for sentence in sentences_of(messages):
             self._breathe()
             sentences.append(sentence)
         while len(sentences) > _MAX_SENTENCES:
-            kept: list[Sentence] = []
+            best: list[Sentence] = []
             for start in range(0, len(sentences), _BLOCK):
                 block = sentences[start : start + _BLOCK]
-                kept += in_order(self._choose(block, weigh(block), MAX_SUMMARY * 8, _BLOCK_KEEPS))
-            sentences = kept
+                best += in_order(self._choose(block, weigh(block), MAX_SUMMARY * 8, _BLOCK_KEEPS))
+            sentences = best
         return sentences
 
     def _abbreviated(
         self,
-        said: Sequence[Message],
+        messages: Sequence[Message],
         sentences: list[Sentence],
         weights: dict[str, float],
         subject: Sentence | None,
@@ -127,14 +129,14 @@ class Extractive:
         """Return sentences with their speakers: `subject`, what is open at the end, and those that
         tell most beside them.
         """
-        phrases = phrases_of(language_of(message.content for message in spoken(said)))
+        phrases = phrases_of(language_of(message.content for message in spoken(messages)))
         whole = [it for it in sentences if it.whole]
         usable = [
             replace(it, worth=it.worth + _DECIDES) if decides(it, phrases) else it
             for it in (whole if len(whole) > 2 else sentences)
         ]
         last = sentences[-1].message if sentences else 0
-        # Nobody answered what is asked at the very end.
+        # A question at the very end has no answer yet.
         asked_last = [it for it in usable[-2:] if it.message == last and is_question(it.text)]
         open_question = next(
             (it for it in reversed(asked_last) if not CHATTER_QUESTION.search(it.text)), None
@@ -144,9 +146,10 @@ class Extractive:
             for it in (subject, open_question)
             if it and estimate_tokens(it.text) < MAX_ABBREVIATION // 3
         }
-        asked = {word for it in usable if it.role is Role.USER for word in it.words}
+        question_words = {word for it in usable if it.role is Role.USER for word in it.words}
         weights = {
-            word: weight * (_ASKED if word in asked else 1) for word, weight in weights.items()
+            word: weight * (_ASKED if word in question_words else 1)
+            for word, weight in weights.items()
         }
         chosen: list[Sentence] = []
         text = ""
@@ -265,25 +268,24 @@ def weigh(sentences: list[Sentence]) -> dict[str, float]:
 def topics_of(
     sentences: list[Sentence], weights: dict[str, float], speakers: set[str], language: str
 ) -> tuple[str, ...]:
-    """Topics: the words and the pairs of words that are said most.
-
-    Who speaks is no topic.
+    """Return the topics: the most frequent words and pairs of words, without the speakers'
+    names.
     """
     pairs: Counter[str] = Counter()
     words: Counter[str] = Counter()
     for sentence in sentences:
-        said = [
+        runs = [
             word
             for word in topical(sentence.text, language)
             if word not in speakers and not word.isdigit()
         ]
-        words.update(set(said))
+        words.update(set(runs))
         low = sentence.text.lower()
         # Neighbours in the text too, not only once the small words between them are left out.
         pairs.update(
             {
                 f"{one} {other}"
-                for one, other in pairwise(said)
+                for one, other in pairwise(runs)
                 if one != other and f"{one} {other}" in low
             }
         )

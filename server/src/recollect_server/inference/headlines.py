@@ -71,7 +71,9 @@ _LATER_REQUEST = re.compile(
 _JAPANESE_PARTICLE = re.compile(r"(?<=[^ぁ-ん])(?:は|が|を|に|で|と|の|へ|から|まで|について)")
 
 
-def headline(said: Sequence[Message], sentences: Sequence[Sentence]) -> tuple[str, Sentence | None]:
+def headline(
+    messages: Sequence[Message], sentences: Sequence[Sentence]
+) -> tuple[str, Sentence | None]:
     """Return a title, empty if none can be made, and the sentence it comes from.
 
     Each sentence of the user (of everybody, where senders are named) gives a candidate. The best
@@ -79,9 +81,9 @@ def headline(said: Sequence[Message], sentences: Sequence[Sentence]) -> tuple[st
     sentence to be understood. As the conversation goes on, a request that more of it is about takes
     the place of the first.
     """
-    language = language_of(message.content for message in spoken(said))
+    language = language_of(message.content for message in spoken(messages))
     phrases = phrases_of(language)
-    named = sum(bool(message.sender) for message in said) > len(said) // 2
+    named = sum(bool(message.sender) for message in messages) > len(messages) // 2
     shares: Counter[str] = Counter()
     by_message: dict[int, set[str]] = {}
     for sentence in sentences:
@@ -90,7 +92,7 @@ def headline(said: Sequence[Message], sentences: Sequence[Sentence]) -> tuple[st
         shares.update(words)
     aside = {
         place
-        for place, message in enumerate(spoken(said))
+        for place, message in enumerate(spoken(messages))
         if message.content.lstrip().startswith(("[", "("))
     }
     theirs = [
@@ -99,30 +101,30 @@ def headline(said: Sequence[Message], sentences: Sequence[Sentence]) -> tuple[st
     places = {
         message: place for place, message in enumerate(dict.fromkeys(it.message for it in theirs))
     }
-    speakers = {word for message in said for word in topical(message.sender)}
+    speakers = {word for message in messages for word in topical(message.sender)}
     best, best_score, source = "", 0.0, None
     for sentence in _candidates(theirs):
         text, is_request = requested(sentence.text, phrases, language)
         if CHATTER_QUESTION.search(sentence.text):
             continue
         title = title_of(text)
-        told = [
+        title_words = [
             word
             for word in dict.fromkeys(topical(text, language))
             if word not in speakers and word not in _VAGUE
         ]
-        if not title or not told:
+        if not title or not title_words:
             continue
         score = (
-            sum(log(1 + shares[word]) for word in told)
-            / (len(told) + 2)
-            * (1 if len(told) > 1 else 0.5)
+            sum(log(1 + shares[word]) for word in title_words)
+            / (len(title_words) + 2)
+            * (1 if len(title_words) > 1 else 0.5)
         )
         if is_request:
             score *= _REQUEST_IN_CHAT if named else _REQUEST
         score *= 1 + (_FIRST_IN_CHAT if named else _FIRST) / (1 + places[sentence.message])
         if phrases.leaning.match(text) or (language == ENGLISH and _POINTER.search(text)):
-            score *= _LEANING if len(told) < 4 else 0.8
+            score *= _LEANING if len(title_words) < 4 else 0.8
         if language == ENGLISH and _FEELING.match(text):
             score *= 0.6
         if not sentence.whole or title.count(" ") == 1:
@@ -134,14 +136,14 @@ def headline(said: Sequence[Message], sentences: Sequence[Sentence]) -> tuple[st
     return best, source
 
 
-def opening_title(said: Sequence[Message]) -> str:
+def opening_title(messages: Sequence[Message]) -> str:
     """Return a title from the first words that anybody said, for a conversation of small talk."""
-    language = language_of(message.content for message in said)
-    for message in said:
+    language = language_of(message.content for message in messages)
+    for message in messages:
         text = " ".join(message.content[:400].split())
         if title := title_of(_cut(text, language)):
             return title
-    words = [word for message in said for word in message.content[:200].split()][:4]
+    words = [word for message in messages for word in message.content[:200].split()][:4]
     return title_of(" ".join(words)) or "Small Talk"
 
 

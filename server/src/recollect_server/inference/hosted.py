@@ -88,16 +88,16 @@ class HostedModel:
         )
 
     def write_notes(
-        self, said: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()
+        self, messages: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()
     ) -> Notes:
         """Write the notes of a conversation. A long one is read in parts, each with the notes of
         what came before it.
         """
-        sequences = [message.sequence for message in said]
+        sequences = [message.sequence for message in messages]
         anchors: list[Any] = []
         draft: Notes | None = None
         system = system_of([label for label, _ in labels if not is_filler(label)])
-        for part in self._parts(said):
+        for part in self._parts(messages):
             draft = self._ask(
                 system, NOTES_SCHEMA, part, draft.abbreviation if draft else earlier, notes_from
             )
@@ -108,10 +108,10 @@ class HostedModel:
         except WrongNotes as error:
             raise CannotWrite(str(error)) from error
 
-    def condense(self, said: Sequence[Message], earlier: str) -> str:
+    def condense(self, messages: Sequence[Message], earlier: str) -> str:
         """Write the summary. A long conversation is read in parts."""
-        tools = parted(earlier)[1] + called_in(said)
-        for part in self._parts(said):
+        tools = parted(earlier)[1] + called_in(messages)
+        for part in self._parts(messages):
             earlier = self._ask(SUMMARY_SYSTEM, SUMMARY_SCHEMA, part, earlier, summary_from)
         return with_tools(earlier, tools)
 
@@ -124,27 +124,27 @@ class HostedModel:
         self,
         system: str,
         schema: dict[str, Any],
-        said: Sequence[Message],
+        messages: Sequence[Message],
         earlier: str,
         read: Callable[[dict[str, Any]], T],
     ) -> T:
-        text = fenced(said, earlier)
+        text = fenced(messages, earlier)
         answer = self._breaker.call(lambda: self._endpoint.ask(system, schema, text))
         try:
             return read(answer)
         except WrongNotes as error:
             raise CannotWrite(f"the model's answer has another shape: {error}") from error
 
-    def _parts(self, said: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    def _parts(self, messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
         start = size = 0
-        for end, message in enumerate(said):
+        for end, message in enumerate(messages):
             tokens = min(message_tokens(message), _MESSAGE_TOKENS) + 20
             if size and size + tokens > self._endpoint.part_tokens:
-                yield said[start:end]
+                yield messages[start:end]
                 start, size = end, 0
             size += tokens
-        if start < len(said):
-            yield said[start:]
+        if start < len(messages):
+            yield messages[start:]
 
 
 def calling(sdk: Any, model: str, call: Callable[[], T]) -> T:

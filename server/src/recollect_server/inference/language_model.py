@@ -35,7 +35,7 @@ class LanguageModel(Protocol):
         """The id of the model behind it. Empty for a rule."""
 
     def write_notes(
-        self, said: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()
+        self, messages: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()
     ) -> Notes:
         """Return the notes of a whole conversation of at least one message; `earlier` is its last
         abbreviation, or empty.
@@ -46,7 +46,7 @@ class LanguageModel(Protocol):
         Raises CannotWrite, ModelUnavailable.
         """
 
-    def condense(self, said: Sequence[Message], earlier: str) -> str:
+    def condense(self, messages: Sequence[Message], earlier: str) -> str:
         """Summarise `earlier`, the last summary, and the messages after it; name the tools that
         were called.
 

@@ -100,22 +100,22 @@ class OpenAIEndpoint:
         with self._opening:
             if self._client is None:
                 self._client = self._open(sdk)
-        asked: dict[str, Any] = {limit: _MAX_ANSWER}
+        options: dict[str, Any] = {limit: _MAX_ANSWER}
         if not os.environ.get(KEY):
-            asked["extra_headers"] = {"Authorization": sdk.Omit()}
+            options["extra_headers"] = {"Authorization": sdk.Omit()}
         if form == "json_schema":
-            asked["response_format"] = {
+            options["response_format"] = {
                 "type": form,
                 "json_schema": {"name": "answer", "schema": schema},
             }
         elif form == "json_object":
-            asked["response_format"] = {"type": form}
+            options["response_format"] = {"type": form}
         messages = [{"role": "system", "content": system}, {"role": "user", "content": text}]
 
         def create() -> Any:
             try:
                 return self._client.chat.completions.create(
-                    model=self.model, messages=messages, **asked
+                    model=self.model, messages=messages, **options
                 )
             except (sdk.BadRequestError, sdk.UnprocessableEntityError) as error:
                 raise _Refused(
@@ -199,8 +199,8 @@ def fitting(value: Any, schema: dict[str, Any]) -> Any:
             fields = {
                 name: fitting(value.get(name), each) for name, each in schema["properties"].items()
             }
-            known = {name: it for name, it in fields.items() if it is not None}
-            return known if known.keys() >= set(schema["required"]) else None
+            complete = {name: it for name, it in fields.items() if it is not None}
+            return complete if complete.keys() >= set(schema["required"]) else None
         case "array":
             items = [value] if isinstance(value, str) else value if isinstance(value, list) else []
             return [it for item in items if (it := fitting(item, schema["items"])) is not None]

@@ -11,7 +11,7 @@ import re
 
 from recollect_server.domain.text import sentences
 
-_MAX_MESSAGE = 3_000  # characters: nobody types more than that about himself
+_MAX_MESSAGE = 3_000  # characters: longer messages are not about the writer
 _MAX_PARAGRAPH = 800  # a longer one is text that was pasted or composed
 _ABBREVIATION = re.compile(
     r"\b(?:St|Dr|Mr|Mrs|Ms|Prof|Sta|Sto|Ste|Mt|approx|e\.g|i\.e|bzw|Nr|Str)\.(?=\s)|\b\d{1,2}\.(?= [^\W\d_])"
@@ -84,8 +84,8 @@ def own_sentences(content: str) -> list[str]:
     text = _QUOTED.sub(" … ", _QUOTED_LINE.sub("", text))
     if len(_LISTED.findall(text)) >= _MANY_LISTED:
         text = _LISTED.sub("", text)
-    kept = "\n".join(
+    short = "\n".join(
         paragraph for paragraph in text.split("\n") if len(paragraph) <= _MAX_PARAGRAPH
     )
-    marked = _ABBREVIATION.sub(lambda dotted: dotted.group()[:-1] + _DOT, kept)
+    marked = _ABBREVIATION.sub(lambda dotted: dotted.group()[:-1] + _DOT, short)
     return [sentence.replace(_DOT, ".") for sentence in sentences(marked)]

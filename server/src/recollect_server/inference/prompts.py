@@ -75,11 +75,11 @@ def system_of(labels: Sequence[str]) -> str:
     return f"{SYSTEM}\n\nKnown topics, labels and nothing else: {', '.join(labels)}"
 
 
-def fenced(said: Sequence[Message], earlier: str) -> str:
+def fenced(messages: Sequence[Message], earlier: str) -> str:
     """Return the messages, each a line of JSON, and the notes of the conversation so far, inside a
     fence.
     """
-    lines = [orjson.dumps(_shown(message)).decode().replace("<", "\\u003c") for message in said]
+    lines = [orjson.dumps(_shown(message)).decode().replace("<", "\\u003c") for message in messages]
     before = (
         orjson.dumps({"earlier_notes": earlier}).decode().replace("<", "\\u003c") + "\n"
         if earlier

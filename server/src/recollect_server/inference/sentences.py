@@ -87,15 +87,15 @@ def ended(text: str) -> str:
     return text.rstrip(" ,;:-–—") + ("。" if UNSPACED_RUN.search(text[-3:]) else ".")
 
 
-def spoken(said: Sequence[Message]) -> list[Message]:
+def spoken(messages: Sequence[Message]) -> list[Message]:
     """Return the messages of the user and the agent."""
-    return [message for message in said if message.role is not Role.TOOL]
+    return [message for message in messages if message.role is not Role.TOOL]
 
 
-def sentences_of(said: Sequence[Message]) -> Iterator[Sentence]:
+def sentences_of(messages: Sequence[Message]) -> Iterator[Sentence]:
     """Yield the informative sentences of the user and the agent, in order."""
     order = 0
-    speaking = spoken(said)
+    speaking = spoken(messages)
     language = language_of(message.content for message in speaking)
     phrases = phrases_of(language)
     for place, message in enumerate(speaking):
@@ -168,7 +168,9 @@ def topical(text: str, language: str = ENGLISH) -> list[str]:
 
 
 def names_in(text: str, language: str = ENGLISH) -> tuple[str, ...]:
-    """Words with a capital that do not begin the text, and words with a digit."""
+    """Return the names in a text: capitalised words that do not begin it, and words with a
+    digit.
+    """
     stops = stop_words(language)
     return tuple(
         word

@@ -966,11 +966,11 @@ _ASKING = re.compile(
 _MAX_SENTENCE = 600  # characters
 
 
-def anchors_in(said: Sequence[Message]) -> tuple[FoundAnchor, ...]:
+def anchors_in(messages: Sequence[Message]) -> tuple[FoundAnchor, ...]:
     """Return the facts in the user's words, in order. A conversation with several users has none:
     whose they are is not known.
     """
-    spoken = [message for message in said if message.role is Role.USER]
+    spoken = [message for message in messages if message.role is Role.USER]
     if len({message.sender for message in spoken if message.sender}) > 1:
         return ()
     facts = {

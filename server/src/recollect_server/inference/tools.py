@@ -16,9 +16,9 @@ _MOST = 12  # tools in it
 _CALLED = re.compile(r"(\S+)(?: \((\d{1,9}) times\))?")
 
 
-def called_in(said: Sequence[Message]) -> Counter[str]:
+def called_in(messages: Sequence[Message]) -> Counter[str]:
     """Count the calls of each tool."""
-    return Counter(call.name for message in said for call in message.tool_calls)
+    return Counter(call.name for message in messages for call in message.tool_calls)
 
 
 def listed(tools: Counter[str]) -> str:

@@ -60,8 +60,8 @@ class Workers:
             computed = self._pool.map(
                 embedder.embed_pieces, [[pieces[number] for number in part] for part in parts]
             )
-            for part, found in zip(parts, computed, strict=True):
-                vectors[part] = found
+            for part, computed_vectors in zip(parts, computed, strict=True):
+                vectors[part] = computed_vectors
             busy = yields(time.perf_counter() - began)
         return vectors
 

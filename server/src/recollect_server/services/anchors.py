@@ -49,16 +49,16 @@ class Anchors:
         self._holding: tuple[object, Holding] = (None, Holding([]))
 
     def listed(self, key: str, *, include_superseded: bool) -> list[Anchor]:
-        """By key, the one that holds before those it superseded. An empty key means all."""
-        found = self._histories(key)
+        """Return the anchors by key (empty: all), each before those that it superseded."""
+        histories = self._histories(key)
         return [
             anchor
-            for name in sorted(found)
-            for anchor in found[name][: None if include_superseded else 1]
+            for name in sorted(histories)
+            for anchor in histories[name][: None if include_superseded else 1]
         ]
 
     def holding(self) -> Holding:
-        """Those that hold; remembered while nothing changes."""
+        """Return the anchors in force, cached until something changes."""
         now = (self._file.version, self._space.index)
         if self._holding[0] == now:
             return self._holding[1]
@@ -89,14 +89,14 @@ class Anchors:
         source: tuple[str, int] | None,
         request_id: str,
     ) -> Anchor:
-        """Sets an anchor, durable when it returns. The one that the key had is superseded and
-        remembered.
+        """Set an anchor, durable on return. The key's last anchor is superseded and stays in the
+        history.
         """
         payload = {"key": key, "value": value, "confidence": confidence, "source": source}
         request = key_of("SetAnchor", request_id, payload)
         with self._space.exclusive(request=request_id or key):
-            if request and (known := self._known(request)):
-                return self._as_it_was(key, known)
+            if request and (previous := self._known(request)):
+                return self._as_it_was(key, previous)
             conversation_id, sequence = source or ("", 0)
             new = AnchorSet(
                 key, value, confidence, sequence, self._time(key), conversation_id, by_caller=True
@@ -114,26 +114,26 @@ class Anchors:
         return self._histories(key)[key][0]
 
     def delete(self, key: str, request_id: str) -> list[Anchor]:
-        """Forgets an anchor and what it superseded: no file of anchors and no page of the index has
-        the text any more.
+        """Forget an anchor and those that it superseded: their text leaves every file of anchors
+        and every page of the index.
 
-        What was said stays in its conversation. Returns what was forgotten; nothing if this request
-        had forgotten it before.
+        The messages stay in their conversations. Returns the forgotten anchors; none if this
+        request had forgotten them before.
         """
         request = key_of("DeleteAnchor", request_id, {"key": key})
         with self._space.exclusive(request=request_id or key):
             if request and self._known(request):
                 return []
             with self._file.lock:
-                gone = self._histories(key).get(key, [])
-                if not gone:
+                removed = self._histories(key).get(key, [])
+                if not removed:
                     raise AnchorNotFound(key)
                 time = self._time(key)
                 self._forget(key, time, request)
             self._space.index.anchors.forget(key, time)
             if not self._space.index.removal.empty_log():
                 log.warning("log_not_emptied", key=key)
-            return gone
+            return removed
 
     # Inside ---------------------------------------------------------------------------------------
 
@@ -142,9 +142,7 @@ class Anchors:
         self._file.append(Entry(content, stamp))
 
     def _time(self, key: str) -> int:
-        """Now, or, where a clock went back, when the last value was given: what comes later is
-        later.
-        """
+        """Return the present time; or, if the clock went back, a time after the last value's."""
         return max([self._space.clock(), *(it.time for it in self._given(key)[key])])
 
     def _forget(self, key: str, time: int, request: RequestKey | None) -> None:
@@ -159,41 +157,43 @@ class Anchors:
         self._file.rewrite(lambda anchor: None if anchor.key == key else anchor, [mark])
 
     def _known(self, request: RequestKey) -> Entry | None:
-        """The line of a request that was carried out before. Raises RequestIdReused, AnchorNotFound
-        if that was forgotten.
+        """Return the line of a request that was carried out before. Raises RequestIdReused, and
+        AnchorNotFound if its anchor was forgotten.
         """
         for entry in self._file.entries:
             if isinstance(entry.content, AnchorForgotten) and request.id in entry.content.requests:
                 raise AnchorNotFound(entry.content.key)
-        known = self._file.request(request.id)
+        previous = self._file.request(request.id)
         try:
-            elsewhere = not known and self._space.has_request(request.id)
+            elsewhere = not previous and self._space.has_request(request.id)
         except IndexUnavailable:
             elsewhere = False
-        if elsewhere or (known and known.stamp.request_hash != request.hash):
+        if elsewhere or (previous and previous.stamp.request_hash != request.hash):
             raise RequestIdReused(request.id)
-        return known
+        return previous
 
-    def _as_it_was(self, key: str, known: Entry) -> Anchor:
-        """The anchor that a request set, as it was then."""
-        assert isinstance(known.content, AnchorSet)
-        then = [it for it in self._given(key)[key] if it.time <= known.content.time]
-        return history(then[: then.index(known.content) + 1] if known.content in then else then)[0]
+    def _as_it_was(self, key: str, previous: Entry) -> Anchor:
+        """Return the anchor that a request set, as it was then."""
+        assert isinstance(previous.content, AnchorSet)
+        then = [it for it in self._given(key)[key] if it.time <= previous.content.time]
+        return history(
+            then[: then.index(previous.content) + 1] if previous.content in then else then
+        )[0]
 
     def _histories(self, key: str) -> dict[str, list[Anchor]]:
         return {name: done for name, given in self._given(key).items() if (done := history(given))}
 
     def _given(self, key: str) -> dict[str, list[AnchorSet]]:
-        """Everything that was given to a key (empty: to each) and not forgotten, what was found
-        before what was set.
+        """Return all values of a key (empty: of each key) that were not forgotten; those found in
+        messages precede those set.
         """
         given: defaultdict[str, list[AnchorSet]] = defaultdict(list)
         with self._file.lock:
             entries = self._file.entries
             forgotten = self._file.forgotten()
-        for found in self._space.index.anchors.found(key):
-            if found.time > forgotten.get(found.key, -1):
-                given[found.key].append(found)
+        for anchor in self._space.index.anchors.found(key):
+            if anchor.time > forgotten.get(anchor.key, -1):
+                given[anchor.key].append(anchor)
         for entry in entries:
             if isinstance(entry.content, AnchorSet) and key in ("", entry.content.key):
                 given[entry.content.key].append(entry.content)

@@ -87,15 +87,15 @@ class Conversations:
         return self._space.read(conversation_id).conversation
 
     def page(self, chosen: Filter, size: int, after: tuple[int, str] | None) -> Page:
-        """A page of those that match, newest update first."""
-        found = self._space.index.conversations.select(chosen, size + 1, after)
-        more = len(found) > size
-        found = found[:size]
-        last = found[-1].conversation if more else None
+        """Return a page of the conversations that match, newest update first."""
+        rows = self._space.index.conversations.select(chosen, size + 1, after)
+        more = len(rows) > size
+        rows = rows[:size]
+        last = rows[-1].conversation if more else None
         following = (last.update_time, last.id) if last else None
-        failures = self.note_failures([stored.conversation.id for stored in found])
+        failures = self.note_failures([stored.conversation.id for stored in rows])
         return Page(
-            [self._space.current(stored.conversation) for stored in found], following, failures
+            [self._space.current(stored.conversation) for stored in rows], following, failures
         )
 
     def note_failures(self, conversation_ids: list[str]) -> dict[str, str]:
@@ -120,20 +120,20 @@ class Conversations:
         payload = {"chosen": asdict(chosen), "writers": writers, "dry_run": dry_run}
         request = key_of("RegenerateNotes", request_id, payload)
         with self._space.exclusive(request=request_id or "RegenerateNotes"):
-            if request and (known := self._space.find_request(request)):
-                queued, kept = orjson.loads(known.answer)
-                return queued, kept
+            if request and (record := self._space.find_request(request)):
+                queued, others = orjson.loads(record.answer)
+                return queued, others
             if chosen.conversation_id:
                 self.get(chosen.conversation_id)
             there = self._space.index.notes.choose(chosen, writers, by_rule=self._notes_by_rule)
             counts = len(there.numbers), there.kept
-            known = (
+            record = (
                 KnownRequest(request.id, request.hash, "", answer=orjson.dumps(counts).decode())
                 if request
                 else None
             )
-            if known or not dry_run:
-                self._space.index.notes.want_anew([] if dry_run else there.numbers, known)
+            if record or not dry_run:
+                self._space.index.notes.want_anew([] if dry_run else there.numbers, record)
             return counts
 
     # Writing --------------------------------------------------------------------------------------
@@ -178,8 +178,8 @@ class Conversations:
         with self._space.exclusive(
             request=request_id, place=place.name if pinned and place.known else ""
         ):
-            if request and (known := self._space.find_request(request)):
-                stored, conversation = self._space.replay(known, None)
+            if request and (previous := self._space.find_request(request)):
+                stored, conversation = self._space.replay(previous, None)
                 if pinned and place.known:
                     # others took the place since
                     before = {it for it in self._pinned_at(place) if it < conversation.id}
@@ -187,7 +187,7 @@ class Conversations:
                 return Appended(
                     conversation,
                     stored,
-                    self._space.index.log.cursor_text(known.cursor),
+                    self._space.index.log.cursor_text(previous.cursor),
                     duplicate=True,
                 )
             now = self._space.clock()
@@ -272,12 +272,12 @@ class Conversations:
             payload["in_reply_to_turn"] = in_reply_to_turn
         request = key_of("AppendTurn", request_id, payload)
         with self._space.writing(conversation_id, request=request_id) as state:
-            if request and (known := self._space.find_request(request, conversation_id)):
-                stored, conversation = self._space.replay(known, state)
+            if request and (previous := self._space.find_request(request, conversation_id)):
+                stored, conversation = self._space.replay(previous, state)
                 return Appended(
                     conversation,
                     stored,
-                    self._space.index.log.cursor_text(known.cursor),
+                    self._space.index.log.cursor_text(previous.cursor),
                     duplicate=True,
                 )
             if expected_turn is not None and expected_turn != state.conversation.turn_count:
@@ -321,7 +321,7 @@ class Conversations:
         )
 
     def rename(self, conversation_id: str, title: str, request_id: str) -> Conversation:
-        """Names a conversation for good."""
+        """Set a title that the server never replaces."""
         request = key_of("Rename", request_id, {"id": conversation_id, "title": title})
         return self._space.record(
             conversation_id,
@@ -330,7 +330,7 @@ class Conversations:
         )
 
     def set_model(self, conversation_id: str, model: str, request_id: str) -> Conversation:
-        """Sets the model that answers."""
+        """Set the model that answers."""
         request = key_of("SetModel", request_id, {"id": conversation_id, "model": model})
         return self._space.record(
             conversation_id, lambda _: [MetaUpdated(self._space.clock(), model=model)], request
@@ -339,7 +339,7 @@ class Conversations:
     def record_compression(
         self, conversation_id: str, through: int, summary: str, request_id: str
     ) -> Conversation:
-        """Records that a summary stands for the turns up to `through` from now on."""
+        """Record that a summary replaces the turns up to `through`."""
         request = key_of(
             "RecordCompression",
             request_id,
@@ -347,12 +347,12 @@ class Conversations:
         )
 
         def event(state: ConversationState) -> list[Content]:
-            known = state.conversation
-            if not max(1, known.compressed_through) <= through <= known.turn_count:
+            conversation = state.conversation
+            if not max(1, conversation.compressed_through) <= through <= conversation.turn_count:
                 raise InvalidField.of(
                     "compressed_through",
-                    f"is {through}; a summary may cover from turn {max(1, known.compressed_through)} (what the last one"
-                    f" covers) to turn {known.turn_count} (the newest)",
+                    f"is {through}; a summary may cover from turn {max(1, conversation.compressed_through)} (what the last one"
+                    f" covers) to turn {conversation.turn_count} (the newest)",
                 )
             return [Compressed(through, summary, self._space.clock())]
 
@@ -389,8 +389,8 @@ class Conversations:
     def leave(
         self, conversation_id: str, following_id: str, max_turns: int, request_id: str
     ) -> None:
-        """Queues the abbreviation of a conversation that was switched away from (unset, or the
-        same: of none).
+        """Queue the abbreviation of the conversation that a switch leaves. Do nothing if it is
+        unset or the following one.
         """
         request = key_of(
             "Switch",
@@ -400,7 +400,7 @@ class Conversations:
         with self._space.exclusive(request=request_id):
             if request and self._space.find_request(request):
                 return
-            known = (
+            record = (
                 KnownRequest(request.id, request.hash, conversation_id or following_id)
                 if request
                 else None
@@ -408,14 +408,14 @@ class Conversations:
             if conversation_id and conversation_id != following_id:
                 number = self._space.read(conversation_id).number
                 if number is not None:
-                    self._space.index.notes.want(number, known)
-            elif known:
-                self._space.index.requests.add(known)
+                    self._space.index.notes.want(number, record)
+            elif record:
+                self._space.index.requests.add(record)
 
     def delete(
         self, conversation_id: str, anchors: int, request_id: str, *, force: bool = False
     ) -> Receipt:
-        """Removes a conversation for good, its text from every file. `anchors` says what becomes of
+        """Delete a conversation permanently, with its text in every file. `anchors` decides about
         its anchors.
 
         Raises ConversationPinned for a pinned one without `force`.
@@ -454,13 +454,13 @@ class Conversations:
                         f"is {call.id!r}, which another call of this turn has",
                     )
             if message.role is Role.TOOL:
-                found = calls.answer(message.tool_call_id, newest, in_reply_to_turn)
-                if found is None:
+                turn_of_call = calls.answer(message.tool_call_id, newest, in_reply_to_turn)
+                if turn_of_call is None:
                     raise InvalidField.of(
                         f"messages[{index}].tool_call_id",
                         f"is {message.tool_call_id!r}, and no tool call of that id waits for a result",
                     )
-                turn = found
+                turn = turn_of_call
             joined.append(message if turn == newest else replace(message, turn_number=turn))
         return joined
 
@@ -517,10 +517,10 @@ class _Calls:
             newest,
             *sorted(noted | self._turns.keys(), reverse=True),
         ]
-        found = next((turn for turn in turns if self._of(turn).get(call_id)), None)
-        if found is not None:
-            self._of(found)[call_id] = False
-        return found
+        turn_of_call = next((turn for turn in turns if self._of(turn).get(call_id)), None)
+        if turn_of_call is not None:
+            self._of(turn_of_call)[call_id] = False
+        return turn_of_call
 
     def _of(self, turn: int) -> dict[str, bool]:
         if turn not in self._turns:
@@ -540,8 +540,8 @@ def _payload_of(by: NoteRecord) -> dict[str, str]:
 
 
 def check_writable(conversation: Conversation, channels: Iterable[str]) -> None:
-    """Raises ConversationReadOnly if the conversation is pinned and one of these channels (empty:
-    its own) is another.
+    """Raise ConversationReadOnly if the conversation is pinned and one of the channels (empty: its
+    own) differs from its channel.
     """
     if conversation.pinned and any(
         channel not in ("", conversation.channel) for channel in channels

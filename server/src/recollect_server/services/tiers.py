@@ -39,7 +39,7 @@ class Tiers:
         self._warm_for = warm_for
         self._guard = threading.Lock()  # guards everything below; only arithmetic happens under it
         # with when it was touched, the longest ago first
-        self._known: OrderedDict[str, tuple[Tier, int]] = OrderedDict()
+        self._places: OrderedDict[str, tuple[Tier, int]] = OrderedDict()
         self._waiting: deque[Transition] = deque(maxlen=_WAITING)
         self._hits: Counter[str] = Counter()
         # held while moves are written, so that they are written in order
@@ -49,13 +49,13 @@ class Tiers:
             before = space.index.tiers.last(_MOST)
         except IndexUnavailable:
             return  # then all are cold
-        self._known.update(
+        self._places.update(
             (last.conversation_id, (Tier(last.to_tier), last.time))
             for last in before
             if last.to_tier != Tier.COLD
         )
         self._expire()
-        for name in [name for name, (tier, _) in self._known.items() if tier is Tier.HOT]:
+        for name in [name for name, (tier, _) in self._places.items() if tier is Tier.HOT]:
             self._move(name, Tier.WARM, "the server started, with nothing in memory")
 
     def warm_since(self, conversation_id: str) -> int | None:
@@ -63,11 +63,11 @@ class Tiers:
         one.
         """
         with self._guard:
-            known = self._known.get(conversation_id)
-        return known[1] if known and known[1] + self._warm_for > self._space.clock() else None
+            entry = self._places.get(conversation_id)
+        return entry[1] if entry and entry[1] + self._warm_for > self._space.clock() else None
 
     def built(self, conversation_id: str, context: Context, *, in_memory: bool) -> None:
-        """A context was built for a conversation."""
+        """Note that a context was built for a conversation."""
         with self._guard:
             self._expire()
             self._move(conversation_id, Tier.HOT, "a context was built for it")
@@ -82,22 +82,22 @@ class Tiers:
                 self._hits[packed.tier.name.lower()] += len(packed.packed)
 
     def fetched(self, conversation_id: str) -> None:
-        """Turns of a conversation were fetched."""
+        """Note that turns of a conversation were fetched."""
         with self._guard:
             self._expire()
             self._warm(conversation_id, "turns of it were fetched")
 
     def found(self, conversation_ids: Iterable[str]) -> None:
-        """These are the best that a search found."""
+        """Note the best conversations of a search."""
         with self._guard:
             self._expire()
             for name in conversation_ids:
                 self._warm(name, "a search found it")
 
     def left_memory(self, conversation_id: str) -> None:
-        """The newest turns of a conversation made room for those of others."""
+        """Note that a conversation's newest turns were evicted from memory."""
         with self._guard:
-            if self._known.get(conversation_id, (Tier.COLD, 0))[0] is Tier.HOT:
+            if self._places.get(conversation_id, (Tier.COLD, 0))[0] is Tier.HOT:
                 self._move(conversation_id, Tier.WARM, "its newest turns left the memory")
 
     def _forget(self, event: Deleted) -> None:
@@ -105,15 +105,17 @@ class Tiers:
         conversation_id = event.conversation_id
         with self._flushing:
             with self._guard:
-                self._known.pop(conversation_id, None)
-                kept = [it for it in self._waiting if it.conversation_id != conversation_id]
+                self._places.pop(conversation_id, None)
+                others = [it for it in self._waiting if it.conversation_id != conversation_id]
                 self._waiting.clear()
-                self._waiting.extend(kept)
+                self._waiting.extend(others)
             with suppress(IndexUnavailable):  # it is made anew, without them
                 self._space.index.tiers.forget(conversation_id)
 
     def flush(self) -> None:
-        """Writes what waits. Raises IndexUnavailable; then it waits on."""
+        """Write the waiting moves and counts. Raises IndexUnavailable, and then keeps them for the
+        next call.
+        """
         with self._flushing:
             with self._guard:
                 self._expire()
@@ -130,7 +132,7 @@ class Tiers:
                     self._waiting.popleft()
 
     def listed(self, conversation_id: str, before: int, limit: int) -> list[Transition]:
-        """The newest moves before an id (0: of all), of a conversation or (empty) of all. Raises
+        """Return the newest moves before an id (0: all), of a conversation (empty: of all). Raises
         IndexUnavailable.
         """
         self.flush()
@@ -139,30 +141,30 @@ class Tiers:
     # Under the guard ------------------------------------------------------------------------------
 
     def _warm(self, conversation_id: str, reason: str) -> None:
-        known = self._known.get(conversation_id)
+        entry = self._places.get(conversation_id)
         self._move(
-            conversation_id, known[0] if known and known[0] is Tier.HOT else Tier.WARM, reason
+            conversation_id, entry[0] if entry and entry[0] is Tier.HOT else Tier.WARM, reason
         )
 
     def _move(self, conversation_id: str, to: Tier, reason: str) -> None:
         now = self._space.clock()
-        before = self._known.get(conversation_id, (Tier.COLD, now))[0]
+        before = self._places.get(conversation_id, (Tier.COLD, now))[0]
         if to is Tier.COLD:
-            self._known.pop(conversation_id, None)
+            self._places.pop(conversation_id, None)
         else:
-            self._known[conversation_id] = (to, now)
-            self._known.move_to_end(conversation_id)
+            self._places[conversation_id] = (to, now)
+            self._places.move_to_end(conversation_id)
         if to is not before:
             self._waiting.append(Transition(conversation_id, before, to, reason, now))
-        while len(self._known) > _MOST:
-            self._move(next(iter(self._known)), Tier.COLD, f"{_MOST} others were touched since")
+        while len(self._places) > _MOST:
+            self._move(next(iter(self._places)), Tier.COLD, f"{_MOST} others were touched since")
 
     def _expire(self) -> None:
         """Move conversations that were touched too long ago a tier down."""
         now = self._space.clock()
-        while self._known:
-            name = next(iter(self._known))
-            tier, time = self._known[name]
+        while self._places:
+            name = next(iter(self._places))
+            tier, time = self._places[name]
             if time + self._warm_for > now:
                 return
             if tier is Tier.HOT and time + 2 * self._warm_for > now:

@@ -71,9 +71,9 @@ class WorkingContext:
         self._defaults = defaults
 
     def most_recent(self, channel: str) -> str | None:
-        """The conversation of a channel with the newest message, or None."""
-        found = self._space.index.conversations.select(Filter(channels=(channel,)), 1)
-        return found[0].conversation.id if found else None
+        """Return the conversation of a channel with the newest message, or None."""
+        newest = self._space.index.conversations.select(Filter(channels=(channel,)), 1)
+        return newest[0].conversation.id if newest else None
 
     def load(
         self,
@@ -84,7 +84,7 @@ class WorkingContext:
         before_turn: int = 0,
         before_sequence: int = 0,
     ) -> Loaded:
-        """The newest turns of a conversation, or those before a turn or a line. 0 means the
+        """Return the newest turns of a conversation, or those before a turn or a line. 0 means the
         default.
         """
         limits = Limits(
@@ -109,7 +109,7 @@ class WorkingContext:
         after_turn: int,
         limits: Limits,
     ) -> tuple[Turns, bool, bool]:
-        """The turns, whether there are older messages, and whether the only turn is cut."""
+        """Return the turns, whether there are older messages, and whether the only turn is cut."""
         if head.indexed and head.number is not None:
             try:
                 places, has_more, cut = self._space.index.messages.tail(
@@ -173,7 +173,7 @@ class _Kept:
     def __init__(self, max_bytes: int, *, newest: bool) -> None:
         self.count = 0
         # a heap: on top the one to give up next
-        self._kept: list[tuple[int, int, int, Message]] = []
+        self._heap: list[tuple[int, int, int, Message]] = []
         self._max_bytes = max_bytes
         self._bytes = 0
         self._sign = 1 if newest else -1
@@ -182,17 +182,17 @@ class _Kept:
         """Take in the next message."""
         self.count += 1
         heappush(
-            self._kept,
+            self._heap,
             (self._sign * message.turn_number, self._sign * message.sequence, length, message),
         )
         self._bytes += length
-        while len(self._kept) > 2 and self._bytes - self._kept[0][2] > self._max_bytes:
-            self._bytes -= heappop(self._kept)[2]
+        while len(self._heap) > 2 and self._bytes - self._heap[0][2] > self._max_bytes:
+            self._bytes -= heappop(self._heap)[2]
 
     def in_order(self) -> list[tuple[Message, int]]:
         """Return those that are kept in reading order, each with its bytes."""
         return sorted(
-            ((it[3], it[2]) for it in self._kept), key=lambda kept: reading_order(kept[0])
+            ((it[3], it[2]) for it in self._heap), key=lambda entry: reading_order(entry[0])
         )
 
     def within(self) -> list[Message]:
@@ -204,8 +204,8 @@ class _Kept:
 def page_of_turns(
     space: Space, head: ConversationState, first: int, last: int, after: int, max_bytes: int
 ) -> tuple[Turns, bool]:
-    """The messages of these turns behind line `after`, as many as so many bytes hold, and whether
-    there are more.
+    """Return the messages of these turns behind line `after`, up to `max_bytes`, and whether there
+    are more.
 
     Turns are whole, unless the first alone is larger (see `storage.index.messages.page_of_turns`).
     """
@@ -220,7 +220,7 @@ def page_of_turns(
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
     at = message_at(space, head, after) if after else None
-    kept = _Kept(max_bytes, newest=False)
+    bounded = _Kept(max_bytes, newest=False)
     damaged = 0
     for line in _unindexed(space, head):
         damaged += line.entry is None
@@ -231,9 +231,9 @@ def page_of_turns(
         ):
             continue
         if reading_order(message) > reading_order(at) if at else message.sequence > after:
-            kept.add(message, line.length)
+            bounded.add(message, line.length)
     messages, more = first_turns(
-        ((it.turn_number, length, it) for it, length in kept.in_order()), max_bytes
+        ((it.turn_number, length, it) for it, length in bounded.in_order()), max_bytes
     )
     return Turns(messages, damaged), more
 
@@ -247,16 +247,16 @@ def turns_of(
     *,
     is_locked: bool = False,
 ) -> Turns:
-    """The messages of the turns from `first` to `last`; of more than `max_bytes` (0: any number)
-    the newest, one at the least.
+    """Return the messages of the turns from `first` to `last`; if they exceed `max_bytes` (0: no
+    limit), the newest, at least one.
 
     `is_locked`: the caller holds the conversation's lock.
     """
     if head.indexed and head.number is not None:
         try:
-            found = space.index.messages.of_turns(head.number, first, last)
-            places = newest_within(found, max_bytes)
-            opening = first if len(places) == len(found) else None
+            rows = space.index.messages.of_turns(head.number, first, last)
+            places = newest_within(rows, max_bytes)
+            opening = first if len(places) == len(rows) else None
             return read_turns(space, head, places, opening, last, is_locked=is_locked)
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
@@ -276,8 +276,8 @@ def turns_of(
 def turns_among(
     space: Space, head: ConversationState, turns: list[int], lines: list[int], max_bytes: int = 0
 ) -> Turns:
-    """The messages of these turns, and of those that these lines are of; of more than `max_bytes`
-    (0: any number) the newest.
+    """Return the messages of these turns, and of the turns of these lines; if they exceed
+    `max_bytes` (0: no limit), the newest.
 
     Turns ascending; lines that are no messages give none.
     """
@@ -291,21 +291,21 @@ def turns_among(
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
     messages, damaged = _all_messages(space, head)
-    wanted = {*turns, *(message.turn_number for message in messages if message.sequence in lines)}
-    return Turns([message for message in messages if message.turn_number in wanted], damaged)
+    numbers = {*turns, *(message.turn_number for message in messages if message.sequence in lines)}
+    return Turns([message for message in messages if message.turn_number in numbers], damaged)
 
 
 def message_at(space: Space, head: ConversationState, sequence: int) -> Message | None:
-    """The message of a line; None if the line is none. Raises StorageUnavailable."""
+    """Return the message of a line, or None if the line holds none. Raises StorageUnavailable."""
     if head.indexed and head.number is not None:
         try:
-            found = read_places(
+            messages = read_places(
                 space,
                 head.conversation.id,
                 space.index.messages.of_lines(head.number, sequence, sequence),
             ).messages
             _check_taken_in(space, head)
-            return found[0] if found else None
+            return messages[0] if messages else None
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
     return next(
@@ -391,7 +391,7 @@ def _check_taken_in(space: Space, head: ConversationState) -> None:
 
 
 def read_places(space: Space, conversation_id: str, places: list[Place]) -> Turns:
-    """The messages at these places of a transcript. Raises StorageUnavailable."""
+    """Return the messages at these places of a transcript. Raises StorageUnavailable."""
     if not places:
         return Turns([])
     lines = space.lines_at(conversation_id, places)
@@ -400,8 +400,8 @@ def read_places(space: Space, conversation_id: str, places: list[Place]) -> Turn
 
 
 def read_found(space: Space, conversation_id: str, places: list[Place]) -> list[Message] | None:
-    """The messages at these places; None of a conversation that was deleted since the index named
-    it. Raises StorageUnavailable.
+    """Return the messages at these places; None if the conversation was deleted since the index
+    named it. Raises StorageUnavailable.
     """
     try:
         return read_places(space, conversation_id, places).messages
@@ -410,7 +410,9 @@ def read_found(space: Space, conversation_id: str, places: list[Place]) -> list[
 
 
 def _unindexed(space: Space, head: ConversationState) -> Iterator[Line]:
-    """The whole lines of a conversation, by the transcript alone. Raises StorageUnavailable."""
+    """Yield the whole lines of a conversation, from its transcript alone. Raises
+    StorageUnavailable.
+    """
     for line in space.lines(head.conversation.id):
         if line.sequence > head.lines:
             return

@@ -48,17 +48,17 @@ class Answers:
         Raises TooManyAnswers if there is none for some seconds.
         """
         self._take()
-        kept = 0
+        taken = 0
 
         def keep(answer: M) -> M:
-            nonlocal kept
-            kept = self._keep(context, answer.ByteSize())
+            nonlocal taken
+            taken = self._keep(context, answer.ByteSize())
             return answer
 
         try:
             yield keep
         finally:
-            self._give(self.max_bytes - kept)
+            self._give(self.max_bytes - taken)
 
     def _take(self) -> None:
         end = time.monotonic() + _PATIENCE
@@ -112,9 +112,9 @@ class Answers:
         results, never the best one.
         """
         size = answer.ByteSize()
-        for found in (answer.hits, answer.results):
-            while size > self.max_bytes and len(found) > 1:
-                size -= found[-1].ByteSize() + 6
-                del found[-1]
+        for items in (answer.hits, answer.results):
+            while size > self.max_bytes and len(items) > 1:
+                size -= items[-1].ByteSize() + 6
+                del items[-1]
                 answer.has_more = True
         return answer

@@ -103,28 +103,28 @@ class Checks:
     # Names of things ------------------------------------------------------------------------------
 
     def conversation_id(self, name: str, value: str, *, required: bool = True) -> None:
-        """`conv-` and a ULID."""
+        """Check for `conv-` and a ULID."""
         if (required or value) and not is_conversation_id(value):
             self.refuse(
                 name, "is required" if not value else "is not conv- and a ULID of 26 characters"
             )
 
     def communication_id(self, name: str, value: str, *, required: bool = True) -> None:
-        """`ext-` and a ULID."""
+        """Check for `ext-` and a ULID."""
         if (required or value) and not is_communication_id(value):
             self.refuse(
                 name, "is required" if not value else "is not ext- and a ULID of 26 characters"
             )
 
     def escalation_id(self, name: str, value: str) -> None:
-        """`esc-` and a ULID."""
+        """Check for `esc-` and a ULID."""
         if not is_escalation_id(value):
             self.refuse(
                 name, "is required" if not value else "is not esc- and a ULID of 26 characters"
             )
 
     def request_id(self, value: str) -> None:
-        """1 to 128 printable ASCII characters, or unset."""
+        """Check for 1 to 128 printable ASCII characters; unset is allowed."""
         if value and not _REQUEST_ID.fullmatch(value):
             self.refuse("request_id", "is not 1 to 128 printable ASCII characters without spaces")
 
@@ -152,7 +152,7 @@ class Checks:
             )
 
     def party(self, name: str, value: Party) -> None:
-        """Texts of at most what the contract says."""
+        """Check that the texts of a party keep the contract's limits."""
         for part, most in _PARTY.items():
             self.text(f"{name}.{part}", getattr(value, part), most=most)
 
@@ -167,13 +167,13 @@ class Checks:
         return False
 
     def channels(self, name: str, values: Sequence[str]) -> None:
-        """Channels, as a filter."""
+        """Check a filter's channels."""
         self.count(name, values, MAX_FILTER)
         for index, value in enumerate(values[:MAX_FILTER]):
             self.label(f"{name}[{index}]", value, required=True)
 
     def topics(self, name: str, values: Sequence[str], most: int = 16) -> None:
-        """Labels in kebab-case."""
+        """Check for labels in kebab-case."""
         self.count(name, values, most)
         for index, value in enumerate(values[:most]):
             self.kebab(f"{name}[{index}]", value)
@@ -184,7 +184,7 @@ class Checks:
             self.refuse(name, f"is {value[:40]!r}; writers are {', '.join(_WRITERS)}")
 
     def names(self, name: str, values: Sequence[str]) -> None:
-        """Names of participants, none twice."""
+        """Check names of participants, each given once."""
         self.count(name, values, MAX_FILTER)
         for index, value in enumerate(values[:MAX_FILTER]):
             self.one_line(f"{name}[{index}]", value, least=1, most=MAX_NAME)
@@ -194,12 +194,12 @@ class Checks:
     # Numbers and times ----------------------------------------------------------------------------
 
     def not_negative(self, name: str, value: float) -> None:
-        """0 or more, and finite."""
+        """Check that a number is finite and at least 0."""
         if not value >= 0 or math.isinf(value):
             self.refuse(name, f"is {value}; it must not be negative")
 
     def share(self, name: str, value: float) -> None:
-        """From 0 to 1."""
+        """Check that a number is from 0 to 1."""
         if not 0 <= value <= 1:
             self.refuse(name, f"is {value}; it must be from 0 to 1")
 
@@ -213,7 +213,7 @@ class Checks:
             self.refuse(name, "is more than a day ahead of the server's clock")
 
     def span(self, owner: Any, first: str, last: str, path: str = "") -> None:
-        """Two fields of a message that are times or unset, the first before the last where both are
+        """Check two optional times of a message: the first must be before the last if both are
         set.
         """
         there = [name for name in (first, last) if owner.HasField(name)]

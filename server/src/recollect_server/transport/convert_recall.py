@@ -113,13 +113,13 @@ def context_to(context: Context) -> api.BuildContextResponse:
             )
     answer.sources.extend(map(_source_to, context.sources))
     answer.condensed_messages = context.condensed
-    for said in context.group:
+    for piece in context.group:
         answer.group.add(
-            communication_id=said.communication.id,
-            party=said.communication.party,
-            trust=TRUST_NUMBERS[said.communication.trust],
-            message=external_message_to(said.message),
-            tokens=said.tokens,
+            communication_id=piece.communication.id,
+            party=piece.communication.party,
+            trust=TRUST_NUMBERS[piece.communication.trust],
+            message=external_message_to(piece.message),
+            tokens=piece.tokens,
         )
     return answer
 

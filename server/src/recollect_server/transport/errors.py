@@ -69,6 +69,10 @@ TABLE: dict[type[errors.RecollectError], Row] = {
     errors.EscalationClosed: Row(
         StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_ESCALATION_RESOLVED, ("escalation_id",)
     ),
+    errors.Unauthenticated: Row(StatusCode.UNAUTHENTICATED, reasons.ERROR_REASON_UNAUTHENTICATED),
+    errors.PermissionDenied: Row(
+        StatusCode.PERMISSION_DENIED, reasons.ERROR_REASON_PERMISSION_DENIED, ("scope", "method")
+    ),
     errors.CallerGone: Row(StatusCode.CANCELLED, None),
     errors.DeadlineExceeded: Row(
         StatusCode.DEADLINE_EXCEEDED, reasons.ERROR_REASON_DEADLINE_EXCEEDED
@@ -86,6 +90,10 @@ TABLE: dict[type[errors.RecollectError], Row] = {
     errors.TooManyAnswers: Row(
         StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_ANSWERS
     ),
+    errors.LimitExceeded: Row(
+        StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_LIMIT_EXCEEDED, ("limit", "of")
+    ),
+    errors.TooManySpaces: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_SPACES),
     errors.Stopping: Row(StatusCode.UNAVAILABLE, None),
 }
 """An error that is not here is what the kind above it in `domain.errors` is."""
@@ -137,7 +145,7 @@ def _info(
 
 
 def _bad_request(violations: Iterable[tuple[str, str]]) -> error_details_pb2.BadRequest:
-    """Of fields, and what is wrong with each."""
+    """Return the error detail for invalid fields, with a description of each."""
     return error_details_pb2.BadRequest(
         field_violations=[
             error_details_pb2.BadRequest.FieldViolation(field=field, description=description)

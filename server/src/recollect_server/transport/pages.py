@@ -14,9 +14,9 @@ Place = tuple[int, str]
 _USUAL, _MOST = 50, 500
 
 
-def page_size(asked: int) -> int:
+def page_size(size: int) -> int:
     """Return the size of a page, limited to the maximum."""
-    return min(asked or _USUAL, _MOST)
+    return min(size or _USUAL, _MOST)
 
 
 def token_of(request: ProtoMessage, place: Place | None) -> str:

@@ -2,19 +2,10 @@
 without losing a call.
 """
 
-import errno
-import os
-import shutil
-import socket
-import stat
-import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import grpc
@@ -28,8 +19,17 @@ from recollect.v1 import (
     recall_service_pb2,
 )
 
+from recollect_server.services.spaces import Spaces
 from recollect_server.transport import health, reflection
-from recollect_server.transport.handling import CallLog, streaming, unary
+from recollect_server.transport.gate import Gate
+from recollect_server.transport.handling import (
+    CallLog,
+    in_space,
+    in_space_for_long,
+    streaming,
+    unary,
+)
+from recollect_server.transport.listening import Listeners
 from recollect_server.transport.pool import CallPool
 
 SERVICES: tuple[ServiceDescriptor, ...] = (
@@ -41,18 +41,12 @@ SERVICES: tuple[ServiceDescriptor, ...] = (
 
 # at the most: one opens the streams, unless grpcio has a thread wait for each
 _REFLECTION_THREADS = 8
-_SOCKET = "socket"  # name of a Unix socket's file until it takes its path
-_MAX_SOCKET_PATH = 107 if sys.platform == "linux" else 103  # bytes that the system takes
 _COMPUTING = {
     "Search",
     "BuildContext",
     "SearchCommunications",
 }  # reads that compute for long: many at once would take Python's lock from all others
 _LONG = {"Delete"}  # writes that may take long: they do not stand in the way of the others
-
-
-class CannotListen(Exception):
-    """The address cannot be listened on; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +75,16 @@ class Server:
 
     def __init__(
         self,
-        handlers: Mapping[str, Any],
+        gate: Gate,
+        spaces: Spaces[Any],
         options: ServerOptions,
         degraded: Mapping[str, health.Degraded] | None = None,
     ) -> None:
-        """`handlers` has those of each service, by the service's short name; `degraded` says,
-        likewise, which parts answer less.
+        """Each open space has `handlers`, those of each service by the service's short name;
+        `degraded` says, by the same names, which parts answer less.
         """
+        self._gate = gate
+        self._spaces = spaces
         self._options = options
         names = [service.full_name for service in SERVICES]
         parts = {
@@ -129,45 +126,29 @@ class Server:
         for service in SERVICES:
             # Each method is known to gRPC by name, so that nothing looks for the handler at every
             # call.
-            self._server.add_registered_method_handlers(
-                service.full_name, self._methods(service, handlers[service.name])
-            )
+            self._server.add_registered_method_handlers(service.full_name, self._methods(service))
         self._server.add_registered_method_handlers(
             health.SERVICE.full_name, self._health.handlers(self._health_pool)
         )
         names += [health.SERVICE.full_name, reflection.SERVICE.full_name]
         self._reflection = (
-            reflection.Reflection(names, self._reflection_pool) if options.reflection else None
+            reflection.Reflection(names, self._reflection_pool, gate.admit)
+            if options.reflection
+            else None
         )
         if self._reflection is not None:
             self._server.add_registered_method_handlers(
                 reflection.SERVICE.full_name, self._reflection.handlers()
             )
-        self._socket: UnixSocket | None = None
+        self._listeners = Listeners((options.listen,))
         self._stopped = threading.Event()
 
     def start(self) -> str:
         """Listen, and return the address to call. Raises CannotListen."""
-        listen = self._options.listen
-        port = 0
-        try:
-            if listen.startswith("unix:"):
-                self._socket = UnixSocket(
-                    Path(listen.removeprefix("unix:")), self._server.add_insecure_port
-                )
-            elif why := _why_not(listen):
-                # asked of the system: gRPC would only say that it failed, and write to standard
-                # error
-                raise CannotListen(f"cannot listen on {listen}: {why}")
-            else:
-                port = self._server.add_insecure_port(listen)
-        except RuntimeError as error:
-            raise CannotListen(
-                f"cannot listen on {listen}: name another address with --listen ({error})"
-            ) from error
+        [address] = self._listeners.open(self._server)
         self._server.start()
         self._health.serve()
-        return listen if listen.startswith("unix:") else f"{listen.rsplit(':', 1)[0]}:{port}"
+        return address
 
     def leave(self) -> None:
         """Says by its health that it takes no new calls. A second time does nothing."""
@@ -182,8 +163,7 @@ class Server:
         if self._reflection is not None:
             self._reflection.streams.stop()
         self._server.stop(grace).wait()
-        if self._socket is not None:
-            self._socket.remove()
+        self._listeners.close()
         # A call that was cancelled may still run here, and what it uses is closed next.
         for pool in (
             self._pool,
@@ -199,20 +179,20 @@ class Server:
         """Wait until the server is stopped."""
         self._stopped.wait()
 
-    def _methods(
-        self, service: ServiceDescriptor, handlers: Any
-    ) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
+    def _methods(self, service: ServiceDescriptor) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         calls = CallLog(self._options.slow_call)
         for method in service.methods:
             request_type = GetMessageClass(method.input_type)
-            handler = getattr(handlers, method.name)
+            admit = self._gate.admit
             if method.server_streaming:
-                methods[method.name] = streaming(method, request_type, handler, self._pool, calls)
-            else:
-                methods[method.name] = unary(
-                    method, request_type, handler, self._pool_for(method), calls
+                stream = in_space_for_long(method, self._spaces)
+                methods[method.name] = streaming(
+                    method, request_type, admit, stream, self._pool, calls
                 )
+            else:
+                handler, pool = in_space(method, self._spaces), self._pool_for(method)
+                methods[method.name] = unary(method, request_type, admit, handler, pool, calls)
         return methods
 
     def _pool_for(self, method: MethodDescriptor) -> ThreadPoolExecutor:
@@ -220,131 +200,3 @@ class Server:
             return self._searchers
         writes = method.GetOptions().idempotency_level == MethodOptions.IDEMPOTENT
         return self._writers if writes and method.name not in _LONG else self._pool
-
-
-class UnixSocket:
-    """The file of a Unix socket that only its owner may connect to, whatever the umask is."""
-
-    def __init__(self, path: Path, listen: Callable[[str], object]) -> None:
-        """Listen on a path. `listen` is called with the address. Raises CannotListen, and what
-        `listen` raises.
-
-        The socket is made in a folder that nobody else may enter, and gets its path when its mode
-        is set: nobody can connect to it before. What a server that was killed left at the path is
-        removed; whatever else is there is refused.
-        """
-        self._path = path
-        try:
-            left = _left_at(path)
-            folder = Path(mkdtemp(prefix=".", dir=path.parent))
-            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                # By its descriptor where that has a path, for the path of a socket may have some
-                # 100 bytes only.
-                near = Path(f"/proc/self/fd/{handle}")
-                listen(f"unix:{(near if near.is_dir() else folder) / _SOCKET}")
-                made = folder / _SOCKET
-                made.chmod(0o600)
-                self._identity = _identity(made)
-                self._move(made, left)
-            finally:
-                os.close(handle)
-                shutil.rmtree(folder, ignore_errors=True)
-        except OSError as error:
-            raise CannotListen(f"cannot listen on unix:{path}: {_refusal(error)}") from error
-        except _Occupied as error:
-            raise CannotListen(f"cannot listen on unix:{path}: {error}") from error
-
-    def remove(self) -> None:
-        """Remove the file, unless another one took its place."""
-        with suppress(OSError):
-            if _identity(self._path) == self._identity:
-                self._path.unlink()
-
-    def _move(self, made: Path, left: tuple[int, int] | None) -> None:
-        """Give the socket its path, in place of what was left there."""
-        with suppress(FileNotFoundError):
-            if left is not None and _identity(self._path) == left:
-                self._path.unlink()
-        try:
-            # a rename would replace the socket of a server that starts at the same moment
-            self._path.hardlink_to(made)
-        except FileExistsError:
-            raise _Occupied(_LIVE) from None
-        except OSError:  # a file system without hard links
-            made.rename(self._path)
-
-
-class _Occupied(Exception):
-    """A path is not free; the text says why and what to do."""
-
-
-_LIVE = "another program listens there: stop it, or name another path with --listen"
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    status = path.lstat()
-    return status.st_dev, status.st_ino
-
-
-def _left_at(path: Path) -> tuple[int, int] | None:
-    """Return the identity of the socket at a path that nobody listens on any more; None if there is
-    nothing. Raises _Occupied.
-    """
-    if not path.parent.is_dir():
-        raise _Occupied(
-            f"there is no folder {path.parent}: make it, or name another path with --listen"
-        )
-    if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
-        raise _Occupied(
-            f"the path has more than {_MAX_SOCKET_PATH} bytes: name a shorter one with --listen"
-        )
-    try:
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise _Occupied(
-                "a file that is no socket is there: move it away, or name another path with --listen"
-            )
-        left = _identity(path)
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.setblocking(False)
-            probe.connect(str(path))
-    except FileNotFoundError:
-        return None
-    except ConnectionRefusedError:
-        return left
-    except BlockingIOError:  # so many connect that this one would have to wait
-        pass
-    raise _Occupied(_LIVE)
-
-
-def _why_not(listen: str) -> str:
-    """Return why a `host:port` cannot be listened on, with advice; empty if it can."""
-    host, port = listen.rsplit(":", 1)
-    why = ""
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-    except OSError as error:
-        return _refusal(error)
-    for family, kind, protocol, _, address in found:
-        with socket.socket(family, kind, protocol) as probe:
-            # as gRPC does: what was closed just now is in nobody's way
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(address)
-            except OSError as error:
-                why = why or _refusal(error)
-            else:
-                return ""  # one that a name stands for is enough
-    return why
-
-
-def _refusal(error: OSError) -> str:
-    match error.errno:
-        case errno.EADDRINUSE:
-            return "another program listens there: stop it, or name another address with --listen"
-        case errno.EACCES if error.filename:
-            return f"this user may not write in {Path(error.filename).parent}: name another path with --listen"
-        case errno.EACCES:
-            return "this user may not: name a port from 1024 on with --listen"
-        case _:
-            return f"{(error.strerror or str(error)).lower()}: name another address with --listen"

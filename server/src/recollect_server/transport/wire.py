@@ -27,7 +27,7 @@ def first_not_utf8(data: bytes, expected: Descriptor) -> str:
 
 def _walk(data: bytes, expected: Descriptor, path: str, depth: int) -> str:
     position = 0
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     while position < len(data):
         tag, position = _varint(data, position)
         value = b""
@@ -47,7 +47,7 @@ def _walk(data: bytes, expected: Descriptor, path: str, depth: int) -> str:
             continue
         name = f"{path}{field.name}"
         if field.is_repeated:
-            place = seen[name] = seen.get(name, -1) + 1
+            place = counts[name] = counts.get(name, -1) + 1
             name = f"{name}[{place}]"
         if field.type == FieldDescriptor.TYPE_STRING:
             try:

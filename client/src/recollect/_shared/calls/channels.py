@@ -50,7 +50,7 @@ def receive(
     origin: Origin | None,
     sender_name: str | None,
 ) -> Call[pb.ReceiveRequest, pb.ReceiveResponse, Received]:
-    """Receive."""
+    """Return the call of Receive."""
     request = fill(
         pb.ReceiveRequest(),
         channel=channel,
@@ -68,7 +68,7 @@ def receive(
 def run_command(
     conversation_id: str, text: str, request_id: str | None
 ) -> Call[pb.RunCommandRequest, pb.RunCommandResponse, CommandReply]:
-    """RunCommand."""
+    """Return the call of RunCommand."""
     request = fill(
         pb.RunCommandRequest(),
         conversation_id=conversation_id,
@@ -81,7 +81,7 @@ def run_command(
 def add_owner_identity(
     channel: str, identity: str, person: str | None, request_id: str | None
 ) -> Call[pb.AddOwnerIdentityRequest, pb.AddOwnerIdentityResponse, OwnerIdentity]:
-    """AddOwnerIdentity."""
+    """Return the call of AddOwnerIdentity."""
     request = fill(
         pb.AddOwnerIdentityRequest(),
         channel=channel,
@@ -95,7 +95,7 @@ def add_owner_identity(
 def remove_owner_identity(
     channel: str, identity: str, request_id: str | None
 ) -> Call[pb.RemoveOwnerIdentityRequest, pb.RemoveOwnerIdentityResponse, OwnerIdentity]:
-    """RemoveOwnerIdentity."""
+    """Return the call of RemoveOwnerIdentity."""
     request = fill(
         pb.RemoveOwnerIdentityRequest(),
         channel=channel,
@@ -108,7 +108,7 @@ def remove_owner_identity(
 def list_owner_identities(
     channel: str | None, person: str | None
 ) -> Call[pb.ListOwnerIdentitiesRequest, pb.ListOwnerIdentitiesResponse, tuple[OwnerIdentity, ...]]:
-    """ListOwnerIdentities."""
+    """Return the call of ListOwnerIdentities."""
     request = fill(pb.ListOwnerIdentitiesRequest(), channel=channel, person=person)
     return Call(_LIST, request, read.identities)
 
@@ -116,7 +116,7 @@ def list_owner_identities(
 def link_identities(
     person: str, identities: Iterable[Named], request_id: str | None
 ) -> Call[pb.LinkIdentitiesRequest, pb.LinkIdentitiesResponse, tuple[OwnerIdentity, ...]]:
-    """LinkIdentities."""
+    """Return the call of LinkIdentities."""
     named = [_named(it, f"identities[{index}]") for index, it in enumerate(identities)]
     request = fill(
         pb.LinkIdentitiesRequest(),
@@ -130,7 +130,7 @@ def link_identities(
 def unlink_identity(
     channel: str, identity: str, request_id: str | None
 ) -> Call[pb.UnlinkIdentityRequest, pb.UnlinkIdentityResponse, OwnerIdentity]:
-    """UnlinkIdentity."""
+    """Return the call of UnlinkIdentity."""
     request = fill(
         pb.UnlinkIdentityRequest(),
         channel=channel,

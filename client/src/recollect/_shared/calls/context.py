@@ -41,7 +41,7 @@ def build_context(
     include_group: bool,
     explain: bool,
 ) -> Call[pb.BuildContextRequest, pb.BuildContextResponse, BuiltContext]:
-    """BuildContext."""
+    """Return the call of BuildContext."""
     if form is not None and form not in _FORMATS:
         raise invalid("format", f"is one of {', '.join(_FORMATS)}, not {form!r}")
     request = fill(
@@ -59,7 +59,7 @@ def build_context(
 def list_tier_transitions(
     conversation_id: str | None, page_size: int | None, page_token: str | None
 ) -> Call[pb.ListTierTransitionsRequest, pb.ListTierTransitionsResponse, TierTransitionPage]:
-    """ListTierTransitions: one page."""
+    """Return the call of ListTierTransitions for one page."""
     request = fill(
         pb.ListTierTransitionsRequest(),
         conversation_id=conversation_id,
@@ -72,7 +72,7 @@ def list_tier_transitions(
 def list_anchors(
     key: str | None, include_superseded: bool, page_token: str
 ) -> Call[pb.ListAnchorsRequest, pb.ListAnchorsResponse, tuple[tuple[Anchor, ...], str]]:
-    """ListAnchors: a page of anchors, and the token of the next one."""
+    """Return the call of ListAnchors for a page, with the token of the next one."""
     request = fill(
         pb.ListAnchorsRequest(),
         key=key,
@@ -91,7 +91,7 @@ def set_anchor(
     source: AnchorSource | tuple[str, int] | None,
     request_id: str | None,
 ) -> Call[pb.SetAnchorRequest, pb.SetAnchorResponse, Anchor]:
-    """SetAnchor."""
+    """Return the call of SetAnchor."""
     request = fill(
         pb.SetAnchorRequest(),
         key=key,
@@ -106,7 +106,7 @@ def set_anchor(
 def delete_anchor(
     key: str, request_id: str | None
 ) -> Call[pb.DeleteAnchorRequest, pb.DeleteAnchorResponse, tuple[Anchor, ...]]:
-    """DeleteAnchor."""
+    """Return the call of DeleteAnchor."""
     request = fill(pb.DeleteAnchorRequest(), key=key, request_id=parts.request_id(request_id))
     return Call(_DELETE_ANCHOR, request, lambda response: tuple(map(read.anchor, response.anchors)))
 

@@ -68,7 +68,7 @@ def create(
     conversation_id: str | None,
     request_id: str | None,
 ) -> Call[pb.CreateRequest, pb.CreateResponse, Conversation]:
-    """Create."""
+    """Return the call of Create."""
     request = fill(
         pb.CreateRequest(),
         channel=channel,
@@ -85,7 +85,7 @@ def create(
 
 
 def get(conversation_id: str) -> Call[pb.GetRequest, pb.GetResponse, Conversation]:
-    """Get."""
+    """Return the call of Get."""
     request = fill(pb.GetRequest(), conversation_id=conversation_id)
     return Call(_GET, request, lambda response: read.conversation(response.conversation))
 
@@ -102,7 +102,7 @@ def list_page(
     query: str | None,
     notes_failed: bool | None,
 ) -> ListCall:
-    """List: one page."""
+    """Return the call of List for one page."""
     request = fill(
         pb.ListRequest(),
         page_size=page_size,
@@ -120,7 +120,7 @@ def list_page(
 
 
 def next_page(call: ListCall, page: ConversationPage) -> ListCall | None:
-    """List again, for the page after this one. `None` after the last."""
+    """Return the call of List for the page after this one; None after the last."""
     if not page.next_page_token:
         return None
     request = pb.ListRequest()
@@ -136,7 +136,7 @@ def load(
     before_turn: int | None,
     before_sequence: int | None,
 ) -> Call[pb.LoadRequest, pb.LoadResponse, LoadedConversation]:
-    """Load."""
+    """Return the call of Load."""
     request = fill(
         pb.LoadRequest(),
         conversation_id=conversation_id,
@@ -157,7 +157,7 @@ def append_turn(
     draft_id: str | None,
     request_id: str | None,
 ) -> Call[pb.AppendTurnRequest, pb.AppendTurnResponse, AppendedTurn]:
-    """AppendTurn."""
+    """Return the call of AppendTurn."""
     request = fill(
         pb.AppendTurnRequest(),
         conversation_id=conversation_id,
@@ -179,7 +179,7 @@ def watch(
     load_conversation_id: str | None,
     list_channels: Iterable[str] | None,
 ) -> WatchCall:
-    """StreamUpdates: the first connection of a watch."""
+    """Return the call of StreamUpdates for the first connection of a watch."""
     request = fill(
         pb.StreamUpdatesRequest(),
         conversation_ids=conversation_ids,
@@ -197,7 +197,7 @@ def watch(
 def publish_delta(
     conversation_id: str, draft_id: str, offset: int, text: str, done: bool
 ) -> Call[pb.PublishDeltaRequest, pb.PublishDeltaResponse, None]:
-    """PublishDelta."""
+    """Return the call of PublishDelta."""
     request = fill(
         pb.PublishDeltaRequest(),
         conversation_id=conversation_id,
@@ -215,7 +215,7 @@ def switch(
     max_turns: int | None,
     request_id: str | None,
 ) -> Call[pb.SwitchRequest, pb.SwitchResponse, LoadedConversation]:
-    """Switch."""
+    """Return the call of Switch."""
     request = fill(
         pb.SwitchRequest(),
         from_conversation_id=from_conversation_id,
@@ -235,7 +235,7 @@ def rename(
     writer_model: str | None,
     request_id: str | None,
 ) -> Call[pb.RenameRequest, pb.RenameResponse, Conversation]:
-    """Rename."""
+    """Return the call of Rename."""
     request = fill(
         pb.RenameRequest(),
         conversation_id=conversation_id,
@@ -252,7 +252,7 @@ def rename(
 def set_model(
     conversation_id: str, model: str, request_id: str | None
 ) -> Call[pb.SetModelRequest, pb.SetModelResponse, Conversation]:
-    """SetModel."""
+    """Return the call of SetModel."""
     request = fill(
         pb.SetModelRequest(),
         conversation_id=conversation_id,
@@ -265,7 +265,7 @@ def set_model(
 def record_compression(
     conversation_id: str, compressed_through: int, summary: str, request_id: str | None
 ) -> Call[pb.RecordCompressionRequest, pb.RecordCompressionResponse, Conversation]:
-    """RecordCompression."""
+    """Return the call of RecordCompression."""
     request = fill(
         pb.RecordCompressionRequest(),
         conversation_id=conversation_id,
@@ -286,7 +286,7 @@ def record_abbreviation(
     writer_model: str | None,
     request_id: str | None,
 ) -> Call[pb.RecordAbbreviationRequest, pb.RecordAbbreviationResponse, Conversation]:
-    """RecordAbbreviation."""
+    """Return the call of RecordAbbreviation."""
     request = fill(
         pb.RecordAbbreviationRequest(),
         conversation_id=conversation_id,
@@ -312,7 +312,7 @@ def regenerate_notes(
     dry_run: bool,
     request_id: str | None,
 ) -> Call[pb.RegenerateNotesRequest, pb.RegenerateNotesResponse, RegeneratedNotes]:
-    """RegenerateNotes."""
+    """Return the call of RegenerateNotes."""
     request = fill(
         pb.RegenerateNotesRequest(),
         conversation_id=conversation_id,
@@ -331,7 +331,7 @@ def regenerate_notes(
 def delete(
     conversation_id: str, anchors: AnchorDisposition | None, force: bool, request_id: str | None
 ) -> Call[pb.DeleteRequest, pb.DeleteResponse, DeletionReceipt]:
-    """Delete."""
+    """Return the call of Delete."""
     if anchors is not None and anchors not in _DISPOSITIONS:
         raise invalid("anchors", f"is one of {', '.join(_DISPOSITIONS)}, not {anchors!r}")
     request = fill(

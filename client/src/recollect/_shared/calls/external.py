@@ -71,7 +71,7 @@ def list_communications(
     trust: Trust | None,
     open_escalations_only: bool,
 ) -> CommunicationsCall:
-    """ListCommunications: one page."""
+    """Return the call of ListCommunications for one page."""
     request = fill(
         pb.ListCommunicationsRequest(),
         page_size=page_size,
@@ -86,7 +86,7 @@ def list_communications(
 def next_communications(
     call: CommunicationsCall, page: CommunicationPage
 ) -> CommunicationsCall | None:
-    """ListCommunications again, for the page after this one. `None` after the last."""
+    """Return the call of ListCommunications for the page after this one; None after the last."""
     if not page.next_page_token:
         return None
     request = pb.ListCommunicationsRequest()
@@ -97,7 +97,7 @@ def next_communications(
 def get_communication(
     communication_id: str, page_size: int | None, page_token: str | None
 ) -> Call[pb.GetCommunicationRequest, pb.GetCommunicationResponse, LoadedCommunication]:
-    """GetCommunication."""
+    """Return the call of GetCommunication."""
     request = fill(
         pb.GetCommunicationRequest(),
         communication_id=communication_id,
@@ -116,7 +116,7 @@ def search_communications(
     date_range: DateRange | None,
     communication_id: str | None,
 ) -> Call[pb.SearchCommunicationsRequest, pb.SearchCommunicationsResponse, CommunicationSearch]:
-    """SearchCommunications."""
+    """Return the call of SearchCommunications."""
     request = fill(
         pb.SearchCommunicationsRequest(),
         query=query,
@@ -133,7 +133,7 @@ def search_communications(
 def register_contact(
     channel: str, party: str, trust: Trust, scopes: Iterable[str] | None, request_id: str | None
 ) -> Call[pb.RegisterContactRequest, pb.RegisterContactResponse, ExternalCommunication]:
-    """RegisterContact."""
+    """Return the call of RegisterContact."""
     request = fill(
         pb.RegisterContactRequest(),
         channel=channel,
@@ -148,7 +148,7 @@ def register_contact(
 def set_trust(
     communication_id: str, trust: Trust, scopes: Iterable[str] | None, request_id: str | None
 ) -> Call[pb.SetTrustRequest, pb.SetTrustResponse, ExternalCommunication]:
-    """SetTrust."""
+    """Return the call of SetTrust."""
     request = fill(
         pb.SetTrustRequest(),
         communication_id=communication_id,
@@ -162,7 +162,7 @@ def set_trust(
 def record_reply(
     communication_id: str, text: str, scope: str | None, request_id: str | None
 ) -> Call[pb.RecordReplyRequest, pb.RecordReplyResponse, RecordedReply]:
-    """RecordReply."""
+    """Return the call of RecordReply."""
     request = fill(
         pb.RecordReplyRequest(),
         communication_id=communication_id,
@@ -179,7 +179,7 @@ def list_escalations(
     communication_id: str | None,
     include_resolved: bool,
 ) -> EscalationsCall:
-    """ListEscalations: one page."""
+    """Return the call of ListEscalations for one page."""
     request = fill(
         pb.ListEscalationsRequest(),
         page_size=page_size,
@@ -191,7 +191,7 @@ def list_escalations(
 
 
 def next_escalations(call: EscalationsCall, page: EscalationPage) -> EscalationsCall | None:
-    """ListEscalations again, for the page after this one. `None` after the last."""
+    """Return the call of ListEscalations for the page after this one; None after the last."""
     if not page.next_page_token:
         return None
     request = pb.ListEscalationsRequest()
@@ -202,7 +202,7 @@ def next_escalations(call: EscalationsCall, page: EscalationPage) -> Escalations
 def resolve_escalation(
     escalation_id: str, answer: str, request_id: str | None
 ) -> Call[pb.ResolveEscalationRequest, pb.ResolveEscalationResponse, Escalation]:
-    """ResolveEscalation."""
+    """Return the call of ResolveEscalation."""
     request = fill(
         pb.ResolveEscalationRequest(),
         escalation_id=escalation_id,
@@ -213,7 +213,7 @@ def resolve_escalation(
 
 
 def watch(cursor: str | None) -> WatchCall:
-    """StreamCommunicationUpdates: the first connection of a watch."""
+    """Return the call of StreamCommunicationUpdates for the first connection of a watch."""
     return Call(_STREAM, fill(pb.StreamCommunicationUpdatesRequest(), cursor=cursor), read.updates)
 
 

@@ -58,7 +58,9 @@ def turn_range(it: TurnRange | tuple[int, int] | None) -> recall_pb2.TurnRange |
 
 
 def messages(them: Iterable[Message]) -> Iterator[message_pb2.Message]:
-    """Messages to append, at the field `messages`. What only the server gives is left out."""
+    """Yield the messages to append, at the field `messages`, without the fields that only the
+    server sets.
+    """
     if isinstance(them, Message) or not isinstance(them, Iterable):
         raise invalid(
             "messages",
@@ -106,7 +108,7 @@ def _tool_call(it: ToolCall, path: str) -> message_pb2.ToolCall:
 
 
 def attachments(them: Iterable[Attachment], path: str) -> list[message_pb2.Attachment]:
-    """Files that came with a message."""
+    """Return the attachments of a message."""
     if isinstance(them, Attachment) or not isinstance(them, Iterable):
         raise invalid(path, f"takes several attachments, not one {type(them).__name__}")
     return [_attachment(file, f"{path}[{index}]") for index, file in enumerate(them)]

@@ -39,7 +39,7 @@ def search(
     min_score: float | None,
     explain: bool,
 ) -> Call[pb.SearchRequest, pb.SearchResponse, SearchAnswer]:
-    """Search."""
+    """Return the call of Search."""
     request = fill(
         pb.SearchRequest(),
         query=query,
@@ -58,7 +58,7 @@ def search(
 def fetch_context(
     conversation_id: str, turn_range: TurnRange | tuple[int, int] | None, after_sequence: int | None
 ) -> Call[pb.FetchContextRequest, pb.FetchContextResponse, FetchedContext]:
-    """FetchContext."""
+    """Return the call of FetchContext."""
     request = fill(
         pb.FetchContextRequest(),
         conversation_id=conversation_id,
@@ -75,7 +75,7 @@ def recent(
     channel: str | None,
     order: RecentOrder | None,
 ) -> Call[pb.RecentRequest, pb.RecentResponse, tuple[RecentConversation, ...]]:
-    """Recent."""
+    """Return the call of Recent."""
     if order is not None and order not in _ORDERS:
         raise invalid("order", f"is one of {', '.join(_ORDERS)}, not {order!r}")
     request = fill(

@@ -55,7 +55,7 @@ class Replied:
 
 
 @frozen
-class Asked:
+class CommandCall:
     """A command, as it was said: `text`; on e-mail with the ids that its headers name."""
 
     command: Command
@@ -87,19 +87,18 @@ class Commands:
         self._conversations = conversations
         self._models = models
 
-    def run(self, asked: Asked, said_in: str | None, beginning: Beginning) -> Replied:
-        """Runs a command said in a conversation (None: there is none yet). A new one takes its
-        place where `beginning` pins it.
+    def run(self, call: CommandCall, said_in: str | None, beginning: Beginning) -> Replied:
+        """Run a command sent in a conversation (None: there is none yet). A conversation that it
+        begins takes its place where `beginning` pins it.
 
-        Raises ConversationNotFound. Hold what orders the messages of that place; then call `finish`
-        without it.
+        Raises ConversationNotFound. Hold the lock of that place; then call `finish` without it.
         """
-        match asked.command:
+        match call.command:
             case Say(text):
-                return self._note(asked, said_in, beginning, text)
+                return self._note(call, said_in, beginning, text)
             case New() if said_in and not self._state(said_in).conversation.message_count:
                 return self._note(
-                    asked,
+                    call,
                     said_in,
                     beginning,
                     "Nothing was said in this conversation yet: it is the new one.",
@@ -107,7 +106,7 @@ class Commands:
             case New():
                 model = self._state(said_in).conversation.model if said_in else ""
                 return self._anew(
-                    asked,
+                    call,
                     said_in,
                     beginning,
                     "A new conversation begins. The one before stays.",
@@ -119,31 +118,31 @@ class Commands:
                     f"The conversation is removed for good ({_messages(state)}). A new one begins."
                 )
                 return self._anew(
-                    asked, said_in, beginning, text, state.conversation.model, cleared=True
+                    call, said_in, beginning, text, state.conversation.model, cleared=True
                 )
             case Clear(confirmed=True):
-                return self._note(asked, None, beginning, "There is nothing to remove yet.")
+                return self._note(call, None, beginning, "There is nothing to remove yet.")
             case Clear():
                 count = _messages(self._state(said_in)) if said_in else "no message yet"
                 text = f"This removes the conversation for good ({count}), and begins a new one. Say /clear confirm to do it."
-                return self._note(asked, said_in, beginning, text)
+                return self._note(call, said_in, beginning, text)
             case ShowModel():
                 model = self._state(said_in).conversation.model if said_in else ""
                 text = f"The model is {model or 'the default'}."
                 if self._models:
                     text = f"{text} You can choose {_choice(self._models)}; /model default takes a choice back."
-                return self._note(asked, said_in, beginning, text)
+                return self._note(call, said_in, beginning, text)
             case SetModel(wanted):
                 listed = listed_model(wanted, self._models)
                 if listed is None:
                     text = (
                         f"There is no model {wanted} here. You can choose {_choice(self._models)}."
                     )
-                    return self._note(asked, said_in, beginning, text)
+                    return self._note(call, said_in, beginning, text)
                 model = listed
                 change = MetaUpdated(self._space.clock(), model=model)
                 return self._note(
-                    asked,
+                    call,
                     said_in,
                     beginning,
                     f"The model is {model or 'the default'} from here on.",
@@ -151,17 +150,17 @@ class Commands:
                 )
             case History(count):
                 return self._note(
-                    asked,
+                    call,
                     said_in,
                     beginning,
                     self._history(self._state(said_in), count) if said_in else _NOTHING,
                 )
 
     def finish(self, run: CommandRun, conversation_id: str) -> None:
-        """Does to the conversation before what the command is for, if that is still to be done.
-        Hold no lock.
+        """Finish the command's work on the conversation before, if it is still to be done. Hold no
+        lock.
 
-        Raises StorageUnavailable, IndexUnavailable: then a repeat of the command does it.
+        Raises StorageUnavailable, IndexUnavailable: then repeating the command completes it.
         """
         if not run.before:
             return
@@ -181,26 +180,31 @@ class Commands:
             return state
 
     def _note(
-        self, asked: Asked, said_in: str | None, beginning: Beginning, text: str, *changes: Content
+        self,
+        call: CommandCall,
+        said_in: str | None,
+        beginning: Beginning,
+        text: str,
+        *changes: Content,
     ) -> Replied:
-        """Answers, and changes nothing but what is given. Without a request to answer again nothing
-        else is written.
+        """Record the reply and the given changes. Without changes and without a request id, nothing
+        is written.
         """
-        run = CommandRun(asked.text, text, self._space.clock(), mail=asked.mail)
+        run = CommandRun(call.text, text, self._space.clock(), mail=call.mail)
         if said_in is None:
             model = next(
                 (change.model or "" for change in changes if isinstance(change, MetaUpdated)), ""
             )
-            return self._begin(asked, beginning, run, model)
-        contents = [*changes, *([run] if asked.request else [])]
+            return self._begin(call, beginning, run, model)
+        contents = [*changes, *([run] if call.request else [])]
         with self._space.writing(said_in) as state:
             if contents:
-                state = self._space.append(state, contents, asked.request).state
+                state = self._space.append(state, contents, call.request).state
         return Replied(text, state.conversation, run)
 
     def _anew(
         self,
-        asked: Asked,
+        call: CommandCall,
         before: str | None,
         beginning: Beginning,
         text: str,
@@ -208,10 +212,12 @@ class Commands:
         *,
         cleared: bool = False,
     ) -> Replied:
-        run = CommandRun(asked.text, text, self._space.clock(), before or "", cleared, asked.mail)
-        return self._begin(asked, beginning, run, model)
+        run = CommandRun(call.text, text, self._space.clock(), before or "", cleared, call.mail)
+        return self._begin(call, beginning, run, model)
 
-    def _begin(self, asked: Asked, beginning: Beginning, run: CommandRun, model: str) -> Replied:
+    def _begin(
+        self, call: CommandCall, beginning: Beginning, run: CommandRun, model: str
+    ) -> Replied:
         conversation_id = f"conv-{ULID()}"
         channel, participants, party, pinned = (
             beginning.channel,
@@ -220,7 +226,7 @@ class Commands:
             beginning.pinned,
         )
         began = Began(conversation_id, channel, run.time, participants, party, model, pinned)
-        done = self._space.begin([began, run], asked.request)
+        done = self._space.begin([began, run], call.request)
         return Replied(run.reply, done.state.conversation, run)
 
     def _history(self, state: ConversationState, count: int) -> str:

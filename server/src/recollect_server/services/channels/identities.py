@@ -52,41 +52,43 @@ class Identities:
         return channel in OWNERS_ALONE or self._people.find(channel, address) is not None
 
     def listed(self, channel: str, person: str) -> _Answer:
-        """The identities on a channel, of a person; empty: of all. By channel, then address."""
+        """Return the identities on a channel or of a person (empty: all), by channel, then
+        address.
+        """
         with self._guard:
             return self._people.listed(channel, person)
 
     def add(self, channel: str, address: str, person: str, request_id: str) -> Identity:
-        """Says that a normalised address is an owner's. Raises StorageUnavailable,
+        """Record that a normalised address is an owner's. Raises StorageUnavailable,
         RequestIdReused.
         """
         return self._record(_ADDED, [(channel, address)], person, request_id)[0]
 
     def remove(self, channel: str, address: str, request_id: str) -> Identity:
-        """Says that it is not any more. Raises IdentityNotFound, StorageUnavailable,
-        RequestIdReused.
+        """Record that an address is no longer an owner's. Raises IdentityNotFound,
+        StorageUnavailable, RequestIdReused.
         """
         return self._record(_REMOVED, [(channel, address)], "", request_id)[0]
 
     def link(self, person: str, them: list[tuple[str, str]], request_id: str) -> _Answer:
-        """Says that addresses are one person's; all that are. Raises IdentityNotFound,
-        StorageUnavailable, RequestIdReused.
+        """Record that addresses belong to one person, and return all of that person's. Raises
+        IdentityNotFound, StorageUnavailable, RequestIdReused.
         """
         return self._record(_LINKED, them, person, request_id)
 
     def unlink(self, channel: str, address: str, request_id: str) -> Identity:
-        """Takes an address out of its person. Raises IdentityNotFound, StorageUnavailable,
+        """Remove an address from its person. Raises IdentityNotFound, StorageUnavailable,
         RequestIdReused.
         """
         return self._record(_UNLINKED, [(channel, address)], "", request_id)[0]
 
     def widened(self, chosen: Filter) -> Filter:
-        """The filter, with all addresses of the persons among its participants."""
+        """Return the filter with all addresses of the persons among its participants."""
         if not chosen.participants:
             return chosen
         with self._guard:
-            found = self._people.of(chosen.participants)
-        return chosen.with_identities(tuple((it.channel, it.address) for it in found))
+            identities = self._people.of(chosen.participants)
+        return chosen.with_identities(tuple((it.channel, it.address) for it in identities))
 
     def _record(
         self, event: str, them: list[tuple[str, str]], person: str, request_id: str
@@ -113,12 +115,12 @@ class Identities:
             return answer
 
     def _known(self, request: RequestKey) -> _Answer | None:
-        known = self._answered.get(request.id)
-        if (known and known[0] != request.hash) or (
-            not known and self._space.has_request(request.id)
+        previous = self._answered.get(request.id)
+        if (previous and previous[0] != request.hash) or (
+            not previous and self._space.has_request(request.id)
         ):
             raise RequestIdReused(request.id)
-        return known[1] if known else None
+        return previous[1] if previous else None
 
     def _apply(self, line: dict[str, Any]) -> _Answer:
         """Apply a line of the ledger. Return the answer that its caller got."""

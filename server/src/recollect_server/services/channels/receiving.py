@@ -32,7 +32,7 @@ from recollect_server.domain.routing import (
     provenance_of,
 )
 from recollect_server.domain.time import arrival
-from recollect_server.services.channels.commands import Asked, Beginning, Commands, Replied
+from recollect_server.services.channels.commands import Beginning, CommandCall, Commands, Replied
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.rate_limit import RateLimiter
 from recollect_server.services.conversations import check_writable
@@ -91,14 +91,14 @@ class Receiving:
         self._senders = senders
 
     def receive(self, inbound: Inbound) -> Received:
-        """Takes a message in. Its sender is normalised."""
+        """Store an inbound message whose sender is normalised, and return the outcome."""
         request = RequestKey(
             key_of_delivery(inbound.channel, inbound.provider_message_id), _WHATEVER
         )
         outcome: Outcome
         with self._space.exclusive(request=request.id):
-            known = self._known(request)
-            if known is None:
+            previous = self._known(request)
+            if previous is None:
                 if not self._identities.is_owner(inbound.channel, inbound.sender):
                     return self._receive_external(inbound)
                 if before := self._delivered_elsewhere(inbound, request):
@@ -112,13 +112,13 @@ class Receiving:
                         else self._store(inbound, headers, request)
                     )
             else:
-                outcome = self._again(known)
+                outcome = self._again(previous)
         if isinstance(outcome, Replied):
             self._commands.finish(outcome.run, outcome.conversation.id)
-        return Received(outcome, duplicate=known is not None)
+        return Received(outcome, duplicate=previous is not None)
 
     def run_command(self, conversation_id: str, text: str, request_id: str) -> Replied:
-        """Runs a command as if it had come in over the conversation's channel."""
+        """Run a command as if it had come in over the conversation's channel."""
         command = parse(text)
         if command is None:
             raise InvalidField.of(
@@ -126,10 +126,10 @@ class Receiving:
             )
         request = key_of("RunCommand", request_id, {"id": conversation_id, "text": text})
         with self._space.exclusive(request=request_id):
-            if request and (known := self._known(request)):
-                before = self._again(known)
+            if request and (previous := self._known(request)):
+                before = self._again(previous)
                 if not isinstance(before, Replied):  # deleted since
-                    raise ConversationNotFound(known.conversation_id)
+                    raise ConversationNotFound(previous.conversation_id)
                 replied = before
             elif (
                 request
@@ -139,7 +139,7 @@ class Receiving:
             ):
                 raise ConversationNotFound(conversation_id)
             else:
-                replied = self._run_in(conversation_id, Asked(command, text, request))
+                replied = self._run_in(conversation_id, CommandCall(command, text, request))
         self._commands.finish(replied.run, replied.conversation.id)
         return replied
 
@@ -179,20 +179,20 @@ class Receiving:
     # Repeats --------------------------------------------------------------------------------------
 
     def _known(self, request: RequestKey) -> KnownRequest | None:
-        """The same request, if it was carried out. What is held of it is written first, if the disk
-        takes it now.
+        """Return the earlier record of this request, if it was carried out. Its pending writes are
+        flushed first, if the disk accepts them now.
         """
         self._space.flush_request(request.id)
         return self._space.find_request(request)
 
-    def _again(self, known: KnownRequest) -> Stored | Replied | None:
+    def _again(self, previous: KnownRequest) -> Stored | Replied | None:
         try:
             messages, conversation = self._space.replay(
-                known, self._space.read(known.conversation_id)
+                previous, self._space.read(previous.conversation_id)
             )
             if messages:
                 return Stored(conversation, messages)
-            lines, conversation = self._space.replay_lines(known)
+            lines, conversation = self._space.replay_lines(previous)
         except ConversationNotFound:
             return None
         runs = [content for content in contents_of(lines) if isinstance(content, CommandRun)]
@@ -242,19 +242,19 @@ class Receiving:
     # Where to -------------------------------------------------------------------------------------
 
     def _route(self, inbound: Inbound) -> str | None:
-        """The conversation that a message joins where no thread says it."""
+        """Return the conversation that a message joins where no thread decides it."""
         if inbound.channel == WEB:
             if _is_named(inbound):
                 assert isinstance(inbound.origin, WebOrigin)
                 return inbound.origin.conversation_id
-            found = self._space.index.conversations.select(Filter(channels=(WEB,)), 1)
-            return found[0].conversation.id if found else None
+            newest = self._space.index.conversations.select(Filter(channels=(WEB,)), 1)
+            return newest[0].conversation.id if newest else None
         place = place_of(inbound.channel, party_of(inbound))
         return self._space.pinned_at(place) if place.known else None
 
     def _threads(self, headers: Headers) -> set[str]:
-        """The conversations of an e-mail's thread, by the ids that it names; none on another
-        channel. More than one if nobody knew so far that they are one thread.
+        """Return the conversations of an e-mail's thread, by the ids that its headers name; none on
+        other channels. Several if these threads turn out to be one only now.
         """
         return self._space.threads(map(mail_number, headers.ids)) if headers.ids else set()
 
@@ -268,8 +268,8 @@ class Receiving:
         return self._space.exclusive(all_mails=command is not None, mails=headers.ids)
 
     def _join(self, others: set[str], conversation_id: str) -> None:
-        """Two threads turned out to be one: what comes in for the others goes to the one that began
-        first from here on.
+        """Join threads that turn out to be one: later messages for the others go to
+        `conversation_id`, the conversation that began first.
         """
         for other in others:
             try:
@@ -297,10 +297,10 @@ class Receiving:
                 if _is_named(inbound):
                     raise
                 said_in = None
-        asked = Asked(command, inbound.text, request, headers.ids)
-        return self._commands.run(asked, said_in, beginning)
+        call = CommandCall(command, inbound.text, request, headers.ids)
+        return self._commands.run(call, said_in, beginning)
 
-    def _run_in(self, conversation_id: str, asked: Asked) -> Replied:
+    def _run_in(self, conversation_id: str, call: CommandCall) -> Replied:
         conversation = self._space.read(conversation_id).conversation
         channel, place = conversation.channel, place_of(conversation.channel, conversation.party)
         beginning = Beginning(
@@ -316,7 +316,7 @@ class Receiving:
             # it keeps its place: a new one begins beside it
             if in_use not in (None, conversation_id):
                 beginning = replace(beginning, pinned=False)
-            return self._commands.run(asked, conversation_id, beginning)
+            return self._commands.run(call, conversation_id, beginning)
 
 
 def _is_named(inbound: Inbound) -> bool:
@@ -333,7 +333,7 @@ def _beginning(inbound: Inbound) -> Beginning:
 
 
 def _message(inbound: Inbound, headers: Headers, channel: str) -> Message:
-    """The owner's message, for a conversation on a channel."""
+    """Return the owner's message as it is stored in a conversation of a channel."""
     return Message(
         Role.USER,
         inbound.text,

@@ -123,7 +123,7 @@ class ContextBuilder:
         for anchor in holding.anchors:
             place = (anchor.conversation_id, anchor.sequence)
             strengths[place] = max(strengths.get(place, 0.0), anchor.confidence)
-        asked = own.Asked(
+        weighing = own.Weighing(
             words_of(message[:_ASKED]), self._space.clock(), self._choosing.weights, strengths, form
         )
 
@@ -137,9 +137,9 @@ class ContextBuilder:
         for_group = min(_GROUP_TOKENS, total // _GROUP_SHARE) if include_group else 0
         budget = budget.within(max(0, total - around - of_anchors - for_group))
 
-        head, hot, in_memory = self.hot(conversation_id, asked, budget, degraded, message)
+        head, hot, in_memory = self.hot(conversation_id, weighing, budget, degraded, message)
         deadline.check()
-        warm, summary = self.warm(head, hot, asked, holding.anchors, budget, degraded)
+        warm, summary = self.warm(head, hot, weighing, holding.anchors, budget, degraded)
         deadline.check()
         group = self.group(head, degraded, form, for_group) if include_group else []
         of_group = form.frame("group") + sum(map(form.group_message, group)) if group else 0
@@ -151,13 +151,13 @@ class ContextBuilder:
         shown = past.Shown(conversation_id, head.number if head else None, frozenset(lines), newest)
         lent = 0 if is_cold_set else sum(it.tokens for it in warm.packed) // _LENT
         recalled, cold, last = self.cold(
-            head, shown, asked, message, room + lent, degraded, deadline, explain=explain
+            head, shown, weighing, message, room + lent, degraded, deadline, explain=explain
         )
         # what fits the message is worth more than all of the earlier turns
         if (excess := cold.used - room) > 0:
             less = excess + warm.left
             smaller = replace(budget, warm=budget.warm - less, total=budget.total - less)
-            warm, summary = self.warm(head, hot, asked, holding.anchors, smaller, degraded)
+            warm, summary = self.warm(head, hot, weighing, holding.anchors, smaller, degraded)
         deadline.check()
         if left_out:
             warm = replace(
@@ -207,7 +207,7 @@ class ContextBuilder:
     def hot(
         self,
         conversation_id: str,
-        asked: own.Asked,
+        weighing: own.Weighing,
         budget: Budget,
         degraded: dict[str, str],
         message: str = "",
@@ -230,15 +230,19 @@ class ContextBuilder:
             return head, Packed(Tier.HOT, budget.hot, note=f"it cannot be read: {error}"), False
         _note_damage(degraded, "hot", turns.damaged)
         candidates = [
-            asked.candidate(conversation_id, it, "one of the newest turns", asked.similarity(it))
+            weighing.candidate(
+                conversation_id, it, "one of the newest turns", weighing.similarity(it)
+            )
             for it in turns.messages
         ]
         too_long = []
         if is_said(turns.messages, message) and candidates[-1].tokens > budget.hot:
             too_long = [candidates.pop()]
-        summary = min(asked.form.summary(head.conversation.compression_summary), budget.warm // 2)
+        summary = min(
+            weighing.form.summary(head.conversation.compression_summary), budget.warm // 2
+        )
         lent = 0 if budget.is_hot_set else max(0, budget.warm - summary)
-        hot = pack_hot(candidates, budget.hot, lent, window.hot_turns, asked.form)
+        hot = pack_hot(candidates, budget.hot, lent, window.hot_turns, weighing.form)
         reason = "it is the message to be answered, and longer than the budget of this tier"
         dropped = [
             Dropped(it.conversation_id, it.message.sequence, Tier.HOT, it.tokens, reason)
@@ -254,7 +258,7 @@ class ContextBuilder:
         self,
         head: ConversationState | None,
         hot: Packed,
-        asked: own.Asked,
+        weighing: own.Weighing,
         anchors: list[Anchor],
         budget: Budget,
         degraded: dict[str, str],
@@ -270,8 +274,8 @@ class ContextBuilder:
             )
         except StorageUnavailable as error:
             degraded["warm"] = str(error)
-            summary, _ = _fitting(head.conversation.compression_summary, room, asked.form)
-            reserved = asked.form.summary(summary)
+            summary, _ = _fitting(head.conversation.compression_summary, room, weighing.form)
+            reserved = weighing.form.summary(summary)
             return Packed(
                 Tier.WARM, room, note=f"it cannot be read: {error}", reserved=reserved
             ), summary
@@ -283,19 +287,19 @@ class ContextBuilder:
         for it in turns.messages:
             turn = it.turn_number
             if (not oldest_hot or turn < oldest_hot) and it.sequence not in left_out:
-                near = asked.similarity(it)
+                near = weighing.similarity(it)
                 similarity[turn] = max(similarity.get(turn, 0.0), near)
                 candidates.append(
-                    asked.candidate(head.conversation.id, it, "an earlier turn", near)
+                    weighing.candidate(head.conversation.id, it, "an earlier turn", near)
                 )
         summary, note = _fitting(
-            head.conversation.compression_summary, room // 2 if candidates else room, asked.form
+            head.conversation.compression_summary, room // 2 if candidates else room, weighing.form
         )
-        reserved = asked.form.summary(summary)
+        reserved = weighing.form.summary(summary)
         if not candidates:
             note = "; ".join(part for part in (note, "there are no earlier turns") if part)
         packed = pack_warm(
-            candidates, room, reserved, replace(preference, similarity=similarity), asked.form
+            candidates, room, reserved, replace(preference, similarity=similarity), weighing.form
         )
         return replace(packed, note=note), summary
 
@@ -317,7 +321,7 @@ class ContextBuilder:
         self,
         head: ConversationState | None,
         shown: past.Shown,
-        asked: own.Asked,
+        weighing: own.Weighing,
         message: str,
         room: int,
         degraded: dict[str, str],
@@ -333,8 +337,8 @@ class ContextBuilder:
         choosing = self._choosing
         try:
             index = self._space.index
-            last = past.last_conversation(self._space, head, room, asked.form) if head else None
-            left = room - asked.form.source(last) if last else room
+            last = past.last_conversation(self._space, head, room, weighing.form) if head else None
+            left = room - weighing.form.source(last) if last else room
             if note := past.why_not(message, left):
                 return past.Past(), Packed(Tier.COLD, room, note=note, reserved=room - left), last
             # the transcript or the index was of no help for it, and other lines of it may be found
@@ -348,7 +352,7 @@ class ContextBuilder:
             if doubt := self._space.doubt:
                 degraded["cold"] = doubt
             recalled = past.recall(
-                self._space, self._meaning, self._tiers, asked, message, shown, left, choosing.recalling,
+                self._space, self._meaning, self._tiers, weighing, message, shown, left, choosing.recalling,
                 choosing.excerpt_tokens, deadline, explain=explain,
             )  # fmt: skip
         except (IndexUnavailable, StorageUnavailable) as error:
@@ -365,7 +369,7 @@ class ContextBuilder:
             choosing.recalling,
             recalled.about,
             shown.conversation_id,
-            asked.form,
+            weighing.form,
         )
         if last and any(it.conversation_id == last.conversation_id for it in packed.packed):
             last, left = None, room  # its abbreviation stands beside what is recalled of it
@@ -398,14 +402,15 @@ def _within(context: Context, max_bytes: int) -> Context:
     total = sum(sizes.values()) + 2 * len(context.summary.encode())
     if total <= max_bytes:
         return context
-    gone: set[tuple[str, int]] = set()
+    removed: set[tuple[str, int]] = set()
     for unit in _least_wanted(context):
         if total <= max_bytes:
             break
         total -= sum(sizes[it.place] for it in unit)
-        gone |= {it.place for it in unit}
+        removed |= {it.place for it in unit}
     return replace(
-        _without(context, gone, f"the answer would have more than {max_bytes} bytes"), has_more=True
+        _without(context, removed, f"the answer would have more than {max_bytes} bytes"),
+        has_more=True,
     )
 
 
@@ -470,18 +475,18 @@ def _least_wanted(context: Context) -> list[Unit]:
     return [*([it] for it in context.cold.packed[::-1]), *context.own_units()[:-1]]
 
 
-def _without(context: Context, gone: set[tuple[str, int]], reason: str) -> Context:
+def _without(context: Context, removed: set[tuple[str, int]], reason: str) -> Context:
     """Return the context without these messages."""
 
     def cut(packed: Packed) -> Packed:
-        out = [it for it in packed.packed if it.place in gone]
+        out = [it for it in packed.packed if it.place in removed]
         dropped = [
             Dropped(it.conversation_id, it.message.sequence, packed.tier, it.tokens, reason)
             for it in out
         ]
         return replace(
             packed,
-            packed=[it for it in packed.packed if it.place not in gone],
+            packed=[it for it in packed.packed if it.place not in removed],
             dropped=[*dropped, *packed.dropped],
         )
 

@@ -91,10 +91,10 @@ def _densest(matches: list[Match], characters: int) -> tuple[int, int]:
             and end - matches[oldest][0] > characters
             and matches[oldest][0] < start
         ):
-            gone = matches[oldest][2]
-            inside[gone] -= 1
-            if not inside[gone]:
-                weight -= counts[gone] ** -0.5
+            leaving = matches[oldest][2]
+            inside[leaving] -= 1
+            if not inside[leaving]:
+                weight -= counts[leaving] ** -0.5
             oldest += 1
         if weight > best + 1e-9:
             best, ends = weight, (matches[oldest][0], end)
@@ -105,16 +105,16 @@ def _start(text: str, first: int, last: int, characters: int) -> int:
     """Return where the excerpt begins: with a sentence before the matches, else with a word."""
     spare = max(0, characters - (last - first))
     earliest = max(0, first - spare)
-    wanted = max(0, first - int(_LEAD * spare))
-    if wanted == 0:
+    earliest_wanted = max(0, first - int(_LEAD * spare))
+    if earliest_wanted == 0:
         return 0
-    if len(text) - wanted < characters:
-        wanted = max(earliest, len(text) - characters)
+    if len(text) - earliest_wanted < characters:
+        earliest_wanted = max(earliest, len(text) - characters)
     starts = [earliest + match.end() for match in SENTENCE_END.finditer(text[earliest:first])]
     if starts:
-        return min(starts, key=lambda start: abs(start - wanted))
-    space = text.find(" ", wanted, first)
-    return space + 1 if space >= 0 else wanted
+        return min(starts, key=lambda start: abs(start - earliest_wanted))
+    space = text.find(" ", earliest_wanted, first)
+    return space + 1 if space >= 0 else earliest_wanted
 
 
 def _end(text: str, start: int, last: int, limit: int) -> int:

@@ -33,7 +33,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Weighing:
     """Question to answer, and the means to weigh a message for it."""
 
     words: frozenset[str]
@@ -51,8 +51,8 @@ class Asked:
     def candidate(
         self, conversation_id: str, message: Message, reason: str, similarity: float
     ) -> Candidate:
-        """A message of this conversation: it is near to what was asked as far as it has the
-        words.
+        """Return a message of this conversation as a candidate, weighed by its age, its similarity
+        and its anchor.
         """
         strength = self.strengths.get((conversation_id, message.sequence), 0.0)
         relevance = self.weights.relevance(
@@ -72,15 +72,15 @@ def newest(
     Of more than `max_bytes` only the newest messages are read. Raises StorageUnavailable.
     """
     conversation = head.conversation
-    if (kept := recent.get(conversation.id, head.lines)) is not None:
+    if (cached := recent.get(conversation.id, head.lines)) is not None:
         return Turns(
-            [message for message in kept if message.turn_number > conversation.compressed_through]
+            [message for message in cached if message.turn_number > conversation.compressed_through]
         ), True
     first = max(conversation.compressed_through, conversation.turn_count - hot_turns) + 1
-    found = turns_of(space, head, first, conversation.turn_count, max_bytes)
-    if not found.damaged and first <= max(1, conversation.turn_count - hot_turns + 1):
-        recent.put(conversation.id, head.lines, found.messages)
-    return found, False
+    turns = turns_of(space, head, first, conversation.turn_count, max_bytes)
+    if not turns.damaged and first <= max(1, conversation.turn_count - hot_turns + 1):
+        recent.put(conversation.id, head.lines, turns.messages)
+    return turns, False
 
 
 def earlier(
@@ -96,16 +96,16 @@ def earlier(
     before_hot = max(first, last - window.hot_turns)
     spaced = list(evenly(first, before_hot, _SPACED))
     if last - first < window.warm_turns + window.hot_turns:
-        found = turns_of(space, head, first, last, max_bytes)
+        turns = turns_of(space, head, first, last, max_bytes)
     else:
         newest = range(before_hot - round(_LAST_SHARE * window.warm_turns) + 1, last + 1)
         read = turns_among(space, head, sorted({first, *spaced, *newest}), lines, max_bytes)
-        found = Turns(
+        turns = Turns(
             [message for message in read.messages if first <= message.turn_number <= last],
             read.damaged,
         )
     of_anchors = set(lines)
     anchored = frozenset(
-        message.turn_number for message in found.messages if message.sequence in of_anchors
+        message.turn_number for message in turns.messages if message.sequence in of_anchors
     )
-    return found, Preference(first, anchored, {}, spaced)
+    return turns, Preference(first, anchored, {}, spaced)

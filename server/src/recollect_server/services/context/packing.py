@@ -90,14 +90,14 @@ def pack_hot(
             used += size
         elif not packed:
             others = sum(it.tokens for other in newest[1:] for it in turns[other])
-            kept, gone = shorten_turn(
+            fitting, cut = shorten_turn(
                 turn, max(budget, min(room - others, budget + round(_CUT * lent))), form.own
             )
-            if not kept:
-                kept, gone = shorten_turn(turn, room, form.own)
-            packed += kept
-            used += cost(kept)
-            dropped += [_dropped(Tier.HOT, it, _too_long(it, budget)) for it in gone]
+            if not fitting:
+                fitting, cut = shorten_turn(turn, room, form.own)
+            packed += fitting
+            used += cost(fitting)
+            dropped += [_dropped(Tier.HOT, it, _too_long(it, budget)) for it in cut]
             break
         else:
             break
@@ -125,11 +125,11 @@ def pack_warm(
     """
     turns = {number: units(own, form.half) for number, own in _by_turn(candidates).items()}
     shelf = _Shelf(turns, max(0, budget - reserved), form)
-    wanted = preference or Preference()
+    preferred = preference or Preference()
     newest = _contiguous(turns)
     likely = [
         number
-        for number, share in wanted.similarity.items()
+        for number, share in preferred.similarity.items()
         if share >= _LIKELY and number in turns
     ]
 
@@ -142,13 +142,13 @@ def pack_warm(
             break
     if newest and not shelf.packed:
         shelf.put(newest[0], _NEWEST, "the last turn before the newest", shorten=True)
-    if wanted.first in turns:
-        shelf.put(wanted.first, _FIRST, "the first turn", shorten=True)
-    for number in sorted(wanted.anchored, reverse=True):
+    if preferred.first in turns:
+        shelf.put(preferred.first, _FIRST, "the first turn", shorten=True)
+    for number in sorted(preferred.anchored, reverse=True):
         shelf.put(number, _ANCHORED, "an anchor came from it")
-    for number in sorted(likely, key=lambda number: (-wanted.similarity[number], -number)):
+    for number in sorted(likely, key=lambda number: (-preferred.similarity[number], -number)):
         shelf.put(number, _FITTING, "it has words of the message")
-    for number in _spread(wanted.spaced):
+    for number in _spread(preferred.spaced):
         shelf.put(number, 1, "one of turns evenly spaced")
     for number in newest:
         if not shelf.put(number, 1, "an earlier turn", shorten=True):
@@ -192,18 +192,18 @@ class _Shelf:
         gap = 0 if number + 1 in self._numbers or number == max(self._turns) else self._form.gap
         left = int(share * self._room) - self._used - gap
         size = sum(map(cost, turn))
-        kept = [it for unit in turn for it in unit]
-        gone: list[Candidate] = []
+        fitting = [it for unit in turn for it in unit]
+        cut: list[Candidate] = []
         if size > left:
             if not shorten or left < _WORTH_SHORTENING:
                 return False
-            kept, gone = shorten_turn(turn, left, self._form.own)
-            if not kept:
+            fitting, cut = shorten_turn(turn, left, self._form.own)
+            if not fitting:
                 return False
-        kept = [replace(kept[0], charge=kept[0].tokens + gap), *kept[1:]]
-        self.packed += [replace(it, reason=reason) for it in kept]
-        self._cut += gone
-        self._used += cost(kept)
+        fitting = [replace(fitting[0], charge=fitting[0].tokens + gap), *fitting[1:]]
+        self.packed += [replace(it, reason=reason) for it in fitting]
+        self._cut += cut
+        self._used += cost(fitting)
         self._numbers.add(number)
         return True
 

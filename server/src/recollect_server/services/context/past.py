@@ -16,7 +16,7 @@ from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message
 from recollect_server.domain.rendering.form import Form
 from recollect_server.services.context.excerpts import MARK, excerpt
-from recollect_server.services.context.own import Asked
+from recollect_server.services.context.own import Weighing
 from recollect_server.services.context.packing import Recalling, Turn
 from recollect_server.services.context.relevance import says_little
 from recollect_server.services.recall.candidates import Candidates, gather
@@ -112,7 +112,7 @@ def recall(
     space: Space,
     meaning: Meaning,
     tiers: Tiers,
-    asked: Asked,
+    weighing: Weighing,
     message: str,
     shown: Shown,
     budget: int,
@@ -130,8 +130,8 @@ def recall(
     question = message[:_QUESTION]
     with index.until(deadline):
         hidden = shown.ids(index)
-        terms = index.search.terms(without_dates(question, read_dates(question, asked.now)))
-        found = gather(
+        terms = index.search.terms(without_dates(question, read_dates(question, weighing.now)))
+        candidates = gather(
             index,
             meaning,
             question,
@@ -139,36 +139,40 @@ def recall(
             Scope(hidden=hidden),
             _CONVERSATIONS,
             deadline,
-            asked.now,
+            weighing.now,
         )
-    ranked = found.best_messages()
-    best = found.message_scores[ranked[0]] if ranked else 0.0
+    ranked = candidates.best_messages()
+    best = candidates.message_scores[ranked[0]] if ranked else 0.0
     least = rules.least(best)
     chosen: dict[tuple[int, int], list[int]] = {}
     room = _POOL * budget
     for at in ranked[:_RANKED]:
-        name = (found.messages[at].number, found.messages[at].turn_number)
-        score = found.message_scores[at]
+        name = (candidates.messages[at].number, candidates.messages[at].turn_number)
+        score = candidates.message_scores[at]
         if score < least or (room <= 0 and name not in chosen):
             break
-        room -= min(found.messages[at].tokens, _length(excerpt_tokens, score, best))
+        room -= min(candidates.messages[at].tokens, _length(excerpt_tokens, score, best))
         chosen.setdefault(name, []).append(at)
-    low = [at for at in ranked if found.message_scores[at] < least][:_EXPLAINED] if explain else []
-    dropped = [_below(found, at, least) for at in low]
+    low = (
+        [at for at in ranked if candidates.message_scores[at] < least][:_EXPLAINED]
+        if explain
+        else []
+    )
+    dropped = [_below(candidates, at, least) for at in low]
     if not chosen:
         note = "nothing that is stored fits the message"
-        if found.messages:
+        if candidates.messages:
             note += f": the best scores {best:.2f}, below the threshold of {rules.threshold:.2f}"
-        return Past([], dropped, {}, found.degraded, note)
-    turns = _read(space, found, chosen, shown, excerpt_tokens, tiers, asked, deadline)
+        return Past([], dropped, {}, candidates.degraded, note)
+    turns = _read(space, candidates, chosen, shown, excerpt_tokens, tiers, weighing, deadline)
     numbers = {number for number, _ in chosen}
     about = {
-        it.id: _about(it, asked, own=shown.conversation_id)
+        it.id: _about(it, weighing, own=shown.conversation_id)
         for it in index.conversations.by_number(numbers).values()
     }
     # a conversation may be deleted meanwhile
     turns = [turn for turn in turns if turn[0].conversation_id in about]
-    return Past(turns, dropped, about, found.degraded)
+    return Past(turns, dropped, about, candidates.degraded)
 
 
 def last_conversation(
@@ -195,12 +199,12 @@ def last_conversation(
 
 def _read(
     space: Space,
-    found: Candidates,
+    candidates: Candidates,
     chosen: dict[tuple[int, int], list[int]],
     shown: Shown,
     excerpt_tokens: int,
     tiers: Tiers,
-    asked: Asked,
+    weighing: Weighing,
     deadline: Deadline,
 ) -> list[Turn]:
     """Return the chosen turns whole, but for messages that are shown already and lines that are
@@ -211,10 +215,10 @@ def _read(
     ids: dict[int, str] = {}
     matched: defaultdict[int, set[int]] = defaultdict(set)
     for (number, _), ats in chosen.items():
-        matched[number] |= {found.messages[at].place[0] for at in ats}
+        matched[number] |= {candidates.messages[at].place[0] for at in ats}
     for (number, turn), ats in chosen.items():
-        ids[number] = found.conversation_of(ats[0]).id
-        scores[number, turn] = found.message_scores[ats[0]]
+        ids[number] = candidates.conversation_of(ats[0]).id
+        scores[number, turn] = candidates.message_scores[ats[0]]
         there = space.index.messages.of_turns(number, turn, turn)
         if len(there) > _WHOLE_TURN:
             there = [
@@ -226,17 +230,17 @@ def _read(
         places[number] += [place for place in there if not (is_own and place[0] in shown.sequences)]
     turns: list[Turn] = []
     best = max(scores.values(), default=0.0)
-    for number, wanted in places.items():
+    for number, own_places in places.items():
         deadline.check()
         warm = tiers.warm_since(ids[number])
         whole: defaultdict[int, Turn] = defaultdict(list)
-        for message in read_found(space, ids[number], sorted(wanted)) or []:
+        for message in read_found(space, ids[number], sorted(own_places)) or []:
             if (number, message.turn_number) in scores:
                 score = scores[number, message.turn_number]
                 fits = message.sequence in matched[number]
-                cut = _cut(message, _length(excerpt_tokens, score, best, fits=fits), asked.words)
+                cut = _cut(message, _length(excerpt_tokens, score, best, fits=fits), weighing.words)
                 whole[message.turn_number].append(
-                    _candidate(ids[number], message, cut, score, warm, asked, fits=fits)
+                    _candidate(ids[number], message, cut, score, warm, weighing, fits=fits)
                 )
         turns += whole.values()
     return turns
@@ -274,12 +278,12 @@ def _candidate(
     message: Message,
     score: float,
     warm: int | None,
-    asked: Asked,
+    weighing: Weighing,
     *,
     fits: bool,
 ) -> Candidate:
-    strength = asked.strengths.get((conversation_id, message.sequence), 0.0)
-    age = asked.now - max(message.timestamp, warm or 0)
+    strength = weighing.strengths.get((conversation_id, message.sequence), 0.0)
+    age = weighing.now - max(message.timestamp, warm or 0)
     reason = (
         f"fits the message: {score:.2f}"
         if fits
@@ -287,8 +291,8 @@ def _candidate(
     )
     reason += ", and its conversation was in use lately" if warm else ""
     reason += ", and an anchor came from it" if strength else ""
-    relevance = asked.weights.relevance(age=age, similarity=score, anchor=strength)
-    charge = asked.form.recalled(message)
+    relevance = weighing.weights.relevance(age=age, similarity=score, anchor=strength)
+    charge = weighing.form.recalled(message)
     return Candidate(
         conversation_id,
         message,
@@ -300,17 +304,22 @@ def _candidate(
     )
 
 
-def _below(found: Candidates, at: int, least: float) -> Dropped:
+def _below(candidates: Candidates, at: int, least: float) -> Dropped:
     """Return a message that scored too low to be recalled."""
-    message, score = found.messages[at], found.message_scores[at]
+    message, score = candidates.messages[at], candidates.message_scores[at]
     reason = f"scores {score:.2f}, below the threshold of {least:.2f}"
     return Dropped(
-        found.conversation_of(at).id, message.place[0], Tier.COLD, message.tokens, reason, score
+        candidates.conversation_of(at).id,
+        message.place[0],
+        Tier.COLD,
+        message.tokens,
+        reason,
+        score,
     )
 
 
-def _about(conversation: Conversation, asked: Asked | None, own: str = "") -> About:
-    words = asked.words if asked else frozenset[str]()
+def _about(conversation: Conversation, weighing: Weighing | None, own: str = "") -> About:
+    words = weighing.words if weighing else frozenset[str]()
     text = (
         "" if conversation.id == own else excerpt(conversation.abbreviation, _ABBREVIATION, words)
     )

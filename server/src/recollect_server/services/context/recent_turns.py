@@ -58,7 +58,7 @@ class RecentTurns:
     def put(self, conversation_id: str, lines: int, messages: list[Message]) -> None:
         """Cache the messages of the newest turns of a transcript of `lines` lines."""
         entry = _Entry(lines, list(messages), sum(map(_size, messages)))
-        gone: list[str] = []
+        evicted: list[str] = []
         with self._guard:
             self._drop(conversation_id)
             if entry.size > _MAX_ENTRY:
@@ -66,9 +66,9 @@ class RecentTurns:
             self._entries[conversation_id] = entry
             self._bytes += entry.size
             while len(self._entries) > self._most or self._bytes > _MAX_BYTES:
-                gone.append(next(iter(self._entries)))
-                self._drop(gone[-1])
-        for name in gone:
+                evicted.append(next(iter(self._entries)))
+                self._drop(evicted[-1])
+        for name in evicted:
             self._evicted(name)
 
     def follow(self, event: Appended) -> None:

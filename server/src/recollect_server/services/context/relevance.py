@@ -32,7 +32,7 @@ class Weights:
     """Daily decay of recency: weight = exp(-decay x age in days)."""
 
     def relevance(self, *, age: int, similarity: float, anchor: float) -> float:
-        """From 0 to 1: the weighted mean of recency (`age` in milliseconds), similarity and anchor
+        """Return the weighted mean of recency (`age` in milliseconds), similarity and anchor
         strength, each from 0 to 1.
         """
         total = self.recency + self.similarity + self.anchor
@@ -45,20 +45,20 @@ class Weights:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The words of a text that say something, lower-cased; of scripts without spaces, pairs of
-    characters.
+    """Return the lower-cased words of a text without stop words; of scripts without spaces, pairs
+    of characters.
     """
-    found = {word for word in _WORD.findall(text.lower()) if word not in STOP_WORDS}
+    words = {word for word in _WORD.findall(text.lower()) if word not in STOP_WORDS}
     return (
-        frozenset(found.union(*(pairs(run) for run in runs(text))))
+        frozenset(words.union(*(pairs(run) for run in runs(text))))
         if not text.isascii()
-        else frozenset(found)
+        else frozenset(words)
     )
 
 
-def overlap(asked: frozenset[str], text: str) -> float:
+def overlap(words: frozenset[str], text: str) -> float:
     """Return the share of the question's words that stand in a text, from 0 to 1."""
-    return len(asked & words_of(text)) / len(asked) if asked else 0.0
+    return len(words & words_of(text)) / len(words) if words else 0.0
 
 
 def says_little(message: str) -> bool:
@@ -70,7 +70,7 @@ def says_little(message: str) -> bool:
 
 
 def evenly(first: int, last: int, count: int) -> Iterable[int]:
-    """At most `count` whole numbers from `first` to `last`, evenly spaced."""
+    """Return at most `count` whole numbers from `first` to `last`, evenly spaced."""
     if last - first + 1 <= count:
         return range(first, last + 1)
     return (

@@ -95,15 +95,15 @@ def shorten_turn(
         if units and units[0][0].message.role is Role.USER
         else ([], list(units))
     )
-    kept: list[Candidate] = []
-    gone: list[Candidate] = []
+    fitting: list[Candidate] = []
+    cut: list[Candidate] = []
     left = allowance
     for unit in opening:
         share = max(left // 2, left - sum(map(cost, rest)))
         shortened = shorten_unit(unit, share, tokens) or shorten_unit(unit, left, tokens)
         if shortened is None:
             return [], [it for whole in units for it in whole]
-        kept += shortened
+        fitting += shortened
         left -= cost(shortened)
     older = sum(map(cost, rest))
     for at, unit in enumerate(reversed(rest)):
@@ -115,11 +115,11 @@ def shorten_turn(
             else None
         )
         if shortened is None:
-            gone = [it for whole in rest[: len(rest) - at] for it in whole]
+            cut = [it for whole in rest[: len(rest) - at] for it in whole]
             break
-        kept += shortened
+        fitting += shortened
         left -= cost(shortened)
-    return kept, gone
+    return fitting, cut
 
 
 def _capped(message: Message, length: int) -> Message:
@@ -151,9 +151,9 @@ def _arguments(arguments: str, length: int) -> str:
             for key, value in given.items()
         }
         if all(len(key) <= share for key in given):
-            kept = {
+            shortened = {
                 key: given[key] if len(text) <= share else head_and_tail(text, share)
                 for key, text in values.items()
             }
-            return orjson.dumps(kept).decode()
+            return orjson.dumps(shortened).decode()
     return orjson.dumps({"arguments": head_and_tail(arguments, length)}).decode()

@@ -28,33 +28,33 @@ class Compaction:
     """
 
     def __init__(
-        self, space: Space, model: LanguageModel, past: int = PAST, kept: int = KEPT
+        self, space: Space, model: LanguageModel, past: int = PAST, kept_messages: int = KEPT
     ) -> None:
         """More than `past` messages behind the last compression are condensed, all but the newest
-        `kept`.
+        `kept_messages`.
         """
         self._space = space
         self._model = model
         self._past = past
-        self._kept = kept
+        self._kept_messages = kept_messages
 
     def due(self, limit: int) -> list[Waiting]:
-        """Conversations that may be due. Raises IndexUnavailable."""
+        """Return conversations that may be due. Raises IndexUnavailable."""
         return self._space.index.notes.compaction_due(limit, self._past)
 
     def failed(self) -> list[Waiting]:
-        """None: what failed is due again once it grew."""
+        """Return an empty list: a conversation that failed is due again once it grew."""
         return []
 
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - it is logged
-        """Lets the conversation grow before it is tried again, if it is the only one that fails.
+        """Postpone a conversation that is the only one to fail: it must grow before the next try.
         Raises IndexUnavailable.
         """
         if alone:
-            self._space.index.notes.put_off_compaction(waiting.number, self._kept)
+            self._space.index.notes.put_off_compaction(waiting.number, self._kept_messages)
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
-        """Condenses a conversation if it is due. Raises as `Naming.write`."""
+        """Condense a conversation if it is due. Raises as `Naming.write`."""
         try:
             material = read_material(self._space, waiting.conversation_id)
             through = self._through(material)
@@ -65,13 +65,13 @@ class Compaction:
                 )
                 self._space.index.notes.put_off_compaction(waiting.number, min(past, self._past))
                 return Outcome.NOTHING_DUE
-            known = material.conversation
+            conversation = material.conversation
             old = [
                 message
                 for message in material.messages
-                if known.compressed_through < message.turn_number <= through
+                if conversation.compressed_through < message.turn_number <= through
             ]
-            summary = self._model.condense(old, known.compression_summary)
+            summary = self._model.condense(old, conversation.compression_summary)
             return (
                 Outcome.WENT_ON if given_up() else self._record(waiting, material, through, summary)
             )
@@ -80,20 +80,20 @@ class Compaction:
             return Outcome.NOTHING_DUE
 
     def _through(self, material: Material) -> int:
-        """The last turn to condense; 0 if nothing is to be. Turns are never cut: a long last turn
+        """Return the last turn to condense, or 0 for none. Turns are never cut, so a long last turn
         keeps more messages.
         """
         before = material.conversation.compressed_through
         past = [message for message in material.messages if message.turn_number > before]
         if len(past) <= self._past:
             return 0
-        through = past[-self._kept].turn_number - 1
+        through = past[-self._kept_messages].turn_number - 1
         return through if through > before else 0
 
     def _record(self, waiting: Waiting, material: Material, through: int, summary: str) -> Outcome:
-        known = material.conversation
-        with self._space.writing(known.id) as state:
-            if state.conversation.compressed_through != known.compressed_through:
+        conversation = material.conversation
+        with self._space.writing(conversation.id) as state:
+            if state.conversation.compressed_through != conversation.compressed_through:
                 return Outcome.WENT_ON  # the agent did it itself
             hit("event.begun")
             self._space.append(state, [Compressed(through, summary, self._space.clock())])

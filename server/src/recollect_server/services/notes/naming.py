@@ -85,10 +85,10 @@ class Naming:
         self._may_redo = may_redo
 
     def due(self, limit: int) -> list[Waiting]:
-        """Conversations that wait now, the longest idle first; some `limit` of them. Raises
+        """Return up to `limit` conversations that wait now, the longest idle first. Raises
         IndexUnavailable.
 
-        Where none does, a few whose offline notes may be written anew.
+        If none waits, return a few whose offline notes may be rewritten.
         """
         now = self._space.clock()
         idle_before = now - self._idle_timeout
@@ -100,35 +100,35 @@ class Naming:
         return self._space.index.notes.offline(idle_before, min(limit, _REDONE))
 
     def failed(self) -> list[Waiting]:
-        """Conversations whose last try failed. Raises IndexUnavailable."""
+        """Return conversations whose last try failed. Raises IndexUnavailable."""
         now = self._space.clock()
         return self._space.index.notes.failed(now - self._idle_timeout, now)
 
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - either way it is tried again
-        """Keeps why it could not be done: it is tried again with the next sweep. Raises
-        IndexUnavailable.
-        """
+        """Record the reason of a failure: the next sweep tries again. Raises IndexUnavailable."""
         self._space.index.notes.keep_failure(waiting.number, reason)
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
-        """Writes what is due for a conversation, unless it was given up when the model is done.
+        """Write the notes that are due for a conversation, unless the task was `given_up` before
+        the model answered.
 
         Raises CannotWrite (this one failed), and what says that others would fail too:
         ModelUnavailable, StorageUnavailable, IndexUnavailable.
         """
         try:
             material = read_material(self._space, waiting.conversation_id)
-            known = material.conversation
-            waiting = replace(waiting, redo=waiting.redo or self._is_redone(known))
-            if not known.message_count or not (
-                self._wants_notes(known, waiting) or self._wants_title(known, material, waiting)
+            conversation = material.conversation
+            waiting = replace(waiting, redo=waiting.redo or self._is_redone(conversation))
+            if not conversation.message_count or not (
+                self._wants_notes(conversation, waiting)
+                or self._wants_title(conversation, material, waiting)
             ):
                 self._space.index.notes.forget_wish(waiting.number)
                 return Outcome.NOTHING_DUE
             if not material.messages:
                 raise CannotWrite("none of its messages can be read")
             labels = self._space.index.notes.labels(MAX_LABELS)
-            notes = self._model.write_notes(material.messages, known.abbreviation, labels)
+            notes = self._model.write_notes(material.messages, conversation.abbreviation, labels)
             notes = replace(notes, topics=shared(notes.topics, labels))
             return Outcome.WENT_ON if given_up() else self._record(material, notes, waiting)
         except ConversationNotFound:

@@ -82,9 +82,9 @@ def with_dates(
     `dates` says of each message how near it is to that time, from 0 to 1 (`fusion.dates_of`); one
     said in it has the word.
     """
-    said = _DATE * (dates >= 1)
+    bonus = _DATE * (dates >= 1)
     best = np.zeros(len(conversations.keyword))
-    np.maximum.at(best, messages.conversation, said)
+    np.maximum.at(best, messages.conversation, bonus)
     weight = words.weight + _DATE
     rest = words.weight / weight
     return (
@@ -96,7 +96,7 @@ def with_dates(
             everyday=words.everyday * rest,
         ),
         (
-            replace(messages, keyword=messages.keyword + said),
+            replace(messages, keyword=messages.keyword + bonus),
             replace(
                 conversations,
                 message_keyword=conversations.message_keyword + best,

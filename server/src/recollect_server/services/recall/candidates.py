@@ -79,7 +79,7 @@ class Candidates:
     degraded: dict[str, str] = made(default_factory=dict)
 
     def conversation_of(self, message: int) -> Outline:
-        """The conversation of the message at a place."""
+        """Return the conversation of a message, which is given by its index."""
         return self.conversations[int(self.message_legs.conversation[message])]
 
     def fitting(self) -> NDArray[np.bool_]:
@@ -92,8 +92,8 @@ class Candidates:
         return fitting
 
     def best_messages(self) -> list[int]:
-        """The places of the messages, best first; of equal ones in an order that a new index has
-        too.
+        """Return the indices of the messages, best first. Ties are ordered by conversation and
+        line, which a rebuilt index does not change.
         """
         by_id = sorted(range(len(self.conversations)), key=lambda at: self.conversations[at].id)
         rank = np.empty(len(by_id), np.int64)
@@ -103,7 +103,9 @@ class Candidates:
         return best
 
     def best_conversations(self) -> list[int]:
-        """The places of the conversations, likewise."""
+        """Return the indices of the conversations, best first. Ties are ordered by the
+        conversation's id.
+        """
         order = self.order.conversations.tolist()
         return sorted(range(len(order)), key=lambda at: (-order[at], self.conversations[at].id))
 
@@ -145,11 +147,11 @@ def gather(
     if dates and asks_of_dates(query):
         dated, keyword = _dated(index, terms, scope, scans, dates, keyword)
     deadline.check()
-    found = _union(best - 1, best, best + 1, near, dated)
-    shown = index.search.showable(found[~among(found, hidden)], scope)
+    retrieved = _union(best - 1, best, best + 1, near, dated)
+    shown = index.search.showable(retrieved[~among(retrieved, hidden)], scope)
     leading = numbers[highest(whole, most)]
-    known = index.conversations.outlines(_union(leading, abbreviated, shown.numbers).tolist())
-    conversations = [known[number] for number in sorted(known)]
+    outlines = index.conversations.outlines(_union(leading, abbreviated, shown.numbers).tolist())
+    conversations = [outlines[number] for number in sorted(outlines)]
     there = np.array([outline.number for outline in conversations], np.int64)
     messages = shown.only(among(shown.numbers, there))
     deadline.check()
@@ -195,9 +197,9 @@ def _rounded(fused: Fused) -> Fused:
     return Fused(np.round(fused.messages, _DIGITS), np.round(fused.conversations, _DIGITS))
 
 
-def legs_of_messages(found: Candidates) -> dict[str, Array]:
+def legs_of_messages(candidates: Candidates) -> dict[str, Array]:
     """Return each retriever's scores of the messages: BM25 as a share of the best, or a cosine."""
-    legs, above = found.message_legs, found.conversation_legs
+    legs, above = candidates.message_legs, candidates.conversation_legs
     return {
         "keyword_messages": share(legs.keyword),
         "keyword_conversations": share(above.keyword)[legs.conversation],
@@ -207,9 +209,9 @@ def legs_of_messages(found: Candidates) -> dict[str, Array]:
     }
 
 
-def legs_of_conversations(found: Candidates) -> dict[str, Array]:
+def legs_of_conversations(candidates: Candidates) -> dict[str, Array]:
     """Return each retriever's scores of the conversations, likewise."""
-    legs = found.conversation_legs
+    legs = candidates.conversation_legs
     return {
         "keyword_messages": share(legs.message_keyword),
         "keyword_conversations": share(legs.keyword),
@@ -287,14 +289,14 @@ def _dated(
         end = min(int(it.end), scope.end) if scope.end is not None else int(it.end)
         if start >= end:
             continue
-        said = replace(scope, start=start, end=end)
+        period = replace(scope, start=start, end=end)
         if terms:
-            scores = index.search.message_scores(terms, said, _DATED)
+            scores = index.search.message_scores(terms, period, _DATED)
             keyword = keyword.joined(scores)
             parts.append(scores.ids)
         if scans:
             parts.append(scans.messages.nearest_of(start, end, _DATED).ids)
-        parts.append(index.search.said_in(said, _DATED))
+        parts.append(index.search.said_in(period, _DATED))
     return _union(*parts), keyword
 
 
@@ -322,12 +324,12 @@ def _union(*parts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _message_legs(
-    query: str, found: Messages, numbers: NDArray[np.int64], keyword: Bm25, scans: Scans | None
+    query: str, messages: Messages, numbers: NDArray[np.int64], keyword: Bm25, scans: Scans | None
 ) -> MessageLegs:
     """Return what each leg says of these messages; `numbers` are those of the conversations that
     they are of, ascending.
     """
-    ids = found.ids
+    ids = messages.ids
     words = _Values(keyword.ids, keyword.scores).of(ids + _AROUND, 0)
     vectors = np.full((3, len(ids)), np.nan)
     windows, marks = vectors[0], np.full((2, len(ids)), -1)
@@ -339,7 +341,7 @@ def _message_legs(
         windows = _Values(*scans.messages.windows_of(ids)).of(ids)
     before, own = marks
     return MessageLegs(
-        conversation=np.searchsorted(numbers, found.numbers),
+        conversation=np.searchsorted(numbers, messages.numbers),
         keyword=words[2],
         keyword_before=words[1::-1],
         keyword_after=words[3:],
@@ -347,11 +349,11 @@ def _message_legs(
         vector_before=vectors[0],
         vector_after=vectors[2],
         window=windows,
-        tokens=found.tokens.astype(np.float64),
-        sequence=found.sequences.astype(np.float64),
-        time=found.times.astype(np.float64),
+        tokens=messages.tokens.astype(np.float64),
+        sequence=messages.sequences.astype(np.float64),
+        time=messages.times.astype(np.float64),
         role=np.where(own < 0, np.nan, roles(own)),
-        asked=np.where(before < 0, np.nan, asks(before)),
+        answers_question=np.where(before < 0, np.nan, asks(before)),
         named=np.where(own < 0, np.nan, _named(own, query)),
     )
 
@@ -397,12 +399,12 @@ def _conversation_legs(
 
 
 def _normal(
-    found: Messages, words: Bm25, messages: MessageLegs, conversations: ConversationLegs
+    candidates: Messages, words: Bm25, messages: MessageLegs, conversations: ConversationLegs
 ) -> tuple[MessageLegs, ConversationLegs]:
     """Return the legs with the BM25 that a larger store would give: the ranking compares messages,
     the calibration does not.
     """
-    keyword = _Values(words.ids, words.scores).of(found.ids + _AROUND, 0)
+    keyword = _Values(words.ids, words.scores).of(candidates.ids + _AROUND, 0)
     best = _best_of_messages(messages.conversation, keyword[2], len(conversations.keyword))
     return (
         replace(
@@ -428,11 +430,11 @@ class _Values:
     """Ascending."""
     values: NDArray[np.floating] | NDArray[np.int64]
 
-    def of(self, wanted: NDArray[np.int64], missing: float = np.nan) -> Array:
-        """The values of these names; `missing` for one that has none."""
+    def of(self, names: NDArray[np.int64], missing: float = np.nan) -> Array:
+        """Return the values of these names, and `missing` for each name without one."""
         if not len(self.names):
-            return np.full(wanted.shape, missing, np.float64)
-        at = self.names.searchsorted(wanted)
+            return np.full(names.shape, missing, np.float64)
+        at = self.names.searchsorted(names)
         return np.where(
-            self.names.take(at, mode="clip") == wanted, self.values.take(at, mode="clip"), missing
+            self.names.take(at, mode="clip") == names, self.values.take(at, mode="clip"), missing
         )

@@ -343,10 +343,10 @@ def read_dates(question: str, now: int, newest: int | None = None) -> tuple[Ment
     """
     text = composed(question[:_READ])
     plain = folded(text)
-    known = _languages_of(plain)
-    if not known and not _has_figures(plain) and not _EASTERN.search(plain):
+    languages = _languages_of(plain)
+    if not languages and not _has_figures(plain) and not _EASTERN.search(plain):
         return ()
-    return _read(plain, known, now, newest)
+    return _read(plain, languages, now, newest)
 
 
 def asks_of_dates(question: str) -> bool:
@@ -373,7 +373,9 @@ def without_dates(question: str, dates: tuple[Mention, ...]) -> str:
 
 
 @lru_cache(64)  # a search reads its question for its words, its candidates and its weights
-def _read(plain: str, known: tuple[str, ...], now: int, newest: int | None) -> tuple[Mention, ...]:
+def _read(
+    plain: str, languages: tuple[str, ...], now: int, newest: int | None
+) -> tuple[Mention, ...]:
     try:
         last = moment = datetime.fromtimestamp(now / 1000, UTC)
         if (
@@ -385,7 +387,7 @@ def _read(plain: str, known: tuple[str, ...], now: int, newest: int | None) -> t
         return ()  # a clock that no calendar has
     read: list[tuple[int, int, Range, bool]] = []
     readers: list[Callable[[], Found]] = [lambda: _numeric(plain, last)]
-    readers += [lambda it=it: _reader(it).read(plain, moment, last) for it in known]  # type: ignore[misc]
+    readers += [lambda it=it: _reader(it).read(plain, moment, last) for it in languages]  # type: ignore[misc]
     if _EASTERN.search(plain):
         readers.append(lambda: _eastern(plain, moment, last))
     readers.append(lambda: _years(plain, moment))
@@ -403,18 +405,18 @@ def _read(plain: str, known: tuple[str, ...], now: int, newest: int | None) -> t
             )
     claimed.sort(key=lambda it: it.first)
     try:
-        joined = tuple(_joined(plain, claimed, known))
+        joined = tuple(_joined(plain, claimed, languages))
     except ValueError:  # the 29th of February in another year
         joined = tuple(claimed)
     return joined if len(joined) <= _MOST else ()
 
 
-def _joined(plain: str, mentions: list[Mention], known: tuple[str, ...]) -> Iterator[Mention]:
+def _joined(plain: str, mentions: list[Mention], languages: tuple[str, ...]) -> Iterator[Mention]:
     """Make one range of two dates with "to" or "and" between them, and one date of two that stand
     together.
     """
     joins = "|".join(
-        ["-", "–", "から", "到", "至", "~", "〜", *(_LANGUAGES[it].joins for it in known)]
+        ["-", "–", "から", "到", "至", "~", "〜", *(_LANGUAGES[it].joins for it in languages)]
     )
     between = re.compile(rf"\s*(?:{joins})\s*(?:the |dem |den |le |el |il |o |al )?")
     held: Mention | None = None
@@ -496,7 +498,7 @@ def _has_figures(text: str) -> bool:
 
 
 def _unit(unit: str, offset: int, now: datetime) -> Range:
-    """The day, week, weekend, month or year so many of them from now."""
+    """Return the day, week, weekend, month or year that lies `offset` units from now."""
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if unit == "day":
         begin = today + timedelta(offset)
@@ -524,13 +526,13 @@ def _next_month(begin: datetime) -> datetime:
 
 
 def _since(unit: str, count: int, now: datetime) -> Range:
-    """The last so many days, weeks, months or years."""
+    """Return the last `count` days, weeks, months or years, today included."""
     days = {"day": 1, "week": 7, "weekend": 7, "month": 31, "year": 366}[unit]
     return _unit("day", -days * count, now)[0], now + _ONE_DAY
 
 
 def _calendar(year: int | None, month: int, day: int | None, last: datetime) -> Range:
-    """A month or a day; without a year the last one that began before a moment. Raises
+    """Return a month or a day of it; without a year, the last one that began before `last`. Raises
     ValueError.
     """
     begin = datetime(year or last.year, month, day or 1, tzinfo=UTC)
@@ -540,7 +542,7 @@ def _calendar(year: int | None, month: int, day: int | None, last: datetime) -> 
 
 
 def _weekday(number: int, now: datetime, *, before: bool) -> Range:
-    """The last such day: today counts unless it must lie before."""
+    """Return the last such weekday. Today counts, unless the day must lie `before`."""
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     back = (today.weekday() - number) % 7
     begin = today - timedelta(back or (7 if before else 0))
@@ -866,7 +868,7 @@ def _any(names: dict[str, int]) -> str:
 
 
 def _vocabulary() -> dict[str, tuple[str, ...]]:
-    """By word the languages in which it may be part of a date."""
+    """Return the languages in which each word may be part of a date."""
     words: dict[str, dict[str, None]] = {}
 
     def note(language: str, text: str) -> None:

@@ -28,10 +28,10 @@ from recollect_server.storage.vectors.store import ABBREVIATION, EmbeddedText, V
 
 log = structlog.get_logger("recollect.meaning")
 
-_TEXTS = 128  # in one step: so that a batch has texts of like lengths
-_BYTES = 128 << 10  # of their lines: so that what was said meanwhile waits for some seconds at most
+_TEXTS = 128  # texts of one step, so that a batch has similar lengths
+_BYTES = 128 << 10  # bytes of their lines, so that newer messages wait for seconds at most
 _LONG = 16 << 10  # bytes of a text that is embedded a slice at a time, behind all shorter ones
-# pieces of a long text between two looks at what came in; while appends come
+# pieces of a long text between two looks for newer messages: at rest, and while appends come
 _SLICE, _LITTLE_SLICE = 16, 2
 _CALM = 0.3  # seconds without an append, after which it works at full speed
 
@@ -102,17 +102,17 @@ class Embedding:
         self._cursor = 0
         self._waiting: dict[str, _Waiting] = {}
         self._long: dict[str, list[_Long]] = {}  # by conversation, ascending by line
-        self._said = ""
+        self._failure = ""
         self._stopping = threading.Event()
         self._puts, self._put_at = -1, -_CALM
 
     def stop(self) -> None:
-        """Lets the part under way end soon."""
+        """End the part under way soon."""
         self._stopping.set()
 
     def tend(self) -> bool:
-        """Does a part of what is to do. False if nothing is left, or it cannot be done now. Raises
-        nothing.
+        """Embed one part of the missing texts. Return False if nothing is missing, or nothing can
+        be done now. Never raises.
         """
         try:
             store, index = self._meaning.store(), self._space.index
@@ -134,25 +134,27 @@ class Embedding:
         except (IndexUnavailable, StorageUnavailable) as error:
             self._failed(str(error))
             return False
-        self._said = self._meaning.failure = ""
+        self._failure = self._meaning.failure = ""
         self._tell()
         return worked
 
     @property
     def well(self) -> bool:
         """Return whether the last try met no failure."""
-        return not self._said
+        return not self._failure
 
     def _failed(self, reason: str) -> None:
-        if reason != self._said:
+        if reason != self._failure:
             log.warning("meaning_unavailable", reason=reason)
-        self._said = self._meaning.reason = reason
+        self._failure = self._meaning.reason = reason
         if self._meaning.copy is not None:
             self._meaning.failure = reason
 
     def _start_over(self) -> bool:
-        """Lets everything be worked out anew. False if the file cannot be removed."""
-        log.warning("vectors_made_anew", reason=self._said)
+        """Remove the file of vectors, so that everything is embedded again. Return False if that
+        failed.
+        """
+        log.warning("vectors_made_anew", reason=self._failure)
         self._index = None
         try:
             self._meaning.drop()
@@ -162,8 +164,8 @@ class Embedding:
         return True
 
     def _make_copy(self, store: VectorStore, index: Index, model: int, embedder: Embedder) -> None:
-        """Loads what searches read: of the model that was complete last, if that can still be
-        had.
+        """Load the copy that searches read. While another model's vectors are incomplete, load
+        those of the model that was complete last, if its weights are available.
         """
         self._meaning.reason = "the vectors are being loaded"
         self._index = None
@@ -180,9 +182,7 @@ class Embedding:
         self._meaning.copy = self._meaning.load(store, model, embedder, index)
 
     def _complete(self, store: VectorStore, index: Index, model: int, embedder: Embedder) -> None:
-        """Everything is embedded: if that was for another model than is served, it is served from
-        now on.
-        """
+        """Serve the present model from now on, because everything is embedded with it."""
         copy = self._meaning.copy
         if copy is None or copy.model != model:
             self._meaning.copy = self._meaning.load(store, model, embedder, index)
@@ -213,12 +213,12 @@ class Embedding:
                 )
 
     def _tell(self) -> None:
-        """Lets the searches say what they lack."""
-        begun = [waiting.since for waiting in self._waiting.values()] + [
+        """Report to searches how many conversations wait to be embedded, and since when."""
+        starts = [waiting.since for waiting in self._waiting.values()] + [
             it.since for long in self._long.values() for it in long
         ]
         self._meaning.waiting = (
-            Waiting(len({*self._waiting, *self._long}), min(begun)) if begun else None
+            Waiting(len({*self._waiting, *self._long}), min(starts)) if starts else None
         )
 
     # The work -------------------------------------------------------------------------------------
@@ -232,12 +232,12 @@ class Embedding:
         for name, waiting in self._waiting.items():
             if len(texts) >= _TEXTS or size >= _BYTES:
                 break
-            found = self._texts_of(index, name, waiting.after, _TEXTS - len(texts), _BYTES - size)
-            if found is None:
+            batch = self._texts_of(index, name, waiting.after, _TEXTS - len(texts), _BYTES - size)
+            if batch is None:
                 ended.append(name)
                 self._long.pop(name, None)
                 continue
-            more, lines, whole, read = found
+            more, lines, whole, read = batch
             size += read
             texts += self._put_aside(store, model, name, more, waiting)
             after[name] = lines
@@ -246,17 +246,21 @@ class Embedding:
                 ended.append(name)
         if not texts and not progress and not ended:
             return False
-        known = store.vectors_of(model, {text.hash for text in texts})
-        new = {text.hash: embedder.cut(text.text) for text in texts if text.hash not in known}
+        vectors_by_hash = store.vectors_of(model, {text.hash for text in texts})
+        new = {
+            text.hash: embedder.cut(text.text) for text in texts if text.hash not in vectors_by_hash
+        }
         pieces = [piece for cut in new.values() for piece in cut]
         vectors = quantised(self._workers.embed(embedder, pieces, self._yield)) if pieces else None
         start = 0
         for text_hash, cut in new.items():
             assert vectors is not None
-            known[text_hash] = vectors[start : start + len(cut)]
+            vectors_by_hash[text_hash] = vectors[start : start + len(cut)]
             start += len(cut)
         places = [
-            EmbeddedText(t.conversation_id, t.line, t.time, t.marks, t.hash, known[t.hash])
+            EmbeddedText(
+                t.conversation_id, t.line, t.time, t.marks, t.hash, vectors_by_hash[t.hash]
+            )
             for t in texts
         ]
         changed = store.add(model, places, progress)
@@ -277,12 +281,12 @@ class Embedding:
     ) -> list[_Text]:
         """Put long texts aside whose vectors are not known. Return the others."""
         long = [it for it in texts if it.line != ABBREVIATION and len(it.text.encode()) > _LONG]
-        known = store.vectors_of(model, {it.hash for it in long}) if long else {}
-        aside = [it for it in long if it.hash not in known]
+        embedded = store.vectors_of(model, {it.hash for it in long}) if long else {}
+        aside = [it for it in long if it.hash not in embedded]
         for text in aside:
-            kept = self._long.setdefault(name, [])
-            if all(it.line != text.line for it in kept):
-                kept.append(_Long(text.line, waiting.since, text.line))
+            waiting_texts = self._long.setdefault(name, [])
+            if all(it.line != text.line for it in waiting_texts):
+                waiting_texts.append(_Long(text.line, waiting.since, text.line))
         return [it for it in texts if it not in aside]
 
     def _whole_until(self, name: str, line: int) -> int:
@@ -342,8 +346,8 @@ class Embedding:
                 _show(copy, stored.number, place, stood=stood)
 
     def _yield(self, worked: float) -> bool:
-        """Lets appends go first: while there are some, a ninth of one thread's time is taken.
-        Whether there are.
+        """Pause while appends are under way, and return whether there are any. Embedding then takes
+        at most a ninth of one thread's time.
 
         Raises _Stopped.
         """
@@ -369,11 +373,17 @@ class Embedding:
         """Return the text of a line; None if it is gone."""
         stored = index.conversations.find(name)
         places = index.messages.of_lines(stored.number, line, line) if stored else []
-        found = read_found(self._space, name, places)
-        if stored is None or not found or not (text := text_of(found[0])):
+        messages = read_found(self._space, name, places)
+        if stored is None or not messages or not (text := text_of(messages[0])):
             return None
         return _Text(
-            name, stored.number, line, found[0].timestamp, marks_of(found[0]), text, hash_of(text)
+            name,
+            stored.number,
+            line,
+            messages[0].timestamp,
+            marks_of(messages[0]),
+            text,
+            hash_of(text),
         )
 
     def _texts_of(
@@ -415,7 +425,7 @@ class Embedding:
 
 
 def _show(copy: Copy, number: int, place: EmbeddedText, *, stood: bool) -> None:
-    """Lets the searches see what was kept; `stood`: in place of another text."""
+    """Show an embedded text to searches; `stood`: it replaces another text at its place."""
     matrix = copy.abbreviations if place.line == ABBREVIATION else copy.messages
     identity = message_id(number, place.line)
     if stood:

@@ -33,7 +33,7 @@ _ASKS = frozenset("what when where who whose whom which why how".split(" ")) | f
 _OWN = frozenset(["i", "me", "my", "we", "us", "our"])
 # Scales of features, chosen by hand before the weights were learned, which compensate for most of
 # them (`docs/decisions/ranking-features.md`).
-_GRACE = 7 * DAY  # what happened on a day is told within a week
+_GRACE = 7 * DAY  # events of a day are mentioned within a week
 _FADING = 10 * DAY
 _BESIDE, _BESIDE_RELATIVE = 0.9, 0.6  # what counts of a time beside the one that is named
 _SEEDS = 5  # conversations whose topic others are compared with
@@ -52,10 +52,10 @@ def fuse(
     conversations: ConversationLegs,
     sections: Sections | None = None,
 ) -> Fused:
-    """Scores every candidate: the best has 1, any other e to the power of a quarter of how far it
-    is behind.
+    """Score every candidate: 1 for the best, exp(-distance / 4) for one that is `distance` behind
+    it.
 
-    Messages are judged beside those of their section where `sections` are given.
+    With `sections`, messages are compared within their section.
     """
     gates = gates_of(question, messages, conversations)
     dates = dates_of(question, messages)
@@ -91,8 +91,8 @@ def gates_of(
 
 
 def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -> dict[str, Array]:
-    """By name, each of shape [n]; 0 says nothing. `z`: less the mean, by the standard deviation,
-    over the candidates.
+    """Return the features of the messages by name, each of shape [n]; 0 is neutral. `z` subtracts
+    the candidates' mean and divides by their standard deviation.
     """
     top = _top(legs.keyword)
     own, before, after = legs.keyword / top, legs.keyword_before / top, legs.keyword_after / top
@@ -119,7 +119,7 @@ def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -
         "other": (1 - named) * named.any(),  # it names someone else
         "length": length,  # log of the share of the candidates' median
         "short": np.minimum(length, 0),
-        "answers": known(legs.asked),  # the message before it asks something
+        "answers": known(legs.answers_question),  # the message before it asks something
         "agent": (legs.role == ASSISTANT).astype(float),
         "first": (legs.sequence <= FIRST_LINE).astype(float),
         "place": np.log1p(np.maximum(legs.sequence - FIRST_LINE, 0)),
@@ -131,8 +131,8 @@ def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -
 def conversation_features(
     messages: MessageLegs, legs: ConversationLegs, dates: Array, scores: Array
 ) -> dict[str, Array]:
-    """By name, each of shape [m]; `scores` are those of the messages, before they are made
-    shares.
+    """Return the features of the conversations by name, each of shape [m]. `scores` are the
+    messages' own, before they become shares.
     """
     of, count = messages.conversation, len(legs.keyword)
     chances = np.exp(scores - scores.max(initial=-np.inf)) if len(scores) else scores
@@ -204,7 +204,7 @@ def _median(values: Array) -> float:
 
 
 def share(scores: Array) -> Array:
-    """The scores divided by the highest."""
+    """Return the scores divided by the highest."""
     return scores / _top(scores)
 
 
@@ -213,7 +213,7 @@ def _top(scores: Array) -> float:
 
 
 def _newness(times: Array) -> Array:
-    """Minus the log of one more than how many began later."""
+    """Return -log(1 + number of conversations that began later)."""
     return -np.log1p(len(times) - np.searchsorted(np.sort(times), times, "right"))
 
 
@@ -221,7 +221,8 @@ def dates_of(question: Question, messages: MessageLegs) -> Array:
     """Return 1 in a time that the question names, somewhat less right behind it, then less and
     less; 0 if it names none.
 
-    What happened on a day is told within a week; what was said "yesterday" was said on that day.
+    Events of a day are mentioned within a week; a question about "yesterday" means messages of
+    that day.
     """
     nearest = np.zeros(len(messages.time))
     for it in question.dates:
@@ -262,7 +263,9 @@ def _beside(begins: Array) -> Array:
 def weighted(
     features: dict[str, Array], weights: dict[str, dict[str, float]], gates: dict[str, float]
 ) -> Array:
-    """The sum of the features, each by its base weight and what the gates add."""
+    """Return the weighted sum of the features. A feature's weight is its base weight plus what the
+    gates add.
+    """
     factors = [
         sum(gates[gate] * weight for gate, weight in weights[name].items()) for name in features
     ]

@@ -27,8 +27,8 @@ from recollect_server.storage.vectors.store import ABBREVIATION, Loaded, VectorS
 
 log = structlog.get_logger("recollect.meaning")
 
-# seconds after which an answer says that it lacks what was said: the goal for a message to be found
-# by meaning
+# Age in seconds from which a message that is not embedded yet is reported as missing: the goal for
+# a message to be found by meaning.
 _LATE = 2.0
 
 
@@ -129,8 +129,8 @@ class Meaning:
         start: int | None,
         end: int | None,
     ) -> Scans:
-        """Puts a question, to some conversations or all and to a time. Raises
-        MeaningUnavailable.
+        """Embed a question and return the scans for it, limited to some conversations (None: all)
+        and to a period. Raises MeaningUnavailable.
         """
         copy = self._copy_for(index)
         try:
@@ -166,7 +166,9 @@ class Meaning:
     # For the job that tends it --------------------------------------------------------------------
 
     def store(self) -> VectorStore:
-        """The file, open. Raises VectorsUnavailable, VectorsDamaged: then `drop` helps."""
+        """Return the open file of vectors. Raises VectorsUnavailable, VectorsDamaged: then `drop`
+        helps.
+        """
         with self._guard:
             if self._store is not None and self._store.lost():
                 log.warning("vectors_lost", reason=f"{NAME} was removed or replaced")
@@ -177,7 +179,7 @@ class Meaning:
             return self._store
 
     def drop(self) -> None:
-        """The file cannot be used any more: it is removed, and everything is worked out anew."""
+        """Remove a file that is unusable, so that everything is embedded again."""
         with self._guard:
             if self._store is not None:
                 self._store.close()
@@ -191,7 +193,7 @@ class Meaning:
             raise VectorsUnavailable(f"{NAME} cannot be removed: {error.strerror}") from error
 
     def wanted(self) -> Embedder:
-        """The model that is to be used, loaded when it is first asked for. Raises NoWeights,
+        """Return the embedder of the configured model, loaded at its first use. Raises NoWeights,
         WrongWeights, ImportError.
         """
         assert self._weights is not None
@@ -200,7 +202,7 @@ class Meaning:
         return self.embedder
 
     def of_weights(self, identity: str, folder: Path) -> Embedder | None:
-        """The model of this identity, if it can still be had."""
+        """Return the embedder of this identity, or None if its weights are not available."""
         if self.embedder is not None and self.embedder.identity == identity:
             return self.embedder
         try:
@@ -210,11 +212,11 @@ class Meaning:
             return None
 
     def load(self, store: VectorStore, model: int, embedder: Embedder, index: Index) -> Copy:
-        """Reads the copy that searches read. Raises VectorsUnavailable, IndexUnavailable."""
+        """Read the copy that searches use. Raises VectorsUnavailable, IndexUnavailable."""
         loaded = store.load(model)
         numbers = index.conversations.numbers(list(loaded.keys.values()))
         for name in set(loaded.keys.values()) - numbers.keys():
-            store.remove(name)  # it was deleted while nobody looked
+            store.remove(name)  # it was deleted while the file was closed
         messages, abbreviations = Matrix(SEQUENCE_BITS), Matrix(SEQUENCE_BITS)
         of_key = np.full(max(loaded.keys, default=0) + 1, -1, np.int64)
         for key, name in loaded.keys.items():
@@ -229,7 +231,7 @@ class Meaning:
         return Copy(model, embedder, index, messages, abbreviations)
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         with self._guard:
             if self._store is not None:
                 self._store.close()
@@ -242,7 +244,7 @@ def _fill(
     ids: NDArray[np.int64],
     chosen: NDArray[np.bool_],
 ) -> None:
-    """Loads those entries into a matrix, by id."""
+    """Load the chosen entries into a matrix, ordered by id."""
     entries = np.flatnonzero(chosen)
     entries = entries[np.argsort(ids[entries], kind="stable")]
     rows = loaded.rows[entries]

@@ -139,27 +139,27 @@ class Recall:
             with index.until(deadline):
                 now = self._space.clock()
                 terms = index.search.terms(without_dates(query, read_dates(query, now)))
-                found = gather(
+                candidates = gather(
                     index, self._meaning, query, terms, scope, 2 * limit + _SPARE, deadline, now
                 )
-                best, leading = found.best_messages(), found.best_conversations()
-                showing = Showing(self._space, index, terms, found.scans, deadline)
-                showing.prepare(_first_shown(found, best, leading, limit))
-                hits = self._hits(found, best, showing, limit, least, explain=explain)
+                best, leading = candidates.best_messages(), candidates.best_conversations()
+                showing = Showing(self._space, index, terms, candidates.scans, deadline)
+                showing.prepare(_first_shown(candidates, best, leading, limit))
+                hits = self._hits(candidates, best, showing, limit, least, explain=explain)
                 results = self._results(
-                    found, best, leading, showing, scope, limit, least, explain=explain
+                    candidates, best, leading, showing, scope, limit, least, explain=explain
                 )
         except IndexUnavailable as error:
             return Answer(legs_run=(), degraded=dict.fromkeys(legs, str(error)))
-        run = legs if found.scans else KEYWORD_LEGS
+        run = legs if candidates.scans else KEYWORD_LEGS
         self._tiers.found(result.conversation.id for result in results[:_FOUND])
-        degraded = self._behind() | found.degraded
+        degraded = self._behind() | candidates.degraded
         if showing.unread:
             degraded |= dict.fromkeys(
                 run,
                 f"the transcripts of {len(showing.unread)} conversations that were found cannot be read",
             )
-        return Answer(results, hits, found.total, run, degraded)
+        return Answer(results, hits, candidates.total, run, degraded)
 
     def degraded(self) -> dict[str, str]:
         """Return each leg that is on with why a search would find less by it than it could; no
@@ -183,8 +183,8 @@ class Recall:
     def fetch_context(
         self, conversation_id: str, turns: tuple[int, int] | None, after: int, max_bytes: int
     ) -> Fetched:
-        """Some turns of a conversation, by default the last ones: their messages behind line
-        `after`, within so many bytes.
+        """Return turns of a conversation, by default the last ones: the messages after line
+        `after`, up to `max_bytes`.
         """
         head = self._space.read(conversation_id)
         count = head.conversation.turn_count
@@ -194,23 +194,23 @@ class Recall:
                 "turn_range.first", f"is {first}, and the conversation has {count} turns"
             )
         self._tiers.fetched(conversation_id)
-        found, has_more = page_of_turns(self._space, head, first, last, after, max_bytes)
-        return Fetched(head.conversation, found, has_more)
+        turns_read, has_more = page_of_turns(self._space, head, first, last, after, max_bytes)
+        return Fetched(head.conversation, turns_read, has_more)
 
     def recent(
         self, chosen: Filter, limit: int, *, newest_first: bool
     ) -> list[tuple[Conversation, str]]:
-        """Conversations by time, each with the beginning of its newest message where it has no
-        abbreviation.
+        """Return conversations by time, each with its abbreviation or else the beginning of its
+        newest message.
         """
         showing = Showing(self._space, self._index, [], None, UNLIMITED)
-        found = self._index.conversations.select(chosen, limit, newest_first=newest_first)
+        rows = self._index.conversations.select(chosen, limit, newest_first=newest_first)
         return [
             (
                 self._space.current(stored.conversation),
                 "" if stored.conversation.abbreviation else self._newest_words(stored, showing),
             )
-            for stored in found
+            for stored in rows
         ]
 
     def _newest_words(self, stored: Stored, showing: Showing) -> str:
@@ -222,7 +222,7 @@ class Recall:
 
     def _hits(
         self,
-        found: Candidates,
+        candidates: Candidates,
         best: list[int],
         showing: Showing,
         limit: int,
@@ -230,16 +230,16 @@ class Recall:
         *,
         explain: bool,
     ) -> list[Hit]:
-        legs = legs_of_messages(found) if explain else {}
+        legs = legs_of_messages(candidates) if explain else {}
         hits: list[Hit] = []
         for at in best:
             if (
                 len(hits) == limit
-                or found.order.messages[at] <= 0
-                or found.message_scores[at] < least
+                or candidates.order.messages[at] <= 0
+                or candidates.message_scores[at] < least
             ):
                 break
-            place, above = found.messages[at].place, found.conversation_of(at)
+            place, above = candidates.messages[at].place, candidates.conversation_of(at)
             message, conversation = (
                 showing.message(above.id, place),
                 showing.conversation(above.number),
@@ -248,14 +248,18 @@ class Recall:
                 snippet = showing.snippet(conversation.id, above.number, message)
                 hits.append(
                     Hit(
-                        conversation, message, snippet, found.message_scores[at], _explain(legs, at)
+                        conversation,
+                        message,
+                        snippet,
+                        candidates.message_scores[at],
+                        _explain(legs, at),
                     )
                 )
         return hits
 
     def _results(
         self,
-        found: Candidates,
+        candidates: Candidates,
         best: list[int],
         leading: list[int],
         showing: Showing,
@@ -265,39 +269,47 @@ class Recall:
         *,
         explain: bool,
     ) -> list[Result]:
-        fitting, has_words = found.fitting().tolist(), (found.message_legs.keyword > 0).tolist()
-        turn_numbers, owners = (
-            found.messages.turn_numbers.tolist(),
-            found.message_legs.conversation.tolist(),
+        fitting, has_words = (
+            candidates.fitting().tolist(),
+            (candidates.message_legs.keyword > 0).tolist(),
         )
-        within: list[list[int]] = [[] for _ in found.conversations]
+        turn_numbers, owners = (
+            candidates.messages.turn_numbers.tolist(),
+            candidates.message_legs.conversation.tolist(),
+        )
+        within: list[list[int]] = [[] for _ in candidates.conversations]
         for message_at in best:
             within[owners[message_at]].append(message_at)
-        legs = legs_of_conversations(found) if explain else {}
+        legs = legs_of_conversations(candidates) if explain else {}
         results: list[Result] = []
         for at in leading:
             if (
                 len(results) == limit
-                or found.order.conversations[at] <= 0
-                or found.conversation_scores[at] < least
+                or candidates.order.conversations[at] <= 0
+                or candidates.conversation_scores[at] < least
             ):
                 break
-            number, conversation_id = found.conversations[at].number, found.conversations[at].id
+            number, conversation_id = (
+                candidates.conversations[at].number,
+                candidates.conversations[at].id,
+            )
             there = within[at]
             fits = [message_at for message_at in there if fitting[message_at]]
             by_words = any(has_words[message_at] for message_at in there)
             turns = [turn_numbers[message_at] for message_at in there]
             shown: Iterable[Found] = (
-                found.messages[place] for place in dict.fromkeys([*there[:1], *fits])
+                candidates.messages[place] for place in dict.fromkeys([*there[:1], *fits])
             )
             if not turns:
-                matched, by_words = self._best_within(showing.terms, found.scans, scope, number)
+                matched, by_words = self._best_within(
+                    showing.terms, candidates.scans, scope, number
+                )
                 shown, turns = matched, [it.turn_number for it in matched]
             # What led here is shown: the notes where they have the words and no message does, or
             # are near and no message is.
             by_notes = not by_words and (
-                number in found.noted
-                or (bool(found.conversation_legs.abbreviation[at] >= LEAST) and not fits)
+                number in candidates.noted
+                or (bool(candidates.conversation_legs.abbreviation[at] >= LEAST) and not fits)
             )
             # The best one, or where that cannot be read another that fits. None: no message that
             # has the words may be shown.
@@ -314,7 +326,7 @@ class Recall:
                 snippet = showing.snippet(conversation.id, number, message)
             date, score = (
                 message.timestamp if message else conversation.update_time,
-                found.conversation_scores[at],
+                candidates.conversation_scores[at],
             )
             results.append(
                 Result(
@@ -350,18 +362,20 @@ class Recall:
 
 
 def _first_shown(
-    found: Candidates, best: list[int], leading: list[int], limit: int
+    candidates: Candidates, best: list[int], leading: list[int], limit: int
 ) -> dict[int, list[Place]]:
     """Return by conversation the messages that are shown first: the best of all, and the best of
     each of the best conversations.
     """
-    owners = found.message_legs.conversation.tolist()
+    owners = candidates.message_legs.conversation.tolist()
     best_of = {owners[at]: at for at in reversed(best)}
-    places: dict[int, list[Place]] = {found.conversations[at].number: [] for at in leading[:limit]}
+    places: dict[int, list[Place]] = {
+        candidates.conversations[at].number: [] for at in leading[:limit]
+    }
     for at in dict.fromkeys(
         [*best[:limit], *(best_of[at] for at in leading[:limit] if at in best_of)]
     ):
-        message = found.messages[at]
+        message = candidates.messages[at]
         places.setdefault(message.number, []).append(message.place)
     return places
 

@@ -55,7 +55,7 @@ class MessageLegs:
     """Time of the message, in milliseconds."""
     role: Array
     """Role: `domain.embedding.USER` and the others."""
-    asked: Array
+    answers_question: Array
     """1 if the message before it has a question mark, else 0."""
     named: Array
     """1 if the question has its sender's first name, else 0."""

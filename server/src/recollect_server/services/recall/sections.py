@@ -82,7 +82,7 @@ def by_sections(
         count += len(section.first)
         sections.append(section)
     # Only the sections of candidates are compared, as only conversations that were found are.
-    kept, of = np.unique(
+    used, of = np.unique(
         np.concatenate([np.setdiff1d(np.arange(len(conversations)), split), of]),
         return_inverse=True,
     )
@@ -90,10 +90,10 @@ def by_sections(
     unknown = np.full(count - len(conversations), np.nan)
     legs = replace(
         above,
-        keyword=_keyword(index, postings, counts, conversations, sections)[kept],
-        vector=_best(messages.vector, of, np.concatenate([above.vector, unknown])[kept]),
-        window=_best(messages.window, of, np.concatenate([above.window, unknown])[kept]),
-        begin=np.concatenate([above.begin, *(it.begin for it in sections)])[kept],
+        keyword=_keyword(index, postings, counts, conversations, sections)[used],
+        vector=_best(messages.vector, of, np.concatenate([above.vector, unknown])[used]),
+        window=_best(messages.window, of, np.concatenate([above.window, unknown])[used]),
+        begin=np.concatenate([above.begin, *(it.begin for it in sections)])[used],
     )
     nearest = np.arange(2)[:, None]
     return (
@@ -105,19 +105,19 @@ def by_sections(
             keyword_after=np.where(behind > nearest, messages.keyword_after, 0),
             vector_before=np.where(before > 0, messages.vector_before, np.nan),
             vector_after=np.where(behind > 0, messages.vector_after, np.nan),
-            asked=np.where(before > 0, messages.asked, np.nan),
+            answers_question=np.where(before > 0, messages.answers_question, np.nan),
         ),
         legs,
     )
 
 
-def _best(values: Array, of: NDArray[np.int64], known: Array) -> Array:
+def _best(values: Array, of: NDArray[np.int64], whole: Array) -> Array:
     """Return the values of whole conversations, and of each section its best message's; nan where
     none is known.
     """
-    best = np.full(len(known), np.nan)
+    best = np.full(len(whole), np.nan)
     np.fmax.at(best, of, values)
-    return np.where(np.isnan(known), best, known)
+    return np.where(np.isnan(whole), best, whole)
 
 
 def _keyword(
@@ -133,11 +133,11 @@ def _keyword(
     lengths, total, mean = index.search.lengths()
     whole = np.array([it.number for it in sections])
     bases = len(lengths) + np.cumsum([0, *(len(it.first) for it in sections)])
-    kept = ~np.isin(counts.numbers, whole)
+    in_sections = ~np.isin(counts.numbers, whole)
     of_terms, numbers, often = (
-        [counts.terms[kept]],
-        [counts.numbers[kept]],
-        [counts.frequencies[kept]],
+        [counts.terms[in_sections]],
+        [counts.numbers[in_sections]],
+        [counts.frequencies[in_sections]],
     )
     # of each message, once
     first = np.flatnonzero(np.diff(postings.ids, prepend=-1) | np.diff(postings.terms, prepend=-1))
@@ -153,6 +153,6 @@ def _keyword(
     all_lengths = np.concatenate([lengths, *(it.bytes for it in sections)])
     count = total - len(sections) + int(bases[-1]) - len(lengths)
     scores = np.zeros(len(all_lengths))
-    found, values = conversation_bm25(extended, all_lengths, count, mean * total / max(count, 1))
-    scores[found] = values
+    scored, values = conversation_bm25(extended, all_lengths, count, mean * total / max(count, 1))
+    scores[scored] = values
     return np.concatenate([scores[[it.number for it in conversations]], scores[len(lengths) :]])

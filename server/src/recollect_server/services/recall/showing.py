@@ -47,19 +47,19 @@ class Showing:
         index is asked once for all.
         """
         self._conversations |= self._index.conversations.by_number({*places})
-        for number, wanted in places.items():
-            if (conversation := self._conversations.get(number)) is not None and wanted:
-                self._read(conversation.id, sorted(wanted))
+        for number, own_places in places.items():
+            if (conversation := self._conversations.get(number)) is not None and own_places:
+                self._read(conversation.id, sorted(own_places))
 
     def conversation(self, number: int) -> Conversation | None:
-        """The conversation of a number; None of one that is gone."""
+        """Return the conversation of a number, or None if it was deleted."""
         if number not in self._conversations:
             self._conversations |= self._index.conversations.by_number({number})
         return self._conversations.get(number)
 
     def message(self, conversation_id: str, place: Place) -> Message | None:
-        """The message at a place of a transcript; None if its line is damaged, or its conversation
-        gone or among the `unread`.
+        """Return the message at a place of a transcript. None if its line is damaged, or its
+        conversation deleted or `unread`.
         """
         name = (conversation_id, place[0])
         if name not in self._messages:
@@ -69,17 +69,17 @@ class Showing:
     def _read(self, conversation_id: str, places: list[Place]) -> None:
         """Read the messages at these places of a transcript, ascending."""
         self._deadline.check()
-        found: list[Message] = []
+        messages: list[Message] = []
         if conversation_id not in self.unread:
             try:
-                found = read_found(self._space, conversation_id, places) or []
+                messages = read_found(self._space, conversation_id, places) or []
             except StorageUnavailable as error:
                 log.warning(
                     "transcript_passed_over", conversation=conversation_id, reason=str(error)
                 )
                 self.unread.add(conversation_id)
         self._messages |= {(conversation_id, place[0]): None for place in places}
-        self._messages |= {(conversation_id, message.sequence): message for message in found}
+        self._messages |= {(conversation_id, message.sequence): message for message in messages}
 
     def snippet(self, conversation_id: str, number: int, message: Message) -> str:
         """Return the part of the message with the most of the words; without any, the part that is

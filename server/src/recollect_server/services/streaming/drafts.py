@@ -48,7 +48,7 @@ class Draft:
         return self.ends[-1] if self.ends else 0
 
     def text(self, start: int, end: int | None = None) -> str:
-        """The characters from `start` on, or up to `end`."""
+        """Return the characters from `start`, up to `end`."""
         first = bisect_right(self.ends, start)
         if first == len(self.parts):
             return ""
@@ -56,7 +56,7 @@ class Draft:
         return "".join(self.parts[first:])[start - before : None if end is None else end - before]
 
     def add(self, text: str) -> None:
-        """More text."""
+        """Append text."""
         if text:
             self.parts.append(text)
             self.ends.append(self.length + len(text))
@@ -101,7 +101,7 @@ class Drafts:
         *,
         done: bool,
     ) -> None:
-        """Adds the text behind `offset` characters. A part that is there already changes nothing.
+        """Add text that starts at character `offset`. A part that is there already changes nothing.
         Raises InvalidField.
         """
         key = (conversation_id, draft_id)
@@ -114,12 +114,12 @@ class Drafts:
             draft = self._drafts.get(key)
             length = draft.length if draft else 0
             if offset > length:
-                known = (
+                expected = (
                     f"the draft has {length} characters"
                     if draft
                     else "no such draft is known: begin with 0"
                 )
-                raise InvalidField.of("offset", f"is {offset}, and {known}")
+                raise InvalidField.of("offset", f"is {offset}, and {expected}")
             if draft is None or self._differs(draft, offset, text):
                 if offset:
                     raise InvalidField.of(
@@ -151,30 +151,30 @@ class Drafts:
             self.version += 1
 
     def land(self, conversation_id: str, draft_id: str) -> None:
-        """The messages that complete it are stored."""
+        """End a draft whose messages are stored."""
         key = (conversation_id, draft_id)
         with self._guard:
             self._land(key)
 
     def forget(self, conversation_id: str) -> None:
-        """The conversation is gone."""
+        """End the drafts of a deleted conversation."""
         with self._guard:
             for key in [key for key in self._drafts if key[0] == conversation_id]:
                 self._land(key)
 
     def expire(self) -> set[tuple[str, str]]:
-        """Drops the drafts that nothing was added to for too long. Returns their conversations,
-        with their channels.
+        """Drop the drafts that did not grow for too long, and return their conversations with their
+        channels.
         """
         horizon = self._clock() - self._timeout
-        gone: set[tuple[str, str]] = set()
+        expired: set[tuple[str, str]] = set()
         with self._guard:
             for key, draft in list(self._drafts.items()):
                 if draft.touched > horizon:
                     break
-                gone.add((key[0], draft.channel))
+                expired.add((key[0], draft.channel))
                 self._end(key)
-        return gone
+        return expired
 
     def news(
         self,
@@ -185,18 +185,18 @@ class Drafts:
         """Return the encoded drafts that a watcher must be sent of those it wants; update
         `sent`.
         """
-        found: list[bytes] = []
+        updates: list[bytes] = []
         with self._guard:
             for key in [key for key in sent if key not in self._drafts]:
                 del sent[key]
                 if key not in self._landed:  # else the messages themselves say so
-                    found.append(encode(self._update(key, Delta(key[1], 0, "", dropped=True))))
+                    updates.append(encode(self._update(key, Delta(key[1], 0, "", dropped=True))))
             for key, draft in self._drafts.items():
                 now = Sent(draft.generation, draft.length, draft.done)
                 if draft.shown and sent.get(key) != now and wants((key[0], draft.channel)):
-                    found.append(self._part(key, draft, sent.get(key), encode))
+                    updates.append(self._part(key, draft, sent.get(key), encode))
                     sent[key] = now
-        return found
+        return updates
 
     # Inside; hold the guard -----------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class Drafts:
             self._landed.popitem(last=False)
 
     def _keep_within_bounds(self) -> None:
-        """Gives up the drafts that were touched longest ago, the newest never."""
+        """Drop the drafts that grew longest ago, but never the newest."""
         while len(self._drafts) > 1 and (
             len(self._drafts) > _MAX_DRAFTS or self._total > _MAX_TOTAL
         ):

@@ -30,7 +30,7 @@ class LiveUpdates:
     def subscribe(
         self, interest: Interest, choice: Choice, cursor: str, max_turns: int
     ) -> Subscription:
-        """Begins to watch; call `unsubscribe` once in the end.
+        """Begin a subscription; call `unsubscribe` once at its end.
 
         Raises InvalidField, ConversationNotFound, IndexUnavailable, StorageUnavailable.
         """
@@ -43,25 +43,25 @@ class LiveUpdates:
             raise
 
     def unsubscribe(self) -> None:
-        """One watcher less."""
+        """Count one watcher less."""
         self._log.unwatch()
 
     def advance(self, timeout: float) -> News:
-        """Waits for news (see `UpdateLog.advance`). One thread calls it, again and again."""
+        """Wait for news (see `UpdateLog.advance`). Only one thread calls it, in a loop."""
         return self._log.advance(timeout)
 
     def wake(self) -> None:
-        """Lets `advance` return now."""
+        """Make `advance` return now."""
         self._log.wake()
 
     def publish(
         self, conversation_id: str, draft_id: str, offset: int, text: str, *, done: bool
     ) -> None:
-        """Passes on more text of an unfinished answer. Raises InvalidField, ConversationNotFound,
+        """Publish more text of an unfinished answer. Raises InvalidField, ConversationNotFound,
         StorageUnavailable.
         """
         with suppress(IndexUnavailable):
-            # so that what was written before the draft is told before it
+            # so that earlier changes are delivered before the draft
             self._space.index.settle()
         with self._space.reading(conversation_id) as state:
             channel = state.conversation.channel
@@ -69,6 +69,6 @@ class LiveUpdates:
         self._log.touch((conversation_id, channel))
 
     def tick(self) -> None:
-        """Some time passed: drops the drafts that nothing was added to for too long."""
+        """Drop the drafts that did not grow for too long."""
         for about in self._drafts.expire():
             self._log.touch(about)

@@ -80,9 +80,9 @@ class Position:
 
     @classmethod
     def of(cls, text: str) -> "Position | None":
-        """The place that a text names as `str` writes it; None if it names none."""
-        found = _POSITION.fullmatch(text)
-        return cls(found[1], int(found[2])) if found else None
+        """Return the position that a text names in the form of `str`; None if it names none."""
+        match = _POSITION.fullmatch(text)
+        return cls(match[1], int(match[2])) if match else None
 
 
 @dataclass(slots=True)
@@ -150,30 +150,30 @@ class UpdateLog:
         return self._latest
 
     def watch(self) -> None:
-        """Somebody watches from here on. Call `unwatch` once in the end."""
+        """Count one watcher more. Call `unwatch` once at its end."""
         with self._changed:
             self._watchers += 1
             self._hurry()
 
     def unwatch(self) -> None:
-        """Somebody watches no more."""
+        """Count one watcher less."""
         with self._changed:
             self._watchers -= 1
             self._hurry()
 
     def touch(self, about: About) -> None:
-        """A draft of this conversation grew or ended."""
+        """Note that a draft of this conversation grew or ended."""
         with self._changed:
             self._touched.add(about)
             self._changed.notify()
 
     def wake(self) -> None:
-        """Lets `advance` return now."""
+        """Make `advance` return now."""
         with self._changed:
             self._changed.notify()
 
     def settle(self) -> None:
-        """Waits until everything that was acknowledged before is behind some position here. Raises
+        """Wait until every acknowledged change is behind a position of this log. Raises
         IndexUnavailable.
         """
         index = self._index
@@ -184,8 +184,8 @@ class UpdateLog:
             )
 
     def advance(self, timeout: float) -> News:
-        """Waits for news, makes updates of them, and says what they are about. Nothing after so
-        many seconds.
+        """Wait for news, turn them into updates and return what they are about. Return nothing
+        after `timeout` seconds.
         """
         with self._changed:
             if not (self._inbox or self._touched or self._renewed):
@@ -199,27 +199,27 @@ class UpdateLog:
             everyone, self._renewed = self._renewed, False
             about, self._touched = self._touched, set()
         entries: list[Entry] = []
-        gone: dict[str, int] = {}
+        deleted: dict[str, int] = {}
         for cursor, news in taken:
             for placed in told(epoch, cursor, news):
                 entries.append(self._entry(placed))
                 self._end_drafts(placed.update)
                 if isinstance(placed.update.kind, Deleted):
-                    gone[placed.update.conversation_id] = placed.cursor
+                    deleted[placed.update.conversation_id] = placed.cursor
         with self._changed:
             if epoch == self._index.log.epoch:
-                self._extend(entries, gone)
+                self._extend(entries, deleted)
         if about:
             self.drafts.show({conversation_id for conversation_id, _ in about})
         about.update(entry.about for entry in entries)
         return News(about, len(entries), everyone)
 
     def behind(self, position: Position, interest: Interest, most: int) -> tuple[Batch, Position]:
-        """The oldest updates behind a position that are wanted, and the position behind those that
-        were looked at.
+        """Return the oldest wanted updates behind a position, and the position behind all that were
+        examined.
 
-        Many ask for the same, one after the other. Raises Renewed if it cannot be told what comes
-        behind it; IndexUnavailable, StorageUnavailable.
+        The last answer is cached, because many streams ask for the same in turn. Raises Renewed if
+        the log does not reach back to the position; IndexUnavailable, StorageUnavailable.
         """
         with self._changed:
             if position.epoch != self._index.log.epoch:
@@ -227,21 +227,21 @@ class UpdateLog:
             index = self._index
             if position.cursor >= self._latest:
                 return Batch([]), position
-            asked = (position, interest, most, self._latest)
-            if self._answered and self._answered[0] == asked:
+            question = (position, interest, most, self._latest)
+            if self._answered and self._answered[0] == question:
                 return self._answered[1]
             ring = self._ring if position.cursor >= self._after else None
             if ring is not None:
                 start = bisect_right(ring, position.cursor, key=attrgetter("cursor"))
-                found = ring[start : start + most]
-                last = found[-1].cursor if start + most < len(ring) else self._latest
+                run = ring[start : start + most]
+                last = run[-1].cursor if start + most < len(ring) else self._latest
         if ring is None:
             return self._older(index, position, interest, min(most, _PART))
-        wanted = Batch([entry.data for entry in found if interest.wants(entry.about)])
-        answer = wanted, Position(position.epoch, last)
+        batch = Batch([entry.data for entry in run if interest.wants(entry.about)])
+        answer = batch, Position(position.epoch, last)
         with self._changed:
-            if asked[-1] == self._latest:  # else it may hold what was deleted since
-                self._answered = asked, answer
+            if question[-1] == self._latest:  # else it may hold what was deleted since
+                self._answered = question, answer
         return answer
 
     def _older(
@@ -265,7 +265,9 @@ class UpdateLog:
         )
 
     def _end_drafts(self, update: Update) -> None:
-        """Before its end can be read: so nobody is sent more of a draft after it."""
+        """Land the drafts that an update completes before it can be read, so that no stream sends
+        more of them after it.
+        """
         match update.kind:
             case Updated(draft_id=draft_id) if draft_id:
                 self.drafts.land(update.conversation_id, draft_id)
@@ -274,8 +276,10 @@ class UpdateLog:
             case _:
                 pass
 
-    def _extend(self, entries: list[Entry], gone: dict[str, int]) -> None:
-        """Adds what is new. `gone`: what was deleted, with the cursor that says so."""
+    def _extend(self, entries: list[Entry], deleted: dict[str, int]) -> None:
+        """Append new entries. `deleted`: the cursor of the deletion of each deleted
+        conversation.
+        """
         new = [entry for entry in entries if entry.cursor > self._latest]
         if not new:
             return
@@ -283,9 +287,9 @@ class UpdateLog:
         self._grown.notify_all()
         self._ring += new
         self._ring_bytes += sum(len(entry.data) for entry in new)
-        if gone:  # as in the index's log: of what is deleted, only that stays
+        if deleted:  # as in the index's log: of what is deleted, only that stays
             self._ring = [
-                entry for entry in self._ring if entry.cursor >= gone.get(entry.about[0], 0)
+                entry for entry in self._ring if entry.cursor >= deleted.get(entry.about[0], 0)
             ]
             self._ring_bytes = sum(len(entry.data) for entry in self._ring)
             self._answered = None
@@ -299,7 +303,7 @@ class UpdateLog:
     # The index ------------------------------------------------------------------------------------
 
     def _attach(self, index: Index) -> None:
-        """Another index is used from here on; nobody writes meanwhile."""
+        """Attach another index, while nothing is written."""
         latest = index.log.last_cursor()
         with self._changed:
             self._index = index
@@ -315,15 +319,15 @@ class UpdateLog:
         index.log.listen(partial(self._hear, index))
 
     def _reset(self) -> None:
-        """Cursors that were answered will never be told: whoever waits for one begins again."""
+        """Report that acknowledged cursors will never be delivered: their streams start again."""
         with self._changed:
             self.resets += 1
             self._renewed = True
             self._changed.notify()
 
     def _hurry(self) -> None:
-        """The index need not hurry for news that nobody waits for: the fewer at once, the more each
-        costs.
+        """Tell the index whether anybody waits for news. If nobody does, it takes in more at a
+        time, at a lower cost per change.
         """
         self._index.log.set_watched(self._waiting and self._watchers > 0)
 
@@ -335,7 +339,7 @@ class UpdateLog:
                 self._inbox += news
                 self._changed.notify()
                 return
-            # Nobody watches: whoever comes reads the index's log.
+            # Without watchers nothing is kept: a new one reads the index's log.
             cursor, last = news[-1]
             self._latest = self._after = cursor + len(getattr(last, "updates", (last,)))
             self._ring.clear()

@@ -47,7 +47,7 @@ class Placed:
 
 
 def told(epoch: str, cursor: int, news: object) -> list[Placed]:
-    """The updates of what the index has just taken in behind a cursor."""
+    """Return the updates of what the index has just taken in behind a cursor."""
     if isinstance(news, UpdateRow):
         return [_deleted(epoch, news)]
     assert isinstance(news, Added)
@@ -61,38 +61,36 @@ def told(epoch: str, cursor: int, news: object) -> list[Placed]:
 
 
 def read(epoch: str, lines: Lines, changes: Changes) -> list[Placed]:
-    """The updates of a part of the log. Those of a conversation that is being deleted are left out:
-    that it is gone follows.
+    """Return the updates of a part of the log. Those of a conversation that is being deleted are
+    left out, because its deletion follows.
 
     Raises LogUnavailable.
     """
     entries = {number: _entries(lines, changes, number) for number in changes.conversations}
-    found: list[Placed] = []
+    updates: list[Placed] = []
     for row in changes.rows:
         if row.kind == UpdateKind.DELETED:
-            found.append(_deleted(epoch, row))
-        elif (known := entries.get(row.number)) is not None:
-            found.append(_placed(epoch, row, changes.conversations[row.number], known))
-    return found
+            updates.append(_deleted(epoch, row))
+        elif (by_sequence := entries.get(row.number)) is not None:
+            updates.append(_placed(epoch, row, changes.conversations[row.number], by_sequence))
+    return updates
 
 
 def _entries(lines: Lines, changes: Changes, number: int) -> dict[int, Entry] | None:
-    """The lines that a conversation's rows name and that can be read; None if its transcript is
-    gone.
-    """
-    wanted = [row for row in changes.rows if row.number == number]
-    last = max(row.last for row in wanted)
+    """Return the readable lines that a conversation's rows name; None if its transcript is gone."""
+    named = [row for row in changes.rows if row.number == number]
+    last = max(row.last for row in named)
     sequence, offset, _ = changes.starts.get(number, (1, 0, 0))
-    found: dict[int, Entry] = {}
+    by_sequence: dict[int, Entry] = {}
     try:
         for line in lines(changes.conversations[number].id, Position(sequence - 1, offset)):
             if line.entry is not None:
-                found[line.sequence] = line.entry
+                by_sequence[line.sequence] = line.entry
             if line.sequence >= last:
                 break
     except LogNotFound:
         return None
-    return found
+    return by_sequence
 
 
 def _deleted(epoch: str, row: UpdateRow) -> Placed:

@@ -45,7 +45,7 @@ class Snapshots:
         self._log = log
         self._limits = limits
         self._guard = threading.Lock()  # guards `_kept`; nothing slow happens under it
-        self._kept: OrderedDict[tuple[Interest, Choice, int, bool], Snapshot] = OrderedDict()
+        self._cache: OrderedDict[tuple[Interest, Choice, int, bool], Snapshot] = OrderedDict()
 
     def take(self, interest: Interest, choice: Choice, max_turns: int, *, reset: bool) -> Snapshot:
         """Take a snapshot as of now.
@@ -53,51 +53,51 @@ class Snapshots:
         Raises IndexUnavailable, StorageUnavailable; and, but for a `reset`, ConversationNotFound if
         the chosen conversation is not there, or not wanted.
         """
-        wanted = (interest, choice, max_turns or self._limits.max_turns, reset)
+        key = (interest, choice, max_turns or self._limits.max_turns, reset)
         index = self._log.space.index
         with self._guard:
-            kept = self._kept.get(wanted)
+            cached = self._cache.get(key)
         # What the index did not take in moves no cursor.
         if (
-            kept
-            and kept.position == Position(index.log.epoch, index.log.last_cursor())
+            cached
+            and cached.position == Position(index.log.epoch, index.log.last_cursor())
             and not self._log.space.lagging()
         ):
-            return kept
+            return cached
         for _ in range(3):
             try:
-                taken = self._take(*wanted)
+                taken = self._take(*key)
                 break
             except StorageUnavailable:  # the first conversation may have been deleted just now
                 continue
         else:
-            taken = self._take(*wanted)
+            taken = self._take(*key)
         with self._guard:
-            self._kept[wanted] = taken
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
+            self._cache[key] = taken
+            while len(self._cache) > _KEPT:
+                self._cache.popitem(last=False)
         return taken
 
     def _take(self, interest: Interest, choice: Choice, max_turns: int, reset: bool) -> Snapshot:
         space = self._log.space
         index = space.index
-        wanted = Filter(
+        chosen = Filter(
             conversation_ids=tuple(sorted(interest.conversation_ids)),
             channels=tuple(sorted(interest.channels)),
         )
         newest = index.log.newest_conversations(
-            replace(wanted, channels=choice.list_channels) if choice.list_channels else wanted,
+            replace(chosen, channels=choice.list_channels) if choice.list_channels else chosen,
             _CONVERSATIONS,
-            loaded=_loaded(wanted, choice),
+            loaded=_loaded(chosen, choice),
             max_turns=max_turns,
             max_tokens=self._limits.max_tokens,
             max_bytes=self._limits.max_bytes,
         )
         loaded = ConversationLoaded()
         if newest.loaded is not None and space.is_lagging(newest.loaded.id):
-            found = WorkingContext(space, self._limits).load(newest.loaded.id, max_turns=max_turns)
+            window = WorkingContext(space, self._limits).load(newest.loaded.id, max_turns=max_turns)
             loaded = ConversationLoaded(
-                found.conversation, tuple(found.turns.messages), found.has_more
+                window.conversation, tuple(window.turns.messages), window.has_more
             )
         elif newest.loaded is not None:
             messages = read_places(space, newest.loaded.id, newest.places).messages
@@ -119,8 +119,8 @@ class Snapshots:
         return Snapshot(position, (self._log.encode(listed), self._log.encode(second)))
 
 
-def _loaded(wanted: Filter, choice: Choice) -> Filter:
+def _loaded(chosen: Filter, choice: Choice) -> Filter:
     """Return which conversations the loaded one is the newest of."""
     if choice.load_conversation_id:
-        return replace(wanted, conversation_id=choice.load_conversation_id)
-    return replace(wanted, channels=(choice.load_channel,)) if choice.load_channel else wanted
+        return replace(chosen, conversation_id=choice.load_conversation_id)
+    return replace(chosen, channels=(choice.load_channel,)) if choice.load_channel else chosen

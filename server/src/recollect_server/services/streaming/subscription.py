@@ -65,10 +65,10 @@ class Subscription:
         return news.everyone or (bool(news.about) and self.interest.wants_any(news.about))
 
     def take(self, most: int) -> tuple[Batch, bool]:
-        """At most so many updates that come next, and whether more wait. Raises IndexUnavailable,
-        StorageUnavailable.
+        """Return at most `most` updates that come next, and whether more wait. Raises
+        IndexUnavailable, StorageUnavailable.
 
-        What is returned counts as told.
+        The returned updates count as delivered.
         """
         if self._parts:
             parts, self._parts = self._parts, ()
@@ -87,7 +87,7 @@ class Subscription:
         return Batch(self._news_of_drafts()), False
 
     def heartbeat(self) -> bytes:
-        """That nothing happened, with the cursor."""
+        """Return a heartbeat with the cursor."""
         return self._log.encode(
             Update(str(self._position), "", self._log.space.clock(), Heartbeat())
         )
@@ -97,9 +97,9 @@ class Subscription:
         version = drafts.version  # before what is read with it
         if version == self._drafts_seen:
             return []
-        found = drafts.news(self._sent, self.interest.wants, self._log.encode)
+        updates = drafts.news(self._sent, self.interest.wants, self._log.encode)
         self._drafts_seen = version
-        return found
+        return updates
 
     def _begin(self, *, reset: bool) -> None:
         self._resets = self._log.resets
@@ -110,8 +110,8 @@ class Subscription:
         self._drafts_seen = -1
 
     def _position_of(self, cursor: str) -> Position | None:
-        """The place that a cursor names; None if the log does not reach back to it. Raises
-        InvalidField.
+        """Return the position that a cursor names; None if the log does not reach back to it.
+        Raises InvalidField.
         """
         position = Position.of(cursor)
         if position is None:
@@ -119,5 +119,5 @@ class Subscription:
         index = self._log.space.index
         if position.epoch != index.log.epoch or position.cursor > index.log.given_out():
             return None  # another log's, or this one lost its end: an older copy of it was put back
-        self._log.settle()  # else it would be told that it has missed nothing
+        self._log.settle()  # else it would count as having missed nothing
         return position if index.log.changes(position.cursor, 0, (), ()).whole else None

@@ -15,12 +15,12 @@ class Watcher(Protocol):
         """Return whether there may be something for it."""
 
     def take(self, most: int) -> tuple[Batch, bool]:
-        """At most so many updates that come next, and whether more wait. Raises IndexUnavailable,
-        StorageUnavailable.
+        """Return at most `most` updates that come next, and whether more wait. Raises
+        IndexUnavailable, StorageUnavailable.
         """
 
     def heartbeat(self) -> bytes:
-        """That nothing happened, with the cursor."""
+        """Return a heartbeat with the cursor."""
 
 
 class Watched(Protocol):
@@ -29,13 +29,13 @@ class Watched(Protocol):
     """
 
     def advance(self, timeout: float) -> News:
-        """Waits so many seconds for news."""
+        """Wait up to `timeout` seconds for news."""
 
     def wake(self) -> None:
-        """Lets `advance` return now."""
+        """Make `advance` return now."""
 
     def tick(self) -> None:
-        """Some time passed."""
+        """Do the periodic work."""
 
     def unsubscribe(self) -> None:
-        """One watcher less."""
+        """Count one watcher less."""

@@ -33,6 +33,7 @@ LEDGERS = (IDENTITIES, FORGOTTEN, ANCHORS)
 _NAMES = {
     ANCHORS: "the file of anchors",
     IDENTITIES: "the identities",
+    "tokens": "the ledger of tokens",
     "conversations": "the folder of conversations",
     "external": "the folder of external communications",
 }

@@ -1,0 +1,67 @@
+"""The caller of a call: its scopes, and the space that the call is about."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Scope(StrEnum):
+    """Permission that a method asks for: the names of `recollect/v1/scope.proto`."""
+
+    ANY = "any"
+    """Every valid token has it."""
+    CONVERSATIONS_READ = "conversations.read"
+    CONVERSATIONS_WRITE = "conversations.write"
+    CONVERSATIONS_MANAGE = "conversations.manage"
+    CONVERSATIONS_DELETE = "conversations.delete"
+    RECALL = "recall"
+    ANCHORS_WRITE = "anchors.write"
+    RECEIVE = "receive"
+    IDENTITIES_MANAGE = "identities.manage"
+    COMMUNICATIONS_READ = "communications.read"
+    COMMUNICATIONS_WRITE = "communications.write"
+    ADMIN = "admin"
+
+
+ALL_SCOPES = frozenset(Scope)
+
+CUSTOM = "custom"
+"""Kind of a token that names its scopes itself."""
+PROJECT = "project"
+"""Kind of a token for one conversation."""
+
+_ANY, _READ, _WRITE = Scope.ANY, Scope.CONVERSATIONS_READ, Scope.CONVERSATIONS_WRITE
+KINDS: dict[str, frozenset[Scope]] = {
+    "brain": ALL_SCOPES - {Scope.RECEIVE, Scope.IDENTITIES_MANAGE, Scope.ADMIN},
+    PROJECT: frozenset({_ANY, _READ, _WRITE}),
+    "gateway": frozenset({_ANY, Scope.RECEIVE}),
+    "panel": frozenset(
+        {
+            _ANY,
+            _READ,
+            Scope.CONVERSATIONS_MANAGE,
+            Scope.RECALL,
+            Scope.COMMUNICATIONS_READ,
+            Scope.COMMUNICATIONS_WRITE,
+        }
+    ),
+    "reader": frozenset({_ANY, _READ, Scope.RECALL, Scope.COMMUNICATIONS_READ}),
+    "admin": ALL_SCOPES,
+}
+"""Named bundles of scopes, by the kind of a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The caller of one call."""
+
+    token_id: str = ""
+    """Empty: no token, on loopback without credentials."""
+    kind: str = ""
+    scopes: frozenset[Scope] = ALL_SCOPES
+    space: str = "default"
+    """Chosen for this call."""
+    conversation_id: str = ""
+    """The only conversation that this caller may name; empty: any."""
+    channel: str = ""
+    """Channel that this caller speaks from: its appends count as coming from there."""
+    peer: str = ""

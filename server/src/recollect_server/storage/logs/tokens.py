@@ -1,0 +1,133 @@
+"""The ledger of tokens: `tokens.jsonl` in the data folder, for its owner alone (0600).
+
+Its lines are sealed as those of the other ledgers: one JSON object, ended by its checksum. Each is
+one event: a token was created, or revoked. Unlike other ledgers it belongs to no space, and has
+several writers: the server and commands beside it. A writer holds a lock of the file (flock) while
+it appends. An append that was cut short was never acknowledged; the next one cuts its bytes off.
+"""
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from recollect_server.storage.failpoints import hit, hit_half_way
+from recollect_server.storage.logs.files import make_folder, open_transcript, sync_folder
+from recollect_server.storage.logs.record import Damaged, seal, unseal
+from recollect_server.storage.logs.store import LogUnavailable
+
+log = structlog.get_logger("recollect.tokens")
+
+TOKENS = "tokens"
+Mark = tuple[int, int, int]
+"""State of the file: inode, size and time of its last change."""
+NO_FILE: Mark = (0, 0, 0)
+
+
+class TokenLedger:
+    """The ledger of a data folder. Safe to call from any thread, beside other processes."""
+
+    def __init__(self, data_dir: Path) -> None:
+        """Name the ledger. It need not be there yet, nor its folder."""
+        self.path = data_dir / f"{TOKENS}.jsonl"
+
+    def mark(self) -> Mark:
+        """Return the state of the file: another one after every change. Raises LogUnavailable."""
+        try:
+            status = self.path.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            return NO_FILE
+        except OSError as error:
+            raise _failure("read", error) from error
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
+    def lines(self) -> list[dict[str, Any] | None]:
+        """Return what the lines say, oldest first, None for a damaged one. An unended tail is no
+        line. Raises LogUnavailable.
+        """
+        try:
+            handle = open_transcript(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _failure("read", error) from error
+        try:
+            data = _read(handle)
+        except OSError as error:
+            raise _failure("read", error) from error
+        finally:
+            os.close(handle)
+        return [_fields(line) for line in data.split(b"\n")[:-1]]
+
+    def append(self, fields: dict[str, Any]) -> None:
+        """Add a line, durable when it returns. Raises LogUnavailable; then nothing is added."""
+        try:
+            make_folder(self.path.parent)
+            handle = open_transcript(self.path, os.O_RDWR | os.O_CREAT | os.O_DSYNC)
+            try:
+                os.fchmod(handle, 0o600)
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                self._append(handle, seal(fields))
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise _failure("written", error) from error
+
+    def _append(self, handle: int, line: bytes) -> None:
+        hit("tokens.begun")
+        end = self._recover(handle)
+        hit_half_way("tokens.half_written", line, lambda part: os.pwrite(handle, part, end))
+        try:
+            size = os.pwrite(handle, line, end)
+            if size < len(line):
+                raise OSError("the disk took a part of the line only")
+            hit("tokens.written")
+            if not end:  # the name of a new file
+                sync_folder(self.path.parent)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(handle, end)
+            raise
+        hit("tokens.synced")
+
+    def _recover(self, handle: int) -> int:
+        """Return where the last whole line ends, with what an append left behind it cut off. A last
+        line that lost its newline alone gets it again.
+        """
+        data = _read(handle)
+        end = data.rfind(b"\n") + 1
+        if end == len(data):
+            return end
+        if _fields(data[end:]) is not None:
+            os.pwrite(handle, b"\n", len(data))
+            hit("tokens.recovered")
+            return len(data) + 1
+        log.warning("torn_tail_cut", ledger=TOKENS, bytes=len(data) - end)
+        os.ftruncate(handle, end)
+        os.fsync(handle)
+        hit("tokens.recovered")
+        return end
+
+
+def _read(handle: int) -> bytes:
+    parts: list[bytes] = []
+    offset = 0
+    while part := os.pread(handle, 1 << 20, offset):
+        parts.append(part)
+        offset += len(part)
+    return b"".join(parts)
+
+
+def _fields(line: bytes) -> dict[str, Any] | None:
+    try:
+        fields = unseal(line)
+    except (Damaged, ValueError):
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def _failure(action: str, error: OSError) -> LogUnavailable:
+    return LogUnavailable(TOKENS, action, error.strerror or str(error))

@@ -1,0 +1,187 @@
+"""The addresses that the server listens on: TCP ports, and the files of Unix sockets."""
+
+import errno
+import os
+import shutil
+import socket
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import mkdtemp
+
+import grpc
+
+_SOCKET = "socket"  # name of a Unix socket's file until it takes its path
+_MAX_SOCKET_PATH = 107 if sys.platform == "linux" else 103  # bytes that the system takes
+_UNIX = "unix:"
+
+
+class CannotListen(Exception):
+    """The address cannot be listened on; the text says why and what to do."""
+
+
+class Listeners:
+    """The addresses of one server: opened once, closed once."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        """`addresses`: `host:port` (port 0: any free one) or `unix:PATH`."""
+        self._addresses = addresses
+        self._sockets: list[UnixSocket] = []
+
+    def open(self, server: grpc.Server) -> list[str]:
+        """Add the addresses to a server that has not started, and return those to call. Raises
+        CannotListen.
+        """
+        return [self._open(address, server) for address in self._addresses]
+
+    def close(self) -> None:
+        """Remove the files of the Unix sockets, once the server has stopped."""
+        for unix_socket in self._sockets:
+            unix_socket.remove()
+
+    def _open(self, address: str, server: grpc.Server) -> str:
+        try:
+            if address.startswith(_UNIX):
+                path = Path(address.removeprefix(_UNIX))
+                self._sockets.append(UnixSocket(path, server.add_insecure_port))
+                return address
+            if why := _why_not(address):
+                # asked of the system: gRPC would only say that it failed, and write to standard
+                # error
+                raise CannotListen(f"cannot listen on {address}: {why}")
+            port = server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise CannotListen(
+                f"cannot listen on {address}: name another address with --listen ({error})"
+            ) from error
+        return f"{address.rsplit(':', 1)[0]}:{port}"
+
+
+class UnixSocket:
+    """The file of a Unix socket that only its owner may connect to, whatever the umask is."""
+
+    def __init__(self, path: Path, listen: Callable[[str], object]) -> None:
+        """Listen on a path. `listen` is called with the address. Raises CannotListen, and what
+        `listen` raises.
+
+        The socket is made in a folder that nobody else may enter, and gets its path when its mode
+        is set: nobody can connect to it before. What a server that was killed left at the path is
+        removed; whatever else is there is refused.
+        """
+        self._path = path
+        try:
+            left = _left_at(path)
+            folder = Path(mkdtemp(prefix=".", dir=path.parent))
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                # By its descriptor where that has a path, for the path of a socket may have some
+                # 100 bytes only.
+                near = Path(f"/proc/self/fd/{handle}")
+                listen(f"unix:{(near if near.is_dir() else folder) / _SOCKET}")
+                made = folder / _SOCKET
+                made.chmod(0o600)
+                self._identity = _identity(made)
+                self._move(made, left)
+            finally:
+                os.close(handle)
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError as error:
+            raise CannotListen(f"cannot listen on unix:{path}: {_refusal(error)}") from error
+        except _Occupied as error:
+            raise CannotListen(f"cannot listen on unix:{path}: {error}") from error
+
+    def remove(self) -> None:
+        """Remove the file, unless another one took its place."""
+        with suppress(OSError):
+            if _identity(self._path) == self._identity:
+                self._path.unlink()
+
+    def _move(self, made: Path, left: tuple[int, int] | None) -> None:
+        """Give the socket its path, in place of what was left there."""
+        with suppress(FileNotFoundError):
+            if left is not None and _identity(self._path) == left:
+                self._path.unlink()
+        try:
+            # a rename would replace the socket of a server that starts at the same moment
+            self._path.hardlink_to(made)
+        except FileExistsError:
+            raise _Occupied(_LIVE) from None
+        except OSError:  # a file system without hard links
+            made.rename(self._path)
+
+
+class _Occupied(Exception):
+    """A path is not free; the text says why and what to do."""
+
+
+_LIVE = "another program listens there: stop it, or name another path with --listen"
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.lstat()
+    return status.st_dev, status.st_ino
+
+
+def _left_at(path: Path) -> tuple[int, int] | None:
+    """Return the identity of the socket at a path that nobody listens on any more; None if there is
+    nothing. Raises _Occupied.
+    """
+    if not path.parent.is_dir():
+        raise _Occupied(
+            f"there is no folder {path.parent}: make it, or name another path with --listen"
+        )
+    if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
+        raise _Occupied(
+            f"the path has more than {_MAX_SOCKET_PATH} bytes: name a shorter one with --listen"
+        )
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise _Occupied(
+                "a file that is no socket is there: move it away, or name another path with --listen"
+            )
+        left = _identity(path)
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.setblocking(False)
+            probe.connect(str(path))
+    except FileNotFoundError:
+        return None
+    except ConnectionRefusedError:
+        return left
+    except BlockingIOError:  # so many connect that this one would have to wait
+        pass
+    raise _Occupied(_LIVE)
+
+
+def _why_not(listen: str) -> str:
+    """Return why a `host:port` cannot be listened on, with advice; empty if it can."""
+    host, port = listen.rsplit(":", 1)
+    why = ""
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except OSError as error:
+        return _refusal(error)
+    for family, kind, protocol, _, address in found:
+        with socket.socket(family, kind, protocol) as probe:
+            # as gRPC does: what was closed just now is in nobody's way
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(address)
+            except OSError as error:
+                why = why or _refusal(error)
+            else:
+                return ""  # one that a name stands for is enough
+    return why
+
+
+def _refusal(error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return "another program listens there: stop it, or name another address with --listen"
+        case errno.EACCES if error.filename:
+            return f"this user may not write in {Path(error.filename).parent}: name another path with --listen"
+        case errno.EACCES:
+            return "this user may not: name a port from 1024 on with --listen"
+        case _:
+            return f"{(error.strerror or str(error)).lower()}: name another address with --listen"
