@@ -9,8 +9,7 @@ from recollect_server.cli.folder import folder_of, said_plainly
 from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.domain.time import DAY, system_clock
 from recollect_server.settings import Settings
-from recollect_server.storage.index.checking import state_of
-from recollect_server.storage.index.external_checking import external_state_of
+from recollect_server.storage.index.checking import external_state_of, state_of
 from recollect_server.storage.index.notes import NoteState, note_state_of
 from recollect_server.storage.index.routing import limited_of
 from recollect_server.storage.index.tiers import hits_of

@@ -296,7 +296,7 @@ class LimitExceeded(TryAgain):
     """
 
     def __init__(self, limit: str, of: str, retry_after_ms: int, most: float = 0) -> None:
-        """`of` says whose limit it is: `token` or `space`; `most` is the limit, if it is a
+        """`of` says whose limit it is: `token`, `space` or `peer`; `most` is the limit, if it is a
         number.
         """
         super().__init__(

@@ -5,6 +5,7 @@ verifies tokens for long calls `refresh` now and then, which costs a look at the
 """
 
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from recollect_server.domain.errors import (
     TokenNotFound,
     Unauthenticated,
 )
-from recollect_server.domain.principal import ALL_SCOPES, CUSTOM, KINDS, Scope
+from recollect_server.domain.principal import ALL_SCOPES, CUSTOM, KINDS, Principal, Scope
 from recollect_server.domain.time import Clock, from_text, to_text
 from recollect_server.domain.tokens import Grant, Token
 from recollect_server.storage.logs.fields import moment, text, texts
@@ -58,6 +59,11 @@ class Tokens:
         except KeyError:
             raise TokenNotFound(token_id) from None
 
+    def limits_of(self, token_id: str) -> Mapping[str, float]:
+        """Return the limits that a token has of its own."""
+        token = self._tokens.get(token_id)
+        return token.grant.limits if token else {}
+
     def verify(self, presented: str) -> Token:
         """Return the token that a caller presented. Raises Unauthenticated."""
         try:
@@ -65,6 +71,8 @@ class Tokens:
         except ValueError as error:
             raise Unauthenticated(f"the token is not valid: {error}") from None
         token = self._tokens.get(token_id)
+        if token is None and self.refresh():  # a new token counts at once
+            token = self._tokens.get(token_id)
         if token is None:
             token = Token("", Grant("", frozenset(), ()), 0, _NOBODY)
         if not token.fits(secret):
@@ -72,13 +80,15 @@ class Tokens:
                 "the token is not valid: this server has no such token, ask its operator for another"
             )
         # only to whoever has the secret
-        if reason := self.ended(token):
-            raise Unauthenticated(reason)
+        if reason := self.ended(token_id):
+            error = Unauthenticated(reason)
+            error.principal = Principal(token.id, token.grant.kind, space="")
+            raise error
         return token
 
-    def ended(self, token: Token) -> str:
+    def ended(self, token_id: str) -> str:
         """Return a sentence that says why a token is not valid any more; empty if it is valid."""
-        current = self._tokens.get(token.id)
+        current = self._tokens.get(token_id)
         if current is None:
             return "the token is not valid any more: this server has no such token"
         match current.end(self._clock()):

@@ -9,7 +9,7 @@ never a text. It is `info` for calls that fail, take long or administer the serv
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from logging import DEBUG
 from typing import Any, cast
 
@@ -29,6 +29,7 @@ from recollect_server.domain.principal import Principal
 from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces import Spaces
+from recollect_server.transport.confining import confine
 from recollect_server.transport.errors import internal, malformed, status_of
 from recollect_server.transport.wire import first_not_utf8
 
@@ -313,12 +314,14 @@ def _run(
         if isinstance(request, Malformed):
             failed = request.status
         else:
+            if principal.conversation_id or principal.channel:
+                confine(method, request, principal)
             answer = handler(request, Call(context, principal, size))
             rules.record(name, request, principal)
     except Denied as error:
         failed = status_of(error)
         if principal is _ANYBODY:
-            principal = error.principal or Principal(space="", peer=context.peer())
+            principal = replace(error.principal or Principal(space=""), peer=context.peer())
         rules.refuse(name, principal, failed)
     except RecollectError as error:
         failed = status_of(error)

@@ -3,7 +3,7 @@ without losing a call.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,8 @@ from recollect.v1 import (
 
 from recollect_server.services.spaces import Spaces
 from recollect_server.transport import health, reflection
-from recollect_server.transport.gate import Gate
+from recollect_server.transport.certificates import TlsFiles
+from recollect_server.transport.gate import Ended, Gate
 from recollect_server.transport.handling import (
     NO_RULES,
     CallLog,
@@ -55,8 +56,8 @@ _LONG = {"Delete"}  # writes that may take long: they do not stand in the way of
 class ServerOptions:
     """Options of the listening server."""
 
-    listen: str
-    """`host:port` (port 0: any free one) or `unix:PATH`."""
+    addresses: tuple[str, ...]
+    """Each `host:port` (port 0: any free one) or `unix:PATH`."""
     threads: int
     write_threads: int
     search_threads: int
@@ -70,6 +71,10 @@ class ServerOptions:
     """Watches of health that may be open."""
     slow_call: float = 1.0
     """Seconds; calls that take longer are logged at `info`."""
+    tls: TlsFiles | None = None
+    """The certificate of the ports."""
+    refusal: Callable[[], str] = lambda: ""
+    """Returns why addresses beyond loopback are refused, with advice; empty if they are not."""
 
 
 class Server:
@@ -97,16 +102,16 @@ class Server:
             if degraded and service.name in degraded
         }
         self._health = health.Health(names, parts, options.max_watches)
-        self._pool = CallPool(options.threads, "call")
+        self._pool = CallPool(options.threads, "call", caller_of=gate.caller_of)
         # Few, for each of many would mostly wait for Python's lock; and their own, so that no slow
         # search is in their way.
-        self._writers = CallPool(options.write_threads, "write")
+        self._writers = CallPool(options.write_threads, "write", caller_of=gate.caller_of)
         # Their own too: whoever asks for the server's health hears of it however many searches run.
         self._health_pool = CallPool(2, "health")
         self._reflection_pool = ThreadPoolExecutor(_REFLECTION_THREADS, "reflection")
         # Few as well: a write must get Python's lock between them. More of them answered no more
         # searches a second.
-        self._searchers = CallPool(options.search_threads, "search")
+        self._searchers = CallPool(options.search_threads, "search", caller_of=gate.caller_of)
         self._server = grpc.server(
             self._pool,
             options=[
@@ -144,15 +149,20 @@ class Server:
             self._server.add_registered_method_handlers(
                 reflection.SERVICE.full_name, self._reflection.handlers()
             )
-        self._listeners = Listeners((options.listen,))
+        self._listeners = Listeners(options.addresses, options.tls, options.refusal)
         self._stopped = threading.Event()
 
-    def start(self) -> str:
-        """Listen, and return the address to call. Raises CannotListen."""
-        [address] = self._listeners.open(self._server)
+    def start(self) -> list[str]:
+        """Listen, and return the addresses to call. Raises CannotListen."""
+        addresses = self._listeners.open(self._server)
         self._server.start()
         self._health.serve()
-        return address
+        return addresses
+
+    def end_streams(self, ended: Ended) -> None:
+        """End the reflection streams of callers that would not be admitted any more."""
+        if self._reflection is not None:
+            self._reflection.end(ended)
 
     def leave(self) -> None:
         """Says by its health that it takes no new calls. A second time does nothing."""
