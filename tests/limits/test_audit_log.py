@@ -19,7 +19,7 @@ OF_THE_AUDIT = {"audit.half_written", "audit.rotated"}
 
 def numbers(data_dir: Path) -> list[int | None]:
     """The records of an audit log, by the number that each test gave it; None for damage."""
-    return [record and record["n"] for _, _, record in read_audit(data_dir)]
+    return [None if it is None else it["n"] for _, _, it in read_audit(data_dir)]
 
 
 def test_records_are_lines_that_only_the_owner_reads(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from recollect._shared.fill import invalid
 from recollect._shared.rpc import Call
-from recollect.errors import RecollectError
+from recollect.errors import ErrorReason, RecollectError
 
 _WORTH_REPEATING = frozenset({"UNAVAILABLE", "CANCELLED"})
 """UNAVAILABLE says so. CANCELLED, where nobody did, is how a server refuses a burst of calls."""
@@ -25,7 +25,8 @@ class RetryPolicy:
     full jitter.
 
     Only what is safe is repeated: a call that changes nothing, or one that carries a `request_id`;
-    and only where the server was unavailable or dropped the call. The time-out bounds the call as a
+    and only where the server was unavailable, dropped the call, or named the time at which a limit
+    allows it. The time-out bounds the call as a
     whole, whatever the number of attempts.
 
     >>> Client(retry=RetryPolicy(max_attempts=10))
@@ -82,7 +83,7 @@ class Attempts:
         self._failures += 1
         if (
             self._policy is None
-            or error.code not in _WORTH_REPEATING
+            or not _is_worth_repeating(error)
             or self._failures >= self._policy.max_attempts
         ):
             raise error
@@ -90,6 +91,13 @@ class Attempts:
         if time.monotonic() + delay >= self._deadline:
             raise error
         return delay
+
+
+def _is_worth_repeating(error: RecollectError) -> bool:
+    """Return True if the call may succeed later. A limit names the time."""
+    if error.reason == ErrorReason.LIMIT_EXCEEDED:
+        return error.retry_delay is not None
+    return error.code in _WORTH_REPEATING
 
 
 def checked_timeout(timeout: float) -> float:

@@ -116,7 +116,8 @@ class Audit:
             lost = self._lost
         records = [fields]
         if lost:
-            records.insert(0, {"time": fields["time"], "method": "audit", "lost": lost})
+            loss = {"time": fields["time"], "method": "audit", "outcome": "LOST", "count": lost}
+            records.insert(0, loss)
         try:
             self._log.append(*records, durable=durable)
         except OSError as error:

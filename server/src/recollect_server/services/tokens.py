@@ -81,9 +81,9 @@ class Tokens:
             )
         # only to whoever has the secret
         if reason := self.ended(token_id):
-            error = Unauthenticated(reason)
-            error.principal = Principal(token.id, token.grant.kind, space="")
-            raise error
+            ended = Unauthenticated(reason)
+            ended.principal = Principal(token.id, token.grant.kind, space="")
+            raise ended
         return token
 
     def ended(self, token_id: str) -> str:

@@ -74,11 +74,11 @@ class Index:
         communications.
         """
         with self.reading() as connection:
-            rows = connection.execute(
+            rows: list[tuple[int, int]] = connection.execute(
                 "SELECT count(*), coalesce(sum(bytes), 0) FROM progress"
                 " UNION ALL SELECT 0, coalesce(sum(bytes), 0) FROM external_communications"
             ).fetchall()
-        return sum(int(row[0]) for row in rows), sum(int(row[1]) for row in rows)
+        return sum(count for count, _ in rows), sum(size for _, size in rows)
 
     # Additions ------------------------------------------------------------------------------------
 
