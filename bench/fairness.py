@@ -1,7 +1,7 @@
 """Appends of one caller beside a flood, against the same beside one ordinary caller.
 
-The flood is 32 callers of one token that append without a pause, or 32 of whom every call is
-refused. `python -m bench.fairness [--rounds 5] [--seconds 3]`
+The flood is 32 callers that append without a pause, all with one token or with a wrong one.
+`python -m bench.fairness [--rounds 5] [--seconds 3]`
 """
 
 import argparse
@@ -21,6 +21,11 @@ import grpc
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import message_pb2
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
+from recollect_server.domain.principal import KINDS
+from recollect_server.domain.time import system_clock
+from recollect_server.domain.tokens import Grant
+from recollect_server.services.tokens import Tokens
+from recollect_server.storage.logs.tokens import TokenLedger
 
 from bench.append import APPEND
 from bench.figures import Figure, Goal
@@ -91,38 +96,59 @@ def rate(caller: Connection, seconds: float) -> float:
     return float(caller.recv() / (time.perf_counter() - began))
 
 
+def beside(
+    target: str, seconds: float, rounds: int, own: str, others: Sequence[str]
+) -> tuple[float, float, float]:
+    """Return the median rate of one caller beside another one, that beside a flood, and the median
+    of their ratio. `others` has the tokens of the other caller and of the flood.
+    """
+    ordinary, flood = [], []
+    with callers(target, 1, own) as caller:
+        for _ in range(rounds):
+            for count, token, rates in ((1, others[0], ordinary), (FLOOD, others[1], flood)):
+                with callers(target, count, token):
+                    time.sleep(0.5)
+                    rates.append(rate(caller, seconds))
+    ratio = statistics.median(f / o for f, o in zip(flood, ordinary, strict=True))
+    return statistics.median(ordinary), statistics.median(flood), ratio
+
+
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
-    """Print the rates and their ratio."""
+    """Print the rates and their ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3)
     chosen = parser.parse_args(arguments)
-    beside_one, beside_flood, flood = [], [], []
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        recollect(Path(folder) / "data", "--embedder", "off") as (target, _),
-        callers(target, 1) as caller,
-    ):
-        for _ in range(chosen.rounds):
-            with callers(target, 1):
-                time.sleep(0.5)
-                beside_one.append(rate(caller, chosen.seconds))
-            with callers(target, FLOOD) as flooding:
-                time.sleep(0.5)
-                beside_flood.append(rate(caller, chosen.seconds))
-                flood.append(rate(flooding, 1))
-    base, beside = statistics.median(beside_one), statistics.median(beside_flood)
-    ratio = statistics.median(f / o for f, o in zip(beside_flood, beside_one, strict=True))
-    print(
-        f"one caller's appends beside a flood of {FLOOD} callers: {beside:.0f}/s; beside one other"
-        f" caller: {base:.0f}/s; ratio {ratio:.2f}; the flood: {statistics.median(flood):.0f}/s"
-    )
-    return [
-        Figure(
-            "appends beside a flood", beside, "/s", base, "beside one caller", ratio,
-            Goal(0.8, least=True, of_ratio=True), FLOOD, "callers",
-        )
-    ]  # fmt: skip
+    figures = []
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "data"
+        tokens = Tokens(TokenLedger(data), system_clock)
+        brain = Grant("brain", KINDS["brain"], ("default",))
+        made = [tokens.create(brain)[1] for _ in range(3)]
+        with recollect(data, "--embedder", "off") as (target, _):
+            for name, flood in {"one token": made[2], "strangers": "rcl_nobody"}.items():
+                base, beside_flood, ratio = beside(
+                    target, chosen.seconds, chosen.rounds, made[0], (made[1], flood)
+                )
+                print(
+                    f"one caller's appends beside {FLOOD} callers of {name}: {beside_flood:.0f}/s;"
+                    f" beside one other caller: {base:.0f}/s; ratio {ratio:.2f}"
+                )
+                goal = Goal(0.8, least=True, of_ratio=True)
+                figures.append(
+                    Figure(
+                        f"appends beside a flood of {name}",
+                        beside_flood,
+                        "/s",
+                        base,
+                        "beside one caller",
+                        ratio,
+                        goal,
+                        FLOOD,
+                        "callers",
+                    )
+                )
+    return figures
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the tests of limits and of the audit share: a server, and callers with tokens."""
+"""Fixtures of the tests of limits and of the audit: a server, and callers with tokens."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -52,7 +52,7 @@ class Limited:
 
 @pytest.fixture
 def limited(start_server: Start) -> Iterator[Callable[..., Limited]]:
-    """Starts a server that asks for tokens, with these settings."""
+    """Return a function that starts a server which asks for tokens, with settings."""
     made: list[Limited] = []
 
     def start(**settings: Any) -> Limited:
@@ -66,7 +66,7 @@ def limited(start_server: Start) -> Iterator[Callable[..., Limited]]:
 
 @pytest.fixture
 def one(limited: Callable[..., Limited]) -> Limited:
-    """A server for many examples, with a conversation and an anchor of the key `k`."""
+    """Return a server for many examples, with a conversation and an anchor of the key `k`."""
     server = limited()
     create = api.CreateRequest(channel="web")
     caller = server.of_kind("brain")

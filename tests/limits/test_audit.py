@@ -33,7 +33,7 @@ Start = Callable[..., Limited]
 
 
 def records(data_dir: Path) -> list[dict[str, Any]]:
-    """The records of an audit, without what differs from run to run."""
+    """Return the records of an audit, without what differs from run to run."""
     read = []
     for file, number, record in read_audit(data_dir):
         assert record is not None, (file, number)
@@ -84,13 +84,13 @@ def test_denials_and_administrative_calls_are_recorded_and_others_are_not(limite
 
 def test_a_token_that_ended_is_named_and_a_wrong_one_is_not(limited: Start) -> None:
     server = limited()
-    gone = server.caller()
-    server.tokens.revoke(server.ids[gone])
+    former = server.caller()
+    server.tokens.revoke(server.ids[former])
     wrong = server.stranger(token_text(new_id(), new_secret()))
-    assert {it.outcome(LIST) for it in (gone, wrong)} == {"UNAUTHENTICATED"}
+    assert {it.outcome(LIST) for it in (former, wrong)} == {"UNAUTHENTICATED"}
     named = [record.get("token") for record in records(server.server.data_dir)]
     assert named in (
-        [server.ids[gone], None],
+        [server.ids[former], None],
         [None],
     )  # the server may not have read the revocation
 
@@ -156,9 +156,7 @@ def fill(message: Message, secret: str, ids: dict[str, str], depth: int = 0) -> 
             continue
         elif field.type == FieldDescriptor.TYPE_STRING:
             setattr(message, field.name, secret)
-        elif field.type == FieldDescriptor.TYPE_MESSAGE and "google" not in str(
-            field.message_type.full_name
-        ):
+        elif field.message_type is not None and "google" not in field.message_type.full_name:
             fill(getattr(message, field.name), secret, ids, depth + 1)
     return message
 
@@ -196,8 +194,8 @@ def test_a_file_that_cannot_be_written_fails_no_call_and_is_logged_once(
             assert admin.outcome(DELETE, api.DeleteRequest(conversation_id=each)) == "OK"
         path.rmdir()
         assert admin.outcome(DELETE, api.DeleteRequest(conversation_id=made[2])) == "OK"
-    said = [it for it in lines if it["event"].startswith("audit_")]
-    assert [(it["event"], it.get("lost")) for it in said] == [
+    logged = [it for it in lines if it["event"].startswith("audit_")]
+    assert [(it["event"], it.get("lost")) for it in logged] == [
         ("audit_not_written", None),
         ("audit_resumed", 2),
     ]

@@ -18,7 +18,7 @@ OF_THE_AUDIT = {"audit.half_written", "audit.rotated"}
 
 
 def numbers(data_dir: Path) -> list[int | None]:
-    """The records of an audit log, by the number that each test gave it; None for damage."""
+    """Return the records of an audit log, by the numbers that tests gave them; None for damage."""
     return [None if it is None else it["n"] for _, _, it in read_audit(data_dir)]
 
 

@@ -29,7 +29,7 @@ Start = Callable[..., Limited]
 
 
 def refused(caller: Caller, name: str, request: Any = None, *metadata: Any) -> Failure:
-    """How a call fails that reaches a limit."""
+    """Return the failure of a call that reaches a limit."""
     failure = failure_of(lambda: caller.call(name, request, *metadata))
     assert (failure.code, failure.reason) == ("RESOURCE_EXHAUSTED", "LIMIT_EXCEEDED")
     return failure
@@ -209,9 +209,9 @@ def test_who_is_limited_is_in_the_stats_and_once_a_minute_in_the_log(
         for _ in range(2):
             other.outcome(CREATE, api.CreateRequest(channel="web"))
             clock.move(1000)
-    said = [(it["of"], it["name"], it["limit"]) for it in lines if it["event"] == "limited"]
+    logged = [(it["of"], it["name"], it["limit"]) for it in lines if it["event"] == "limited"]
     token = ("token", server.ids[fast], "calls")
-    assert said == [token, token, ("space", "default", "conversations")]
+    assert logged == [token, token, ("space", "default", "conversations")]
     server.server.stop()
     [line] = [
         line

@@ -15,7 +15,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.transport import pool
 from recollect_server.transport.pool import CallPool
 
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, Start
 from tests.server.conftest import Service, code_of, user
 from tests.waiting import until
 
@@ -247,6 +247,17 @@ def test_a_caller_alone_has_all_threads(turns: Callable[..., Turns]) -> None:
     assert (server.begun.count(b"flood"), server.pool.waiting()) == (4, 6)
     server.go_on.set()
     assert all(call.result() for call in calls)
+
+
+def test_a_caller_without_a_valid_token_is_refused_before_it_sends_its_request(
+    start_server: Start,
+) -> None:
+    server = start_server(auth="required")
+    with grpc.insecure_channel(server.target) as channel:
+        silent = Silent(channel)
+        call = silent.begin(APPEND)
+        assert code_of(lambda: call.result(30)) == "UNAUTHENTICATED"
+        silent.end()
 
 
 def test_grpcio_is_pinned_below_the_minor_version_after_the_one_that_these_tests_ran_with() -> None:

@@ -259,7 +259,7 @@ class Quota:
         """Since the count, at the most."""
         self._counted = 0
         self._count_again = 0
-        """When a full space is counted again at the earliest."""
+        """Time before which a full space is not counted again."""
 
     def admit(self, *, conversations: int = 0, size: int = 0) -> None:
         """Admit a write of so many new conversations, or of a request of `size` bytes. Raises

@@ -114,18 +114,18 @@ class Gate:
 
     def caller_of(
         self, metadata: Iterable[tuple[str, str | bytes]], peer: Callable[[], str]
-    ) -> Hashable:
+    ) -> Hashable | None:
         """Return what tells a caller from others before a call is admitted: the id of its token, or
-        its connection where no token is needed. All who have no valid token are one caller.
+        its connection where no token is needed; None for one that has no valid token.
         """
         if not self._needs_token():
             return peer()
         values = [value for key, value in metadata if key == TOKEN_KEY]
         match = _BEARER.fullmatch(values[0]) if values and isinstance(values[0], str) else None
         try:
-            return self._tokens.verify(match[1]).id if match else ""
+            return self._tokens.verify(match[1]).id if match else None
         except Unauthenticated:
-            return ""
+            return None
 
     def ended(self, principal: Principal) -> str:
         """Return why a caller that was admitted would not be any more; empty if it would be."""

@@ -24,13 +24,14 @@ from grpc_status import rpc_status
 from ulid import ULID
 
 from recollect_server.domain.deadline import Deadline
-from recollect_server.domain.errors import CallerGone, Denied, RecollectError
+from recollect_server.domain.errors import CallerGone, Denied, RecollectError, Unauthenticated
 from recollect_server.domain.principal import Principal
 from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces import Spaces
 from recollect_server.transport.confining import confine
 from recollect_server.transport.errors import internal, malformed, status_of
+from recollect_server.transport.pool import UNREAD
 from recollect_server.transport.wire import first_not_utf8
 
 log = structlog.get_logger("recollect.calls")
@@ -307,6 +308,8 @@ def _run(
     principal = _ANYBODY
     try:
         principal = admit(method, context)
+        if data is UNREAD:  # its token became valid just now
+            raise Unauthenticated("the token was not valid when the call began: call again")
         size = len(data) if isinstance(data, bytes) else 0
         # before the request is parsed: to refuse a flood must cost little
         rules.admit(principal, size)

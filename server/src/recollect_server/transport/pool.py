@@ -38,8 +38,10 @@ _WAITS = "_unary_request.<locals>.unary_request"
 _MEANS = ("_CLOSED", "_RECEIVE_MESSAGE_TOKEN", "_abort", "_is_rpc_state_active", "_receive_message")
 
 Metadata = tuple[tuple[str, str | bytes], ...]
-CallerOf = Callable[[Metadata, Callable[[], str]], Hashable]
-"""Tells callers apart by the metadata of a call, and by a function that gives the peer."""
+CallerOf = Callable[[Metadata, Callable[[], str]], Hashable | None]
+"""Tells callers apart by the metadata of a call, and by a function that gives the peer. None stands
+for all who will be refused: their requests are not received.
+"""
 
 
 def by_connection(_metadata: Metadata, peer: Callable[[], str]) -> Hashable:
@@ -47,29 +49,37 @@ def by_connection(_metadata: Metadata, peer: Callable[[], str]) -> Hashable:
     return peer()
 
 
+class Unread:
+    """Stands for a request that was not received."""
+
+
+UNREAD = Unread()
+_UNKNOWN = object()  # key of all who will be refused
+
+
 class _Caller:
     """Calls of one caller. The pool guards it."""
 
-    __slots__ = ("asked", "last", "ready", "running", "unread")
+    __slots__ = ("last", "ready", "requested", "running", "unread")
 
     def __init__(self) -> None:
         self.unread: deque[Callable[[], bool]] = deque()
         """Calls whose requests are not asked for."""
-        self.asked = 0
+        self.requested = 0
         """Calls whose requests are asked for, or here, and that have no thread yet."""
-        self.ready: deque[Callable[[], None]] = deque()
-        """Calls whose requests are here."""
+        self.ready: deque[tuple[Callable[[], None], bool]] = deque()
+        """Calls that can run, and whether their requests were received."""
         self.running = 0
         self.last = 0.0
-        """When its last call ended, by the monotonic clock."""
+        """Time at which its last call ended, by the monotonic clock."""
 
     @property
     def is_idle(self) -> bool:
         """True if nothing of it is here."""
-        return not (self.running or self.asked or self.ready or self.unread)
+        return not (self.running or self.requested or self.ready or self.unread)
 
 
-_ASKED, _RUNNING = attrgetter("asked"), attrgetter("running")
+_REQUESTED, _RUNNING = attrgetter("requested"), attrgetter("running")
 
 
 class CallPool(ThreadPoolExecutor):
@@ -110,15 +120,20 @@ class CallPool(ThreadPoolExecutor):
         if not self._able or not at:
             return super().submit(fn, *args, **kwargs)
         event, state, deserializer = args[at - 3], args[at - 2], args[at + 1]
-        arrived = grpcio._receive_message(state, event.call, deserializer)
         key = self._caller_of(event.invocation_metadata, event.call.peer)
         done: Future[Any] = Future()
 
         def run() -> None:
+            request = (lambda: UNREAD) if key is None else lambda: _request_of(event, state)
             try:
-                fn(*args[:at], lambda: _request_of(event, state), *args[at + 1 :], **kwargs)
+                fn(*args[:at], request, *args[at + 1 :], **kwargs)
             finally:
                 done.set_result(None)
+
+        if key is None:
+            self._arrive(_UNKNOWN, run, received=False)
+            return done
+        arrived = grpcio._receive_message(state, event.call, deserializer)
 
         def received(batch: Any) -> Any:
             outcome = arrived(batch)
@@ -145,12 +160,10 @@ class CallPool(ThreadPoolExecutor):
     def _begin(self, key: Hashable, ask: Callable[[], bool]) -> None:
         """Ask for the request of a call that has begun, now or when it is its caller's turn."""
         with self._guard:
-            caller = self._callers.get(key)
-            if caller is None:
-                caller = self._callers[key] = _Caller()
-            if may_ask := self._room > 0 and caller.asked < self._room_of_one:
+            caller = self._caller(key)
+            if may_ask := self._room > 0 and caller.requested < self._room_of_one:
                 self._room -= 1
-                caller.asked += 1
+                caller.requested += 1
             else:
                 caller.unread.append(ask)
                 if len(caller.unread) == 1:
@@ -162,9 +175,9 @@ class CallPool(ThreadPoolExecutor):
         """Ask for the next request: a call of this caller is with its thread, or it is over."""
         while True:
             with self._guard:
-                caller.asked -= 1
+                caller.requested -= 1
                 self._room += 1
-                following = self._next(self._unread, _ASKED, self._room_of_one)
+                following = self._next(self._unread, _REQUESTED, self._room_of_one)
                 if following is None:
                     return
                 caller = following
@@ -172,16 +185,16 @@ class CallPool(ThreadPoolExecutor):
                 if caller.unread:
                     self._unread.append(caller)
                 self._room -= 1
-                caller.asked += 1
+                caller.requested += 1
             if ask():
                 return
 
-    def _arrive(self, key: Hashable, run: Callable[[], None]) -> None:
-        """Run a call whose request is here, when it is its caller's turn."""
+    def _arrive(self, key: Hashable, run: Callable[[], None], *, received: bool = True) -> None:
+        """Run a call when it is its caller's turn: its request is here, or none is wanted."""
         with self._guard:
-            caller = self._callers[key]
+            caller = self._caller(key)
             self._callers.move_to_end(key)
-            caller.ready.append(run)
+            caller.ready.append((run, received))
             if len(caller.ready) == 1:
                 self._ready.append(caller)
             if starts := self._busy < self._size and caller.running < self._most_of_one():
@@ -201,17 +214,25 @@ class CallPool(ThreadPoolExecutor):
                 if caller is None:
                     self._busy -= 1
                     return
-                run = caller.ready.popleft()
+                run, received = caller.ready.popleft()
                 caller.running += 1
                 if caller.ready:
                     self._ready.append(caller)
-            self._leave(caller)
+            if received:
+                self._leave(caller)
             run()
         with self._guard:
             assert caller is not None
             caller.running -= 1
             caller.last = time.monotonic()
         super().submit(self._work)  # behind what else waits for a thread
+
+    def _caller(self, key: Hashable) -> _Caller:
+        """Return a caller, new or not. `_guard` is held."""
+        caller = self._callers.get(key)
+        if caller is None:
+            caller = self._callers[key] = _Caller()
+        return caller
 
     def _next(
         self, callers: deque[_Caller], count: Callable[[_Caller], int], most: int

@@ -74,11 +74,12 @@ class Index:
         communications.
         """
         with self.reading() as connection:
-            rows: list[tuple[int, int]] = connection.execute(
-                "SELECT count(*), coalesce(sum(bytes), 0) FROM progress"
-                " UNION ALL SELECT 0, coalesce(sum(bytes), 0) FROM external_communications"
-            ).fetchall()
-        return sum(count for count, _ in rows), sum(size for _, size in rows)
+            conversations = connection.execute("SELECT count(*) FROM progress").get
+            stored = connection.execute(
+                "SELECT (SELECT coalesce(sum(bytes), 0) FROM progress)"
+                " + (SELECT coalesce(sum(bytes), 0) FROM external_communications)"
+            ).get
+        return int(conversations), int(stored)
 
     # Additions ------------------------------------------------------------------------------------
 
