@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect import Attachment, Client, Conversation, Message, Party, ToolCall, Usage
+from recollect import Attachment, Client, Conversation, Message, Party, Role, ToolCall, Usage
 from recollect.cli import transcript
 
 from tests.client_cli.conftest import Recollect
@@ -43,10 +43,13 @@ def rich_conversation(client: Client) -> Conversation:
     client.conversations.append_turn(
         it.id,
         [
-            Message.user(
-                "Grüße\u2028\n  x",
+            Message(
+                role=Role.USER,
+                content="Grüße\u2028\n  x",
                 sender="Alex",
-                attachments=[Attachment("image/png", "file:///a.png", 12)],
+                sender_name="Alexander",
+                channel="web",
+                attachments=(Attachment("image/png", "file:///a.png", 12),),
             ),
             Message.assistant(thinking_text="hm", tool_calls=calls, usage=Usage(3, 4), cost=0.001),
             Message.tool("97%", tool_call_id="call-1"),
@@ -104,6 +107,9 @@ def test_everything_comes_back_on_another_server_and_nothing_twice(
     recollect: Any, client: Client, other: Client, talked: Talked, tmp_path: Path
 ) -> None:
     rich, plain = rich_conversation(client), talked(3)
+    messages = client.conversations.load(rich.id, max_turns=100, before_turn=100).messages
+    for name in Message.__slots__:  # else a new field could be lost unnoticed
+        assert any(getattr(it, name) not in ("", None, (), {}) for it in messages), name
     path = tmp_path / "all.jsonl"
     assert recollect("export", "-o", str(path)) == recollect("export", "--output", str(path))
     assert counts(target(other)("import", str(path))) == (2, 0, 17, 0, 0)
