@@ -129,6 +129,7 @@ class ConversationHandlers:
         checks.text("query", request.query, most=_MAX_QUERY)
         checks.done()
         chosen = Filter(
+            conversation_id=call.principal.conversation_id,
             channels=tuple(request.channels),
             topics=tuple(request.topics),
             party=party_from(request.party),
@@ -240,9 +241,7 @@ class ConversationHandlers:
             min(max(request.max_batch, 1), _MAX_BATCH),
         )
         subscribe = partial(self._live.subscribe, interest, choice, request.cursor, turns)
-        self._streams.open(
-            self._live, subscribe, batch, call.context, send, resumed=bool(request.cursor)
-        )
+        self._streams.open(self._live, subscribe, batch, call, send, resumed=bool(request.cursor))
 
     def PublishDelta(
         self, request: api.PublishDeltaRequest, call: Call
@@ -262,6 +261,7 @@ class ConversationHandlers:
             request.offset,
             request.text,
             done=request.done,
+            speaks_from=call.principal.channel,
         )
         return api.PublishDeltaResponse()
 

@@ -209,9 +209,7 @@ class ExternalCommunicationHandlers:
     ) -> None:
         """Open a stream of communication updates."""
         subscribe = partial(self._live.subscribe, request.cursor)
-        self._streams.open(
-            self._live, subscribe, 1, call.context, send, resumed=bool(request.cursor)
-        )
+        self._streams.open(self._live, subscribe, 1, call, send, resumed=bool(request.cursor))
 
 
 def _trust_from(

@@ -117,8 +117,12 @@ class Receiving:
             self._commands.finish(outcome.run, outcome.conversation.id)
         return Received(outcome, duplicate=previous is not None)
 
-    def run_command(self, conversation_id: str, text: str, request_id: str) -> Replied:
-        """Run a command as if it had come in over the conversation's channel."""
+    def run_command(
+        self, conversation_id: str, text: str, request_id: str, channel: str = ""
+    ) -> Replied:
+        """Run a command as if it had come in over the conversation's channel. `channel` is where
+        its caller speaks from; empty: anywhere.
+        """
         command = parse(text)
         if command is None:
             raise InvalidField.of(
@@ -139,7 +143,9 @@ class Receiving:
             ):
                 raise ConversationNotFound(conversation_id)
             else:
-                replied = self._run_in(conversation_id, CommandCall(command, text, request))
+                replied = self._run_in(
+                    conversation_id, CommandCall(command, text, request), channel
+                )
         self._commands.finish(replied.run, replied.conversation.id)
         return replied
 
@@ -300,8 +306,9 @@ class Receiving:
         call = CommandCall(command, inbound.text, request, headers.ids)
         return self._commands.run(call, said_in, beginning)
 
-    def _run_in(self, conversation_id: str, call: CommandCall) -> Replied:
+    def _run_in(self, conversation_id: str, call: CommandCall, speaks_from: str) -> Replied:
         conversation = self._space.read(conversation_id).conversation
+        check_writable(conversation, [speaks_from])
         channel, place = conversation.channel, place_of(conversation.channel, conversation.party)
         beginning = Beginning(
             channel, conversation.participants, conversation.party, place.known or channel == EMAIL
