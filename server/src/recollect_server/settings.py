@@ -223,6 +223,10 @@ class Settings(BaseSettings):
     max_open_spaces: int = Field(
         100, ge=1, description="spaces that are open at a time; others are opened when called"
     )
+    auth: Literal["auto", "required"] = Field(
+        "auto",
+        description="auto: calls need a token once there is one (recollect-server token create); required: always",
+    )
     durability: Literal["fsync", "os"] = Field(
         "fsync",
         description="fsync: synced to disk before the answer; os: trust the operating system's cache",

@@ -13,6 +13,7 @@ from recollect_server.app.folder import (
     CannotStart,
     FolderLock,
     OutOfMemory,
+    cannot_use,
     check_address_space,
     is_out_of_memory,
 )
@@ -22,8 +23,11 @@ from recollect_server.domain.time import Clock, system_clock
 from recollect_server.inference.workers import Workers
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.spaces import Spaces
+from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, unheard
 from recollect_server.settings import Settings
+from recollect_server.storage.logs.store import LogUnavailable
+from recollect_server.storage.logs.tokens import TokenLedger
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.certificates import TlsFiles
 from recollect_server.transport.gate import Gate
@@ -91,6 +95,11 @@ def start(
         weights = model_folder(settings)
         lock = FolderLock(settings.data_dir)
         stops.append(lock.release)
+        try:
+            tokens = Tokens(TokenLedger(settings.data_dir), clock)
+        except LogUnavailable as error:
+            raise cannot_use(settings.data_dir, error) from error
+        gate = Gate(settings.space, tokens, token_required=settings.auth == "required")
         streams = Streams(
             StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds())
         )
@@ -115,11 +124,13 @@ def start(
         with spaces.use(settings.space) as space:
             recovered = space.recovered
             server = Server(
-                Gate(settings.space),
+                gate,
                 spaces,
-                _server_options(settings),
+                _server_options(settings, tokens),
                 degraded={"RecallService": space.recall.degraded},
             )
+        gate.follow(streams.end, server.end_streams)
+        stops.append(gate.stop)
         addresses = tuple(server.start())
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         # first: a server that stops would wait for open streams, all of its grace
@@ -141,11 +152,11 @@ def _tls_files(settings: Settings) -> TlsFiles | None:
     return TlsFiles(settings.tls_cert, settings.tls_key, settings.client_ca)
 
 
-def _server_options(settings: Settings) -> ServerOptions:
+def _server_options(settings: Settings, tokens: Tokens) -> ServerOptions:
     return ServerOptions(
         addresses=settings.addresses,
         tls=_tls_files(settings),
-        refusal=lambda: _NOBODY_MAY_CALL,
+        refusal=lambda: "" if tokens.any() else _NOBODY_MAY_CALL,
         threads=settings.threads,
         write_threads=settings.write_threads,
         search_threads=settings.search_threads,

@@ -24,7 +24,7 @@ from recollect_server.services.spaces import Spaces
 from recollect_server.transport import health, reflection
 from recollect_server.transport.access_service import AccessHandlers
 from recollect_server.transport.certificates import TlsFiles
-from recollect_server.transport.gate import Gate
+from recollect_server.transport.gate import Ended, Gate
 from recollect_server.transport.handling import (
     CallLog,
     in_space,
@@ -159,6 +159,11 @@ class Server:
         self._server.start()
         self._health.serve()
         return addresses
+
+    def end_streams(self, ended: Ended) -> None:
+        """End the reflection streams of callers that would not be admitted any more."""
+        if self._reflection is not None:
+            self._reflection.end(ended)
 
     def leave(self) -> None:
         """Says by its health that it takes no new calls. A second time does nothing."""
