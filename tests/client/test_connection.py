@@ -278,8 +278,8 @@ def test_a_token_goes_to_this_machine_without_tls(target: str) -> None:
 def test_no_part_of_a_client_shows_its_token(scripted: Scripted) -> None:
     client = recollect.Client(scripted.target, token="s3cret")  # noqa: S106
     invoker = client._invoker
-    shown = [client, vars(client), invoker, vars(invoker), invoker._connection._endpoint]
-    assert not [it for it in shown if "s3cret" in repr(it)]
+    parts = [client, vars(client), invoker, vars(invoker), invoker._connection._endpoint]
+    assert not [it for it in parts if "s3cret" in repr(it)]
     scripted.script = [Fault(grpc.StatusCode.UNAUTHENTICATED)]
     with pytest.raises(recollect.Unauthenticated) as raised:
         client.conversations.get(CONVERSATION)
