@@ -37,7 +37,7 @@ CODES = {
     "TOO_MANY_ANSWERS": ("RESOURCE_EXHAUSTED", recollect.ResourceExhausted),
     "INTERNAL": ("INTERNAL", recollect.InternalError),
     "PERMISSION_DENIED": ("PERMISSION_DENIED", recollect.PermissionDenied),
-    "LIMIT_EXCEEDED": ("RESOURCE_EXHAUSTED", recollect.ResourceExhausted),
+    "LIMIT_EXCEEDED": ("RESOURCE_EXHAUSTED", recollect.LimitExceeded),
     "TOO_MANY_SPACES": ("RESOURCE_EXHAUSTED", recollect.ResourceExhausted),
 }
 

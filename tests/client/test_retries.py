@@ -66,6 +66,29 @@ def test_a_cancelled_that_nobody_asked_for_is_tried_again(
     assert scripted.methods == ["Search", "Search"]
 
 
+@pytest.mark.parametrize("reason", ["LIMIT_EXCEEDED", "TOO_MANY_SPACES"])
+def test_a_limit_is_waited_for_as_long_as_the_server_says(
+    scripted: Scripted, scripted_client: recollect.Client, waits: Waits, reason: str
+) -> None:
+    info = error_info(f"ERROR_REASON_{reason}", limit="calls_per_second", of="token")
+    limited = Fault(grpc.StatusCode.RESOURCE_EXHAUSTED, [info, retry_info(2)])
+    scripted.script = [limited, limited]
+    scripted_client.conversations.append_turn(CONVERSATION, [recollect.Message.user("Hi")])
+    assert scripted.methods == ["AppendTurn"] * 3
+    assert waits.seconds == pytest.approx([2.1, 2.2])
+
+
+def test_a_limit_that_lifts_after_the_timeout_is_raised_at_once(
+    scripted: Scripted, scripted_client: recollect.Client, waits: Waits
+) -> None:
+    info = error_info("ERROR_REASON_LIMIT_EXCEEDED", limit="bytes_per_day", of="space")
+    scripted.script = [Fault(grpc.StatusCode.RESOURCE_EXHAUSTED, [info, retry_info(3600)])]
+    with pytest.raises(recollect.LimitExceeded) as raised:
+        scripted_client.conversations.get(CONVERSATION)
+    assert (raised.value.metadata["limit"], raised.value.retry_delay) == ("bytes_per_day", 3600)
+    assert waits.seconds == []
+
+
 def test_the_servers_retry_info_is_the_shortest_wait(
     scripted: Scripted, scripted_client: recollect.Client, waits: Waits
 ) -> None:

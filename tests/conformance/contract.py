@@ -72,7 +72,7 @@ def reasons_of(rpc: str) -> set[str]:
         for field in method.input_type.fields
         if field.type == FieldDescriptor.TYPE_STRING and not field.is_repeated
     }
-    found = {"INVALID_FIELD"}
+    found = {"INVALID_FIELD"} if method.input_type.fields else set()
     if "request_id" in texts:
         found.add("REQUEST_ID_REUSED")
     if "page_token" in texts:
