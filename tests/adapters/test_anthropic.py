@@ -30,7 +30,7 @@ TURN = [
 
 
 def checked(them: list[Message]) -> list[Any]:
-    """What is written, once it is what the SDK's types and the API's rules want."""
+    """Return the converted messages, checked against the SDK's types and the API's rules."""
     written: Any = messages(them)
     TYPE.validate_python(written, strict=True)
     json.dumps(written)

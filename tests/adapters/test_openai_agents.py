@@ -217,7 +217,7 @@ async def test_a_conversation_that_another_program_wrote_can_be_continued(
 async def test_the_sdks_runner_remembers_through_it(memory: AsyncClient, client: Client) -> None:
     @function_tool
     def disk_usage(path: str) -> str:
-        """How full a disk is."""
+        """Return the share of a disk in use."""
         return f"{path} is 97 % full"
 
     model = ScriptedModel(

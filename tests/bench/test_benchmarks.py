@@ -43,7 +43,7 @@ GOLD = [
 
 @pytest.fixture
 def recall_set(tmp_path: Path) -> Path:
-    """Two groups; in the second, what would fit best was said after the question was asked."""
+    """Return a set of two groups. In the second, the best match is newer than the question."""
 
     def conversation(group: str, name: str, day: int, *contents: str) -> bytes:
         time = f"2026-01-{day:02}T00:00:00Z"
@@ -81,7 +81,7 @@ def recall_set(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def by_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The servers that a benchmark starts find by meaning too."""
+    """Make the servers of a benchmark find by meaning too."""
     monkeypatch.setenv("RECOLLECT_EMBEDDER", "onnx")
 
 

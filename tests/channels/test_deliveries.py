@@ -1,4 +1,4 @@
-"""What a provider delivers twice, at once, or after a delete: stored once and answered alike."""
+"""Deliveries that come twice, at once, or after a delete: stored once and answered alike."""
 
 from tests.channels.conftest import ALEX, Post, Reach, home
 from tests.conftest import MovableClock, Start

@@ -35,12 +35,12 @@ def context(
 
 
 def written(answer: api.BuildContextResponse) -> list[tuple[str, str]]:
-    """Who wrote what in the group, oldest first."""
+    """Return the sender and text of each message of the group, oldest first."""
     return [(it.party, it.message.text) for it in answer.group]
 
 
 def member(post: Post, text: str, number: str = "222", group: str = GROUP, **fields: str) -> str:
-    """Another member writes; the communication that has it."""
+    """Send a message of another member, and return its communication."""
     return post.whatsapp(text, number, group=group, **fields).external.communication.id
 
 

@@ -1,4 +1,4 @@
-"""Who is an owner, and which addresses are one person's."""
+"""Owners, and the addresses that belong to one person."""
 
 import hypothesis
 import pytest

@@ -30,8 +30,8 @@ STEPS = st.lists(
 
 @dataclass
 class Model:
-    """What must be: the conversation of each place, what was said in each, and what each delivery
-    came to.
+    """Expected state: the conversation of each place, the texts of each, and the outcome of each
+    delivery.
     """
 
     prefix: int

@@ -1,4 +1,4 @@
-"""What is remembered of the index's answers never stands in the way of what was said since."""
+"""Cached answers of the index never hide later changes."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
@@ -34,7 +34,7 @@ Reach = Callable[[RunningServer], Post]
 
 @pytest.fixture(autouse=True)
 def _prune(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the index has taken in is asked of it."""
+    """Ask the index about everything that it has taken in."""
     monkeypatch.setattr(overlay, "_PRUNE", 0)
 
 
@@ -69,12 +69,12 @@ def index(tmp_path: Path) -> Iterator[Asked]:
 
 @pytest.fixture
 def known() -> Routes:
-    """Routes where every conversation is there, and pinned."""
+    """Return routes where every conversation exists and is pinned."""
     return Routes(Overlay(), lambda _: True, lambda _: True)
 
 
 def say(index: Index, known: Routes | None, *names: int) -> str:
-    """A conversation begins that names these ids, and the index has it."""
+    """Begin a conversation that names these ids, and index it."""
     began = Began(f"conv-{ULID()}", "email", 1)
     lines, _ = encoded([Entry(began)])
     after = fold(None, began)

@@ -1,4 +1,4 @@
-"""What the commands do with what channels keep."""
+"""Commands on the files that channels write."""
 
 from pathlib import Path
 
@@ -17,8 +17,8 @@ def run(*arguments: object) -> tuple[int, str]:
 
 
 def filled(post: Post) -> tuple[str, str]:
-    """A thread that took another in, and a conversation with a delivery that is deleted. Returns
-    both homes of the thread.
+    """Write a thread that absorbed another one, and a deleted conversation that had a delivery.
+    Return both conversations of the thread.
     """
     post.own("whatsapp", ALEX, "Alex")
     post.own("email", "alex@example.org", "Alex")

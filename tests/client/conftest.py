@@ -41,12 +41,12 @@ class Fault:
 
 
 def error_info(reason: str, domain: str = "recollect", **metadata: str) -> Any:
-    """An ErrorInfo, as the service sends it."""
+    """Return an ErrorInfo as the service sends it."""
     return error_details_pb2.ErrorInfo(reason=reason, domain=domain, metadata=metadata)
 
 
 def bad_request(**violations: str) -> Any:
-    """A BadRequest that names these fields."""
+    """Return a BadRequest that names these fields."""
     named = [
         {"field": field, "description": description} for field, description in violations.items()
     ]
@@ -56,7 +56,7 @@ def bad_request(**violations: str) -> Any:
 
 
 def retry_info(seconds: float) -> Any:
-    """A RetryInfo that asks for a pause."""
+    """Return a RetryInfo that asks for a pause."""
     info = error_details_pb2.RetryInfo()
     info.retry_delay.FromMicroseconds(round(seconds * 1_000_000))
     return info
@@ -74,14 +74,14 @@ class Seen:
 
 @dataclass
 class Scripted:
-    """What the scripted server will answer, in order, and what it has seen. Without a script it
-    answers emptily.
+    """Scripted server: its next answers, in order, and the requests that it received. Without a
+    script it answers with empty messages.
     """
 
     target: str = ""
     script: list[Fault | Message] = field(default_factory=list)
     streams: list[list[Fault | Message]] = field(default_factory=list)
-    """What each stream of updates sends, one after the other, to the end."""
+    """Updates that each stream sends, one stream after the other."""
     seen: list[Seen] = field(default_factory=list)
     hang: threading.Event = field(default_factory=threading.Event)
     """Calls wait for it. Set but where a test clears it."""
@@ -140,7 +140,7 @@ _Recall = type(
 
 @pytest.fixture
 def scripted(tmp_path: Any) -> Iterator[Scripted]:
-    """The scripted server, on a TCP port and on the Unix socket `tmp_path / "socket"`."""
+    """Serve a script on a TCP port and on the Unix socket `tmp_path / "socket"`."""
     it = Scripted()
     it.hang.set()
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(4))
@@ -182,6 +182,6 @@ FULL_JITTER = recollect.RetryPolicy(
 
 @pytest.fixture
 def scripted_client(scripted: Scripted, waits: Waits) -> Iterator[recollect.Client]:
-    """A client of the scripted server that waits for nothing."""
+    """Connect a client that never sleeps to the scripted server."""
     with recollect.Client(scripted.target, retry=FULL_JITTER, sleep=waits.sleep) as client:
         yield client

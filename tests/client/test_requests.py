@@ -1,5 +1,5 @@
-"""What the client makes of its arguments: requests of the contract, or a clear refusal before
-anything is sent.
+"""Arguments of the client: they become requests of the contract, or are refused before anything is
+sent.
 """
 
 from collections.abc import Callable

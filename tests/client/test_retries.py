@@ -1,4 +1,4 @@
-"""When the client sends a call again, and when never."""
+"""Calls that the client retries, and calls that it must not."""
 
 import grpc
 import pytest

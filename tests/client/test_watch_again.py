@@ -1,4 +1,4 @@
-"""When a watch connects again, and when it gives up."""
+"""Reconnections of a watch, and the failures that end it."""
 
 import threading
 from collections.abc import Callable

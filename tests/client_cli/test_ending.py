@@ -1,4 +1,4 @@
-"""How the command ends: exit codes, one sentence, Ctrl-C, a closed pipe."""
+"""Ends of the command: exit codes, one sentence, Ctrl-C, a closed pipe."""
 
 import json
 import signal

@@ -30,7 +30,7 @@ START = 1_714_557_600_000
 
 
 def contents(path: Path) -> list[Content]:
-    """What the lines of a transcript say, without the conversation's id."""
+    """Return the contents of a transcript's lines, without the conversation's id."""
     found: list[Content] = []
     for line in scan(path):
         assert line.entry is not None, line.damage
@@ -44,7 +44,7 @@ def all_contents(folder: Path) -> list[str]:
 
 
 def folded(path: Path) -> Folded:
-    """What a server would know of a conversation that has this transcript."""
+    """Return the state that a server folds from this transcript."""
     known = None
     for content in contents(path):
         known = fold(known, content)
@@ -53,7 +53,7 @@ def folded(path: Path) -> Folded:
 
 
 def fill(client: Client) -> str:
-    """Writes a few conversations with everything that they can have. Answers the id of the
+    """Write a few conversations with everything that they can have, and return the id of the
     richest.
     """
     rich = client.conversations.create(
@@ -121,8 +121,8 @@ def test_an_export_says_what_the_servers_own_transcript_says(
     assert mine == theirs
 
     def told(path: Path) -> list[StoredMessage]:
-        """The messages, without the lines they stand in: events stand elsewhere; an empty metadata
-        is none.
+        """Return the messages without their line numbers, which events shift; empty metadata count
+        as none.
         """
         return [
             replace(it, sequence=0, metadata=it.metadata or None)

@@ -17,7 +17,7 @@ COUNTS = ("conversationsNew", "conversationsKnown", "messagesNew", "messagesKnow
 
 @pytest.fixture
 def other(start_server: Callable[..., Any], tmp_path: Path) -> Iterator[Client]:
-    """A client of a second, empty server."""
+    """Connect a client to a second, empty server."""
     with Client(start_server(data_dir=tmp_path / "other").target) as connected:
         yield connected
 
@@ -32,7 +32,7 @@ def target(client: Client) -> Recollect:
 
 
 def rich_conversation(client: Client) -> Conversation:
-    """One with everything that a client may say."""
+    """Create a conversation with everything that a client may give."""
     it = client.conversations.create(
         "email",
         participants=["alex"],
@@ -67,8 +67,8 @@ def rich_conversation(client: Client) -> Conversation:
 
 
 def everything(client: Client, conversation_id: str) -> tuple[Any, ...]:
-    """What a client is told of a conversation, but for what each server gives itself: ids,
-    lines.
+    """Return all that a client reads of a conversation, except ids and lines, which differ by
+    server.
     """
     loaded = client.conversations.load(conversation_id, max_turns=1000, before_turn=10_000)
     now = client.conversations.load(conversation_id)

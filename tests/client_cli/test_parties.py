@@ -16,7 +16,7 @@ UNKNOWN = "ext-01HQ0000000000000000000000"
 
 @pytest.fixture
 def stranger(client: Client) -> ExternalCommunication:
-    """Somebody who wrote by e-mail and is no owner."""
+    """Return the communication of a sender by e-mail who is no owner."""
     return write(client, 1, "Is the flat free?")
 
 

@@ -14,7 +14,7 @@ Talked = Callable[..., Conversation]
 
 
 def next_kind(process: Forked, kind: str) -> dict[str, Any]:
-    """The next update of that kind."""
+    """Return the next update of that kind."""
     assert process.stdout is not None
     while line := process.stdout.readline():
         if (record := json.loads(line))["kind"] == kind:

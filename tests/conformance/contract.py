@@ -29,7 +29,7 @@ MAKES = "ConversationService/Create"
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What `error.proto` says of a reason: its text, which begins with the code."""
+    """Reason of an error in `error.proto`: its text, which begins with the code."""
 
     name: str
     comment: str
@@ -47,23 +47,23 @@ class Reason:
 
     @property
     def answered(self) -> bool:
-        """Whether this version answers it."""
+        """Return whether this version uses the reason."""
         return "Not answered by this version" not in self.comment and self.name != "UNSPECIFIED"
 
     @property
     def passes(self) -> bool:
-        """Whether RetryInfo says when to try again."""
+        """Return whether RetryInfo gives the time of the next try."""
         return "RetryInfo" in self.comment
 
 
 def reasons() -> dict[str, Reason]:
-    """The reasons by their names, without what is before them in the enum."""
+    """Return the reasons by name, without the enum's prefix."""
     found = re.findall(r"((?: *//.*\n)+) *ERROR_REASON_(\w+) = \d+;", _block("enum", "ErrorReason"))
     return {name: Reason(name, _words(comment)) for comment, name in found}
 
 
 def reasons_of(rpc: str) -> set[str]:
-    """The reasons that a call may fail with: by what it asks for (see the comment of ErrorReason),
+    """Return the reasons with which a call may fail, by its fields (see the comment of ErrorReason)
     and by its own comments.
     """
     method = METHODS[rpc]
@@ -85,7 +85,7 @@ def reasons_of(rpc: str) -> set[str]:
 
 
 def _comment_of(method: MethodDescriptor) -> str:
-    """What stands before a call, and in and before its request."""
+    """Return the comments before a call, and before and in its request."""
     service = _block("service", method.containing_service.name)
     call = re.search(rf"((?: *//.*\n)+) *rpc {method.name}\(", service)
     assert call is not None
@@ -93,7 +93,7 @@ def _comment_of(method: MethodDescriptor) -> str:
 
 
 def _block(kind: str, name: str) -> str:
-    """A service or a message, with the comment before it."""
+    """Return a service or a message with the comment before it."""
     before, _, behind = _TEXT.partition(f"\n{kind} {name} {{")
     assert behind
     return before.rpartition("\n\n")[2] + behind.partition("\n}\n")[0]

@@ -33,7 +33,7 @@ class Differs(AssertionError):
         super().__init__(f"step {step}: {field}: {what}")
         self.step = step
         self.field = field
-        """Where: a path as in `messages.0.content`, or `error`, `error.code`, …"""
+        """Path of the difference, as in `messages.0.content`, or `error`, `error.code`, …"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class Case:
     name: str
     steps: list[dict[str, Any]]
     fails: str = ""
-    """Where it must fail. Only of the cases in `wrong/`."""
+    """Path at which the case must fail. Only of the cases in `wrong/`."""
 
 
 def cases(folder: Path) -> list[Case]:
-    """The cases of every file in the folder, in order."""
+    """Return the cases of every file in the folder, in order."""
     return [
         Case(file.stem, case["name"], case["steps"], case.get("fails", ""))
         for file in sorted(folder.glob("*.json"))
@@ -57,7 +57,7 @@ def cases(folder: Path) -> list[Case]:
 
 
 def run(case: Case, channel: grpc.Channel) -> None:
-    """Does one step after the other. Raises Differs."""
+    """Do one step after the other. Raises Differs."""
     known: dict[str, Any] = {"case": "x" + secrets.token_hex(6)}
     streams: dict[str, Any] = {}
     try:
@@ -99,7 +99,7 @@ def _call(channel: grpc.Channel, rpc: str, request: Any) -> Any:
 
 
 def _outcome(call: Any, *, stream: bool) -> dict[str, Any] | Failure:
-    """The answer as protobuf JSON, or how the call failed."""
+    """Return the answer as protobuf JSON, or the failure of the call."""
     try:
         while True:
             answer = next(call) if stream else call.result()
@@ -134,7 +134,7 @@ def _differences(
 
 
 def _unlike(pattern: Any, value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Where a value is not what the pattern says, with what is there."""
+    """Yield each path at which a value differs from the pattern, with the value there."""
     match pattern:
         case None:
             alike = value is None
@@ -167,7 +167,7 @@ def _unlike(pattern: Any, value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _number(value: Any) -> float:
-    """A number; one of 64 bits is a text in protobuf JSON."""
+    """Return a number. Protobuf JSON writes one of 64 bits as text."""
     try:
         return float(value or 0)
     except (TypeError, ValueError):
@@ -175,7 +175,7 @@ def _number(value: Any) -> float:
 
 
 def _filled(value: Any, known: dict[str, Any]) -> Any:
-    """The value with its references and repetitions replaced."""
+    """Return the value with its references and repetitions replaced."""
     match value:
         case {"$repeat": [it, int(times)]}:
             return _filled(it, known) * times

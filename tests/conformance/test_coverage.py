@@ -45,7 +45,7 @@ NOT_BY_A_REQUEST = {
 
 
 def outcomes(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What each step of a case expects, with the call that it is about."""
+    """Yield the expectation of each step of a case, with the call that it is about."""
     streams: dict[str, str] = {}
     for step in case.steps:
         if "open" in step:
@@ -55,7 +55,7 @@ def outcomes(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def answered(rpc: str) -> list[Case]:
-    """The cases that say what a call answers."""
+    """Return the cases that expect an answer of a call."""
     return [
         case
         for case in EVERY
@@ -64,7 +64,7 @@ def answered(rpc: str) -> list[Case]:
 
 
 def failed(rpc: str) -> set[str]:
-    """The reasons that the cases say a call fails with."""
+    """Return the reasons with which the cases expect a call to fail."""
     said = [
         expected["error"]["reason"]
         for case in EVERY

@@ -47,7 +47,7 @@ ABOUT = {HERE: About("Zebras", "web", 1, 2, "About zebras."), THERE: About("Okap
 
 
 def turns_of(candidates: list[Candidate]) -> list[list[Candidate]]:
-    """The candidates by turn, in the order of their first messages."""
+    """Return the candidates by turn, in the order of their first messages."""
     turns: dict[tuple[str, int], list[Candidate]] = {}
     for it in candidates:
         turns.setdefault((it.conversation_id, it.message.turn_number), []).append(it)
@@ -60,7 +60,7 @@ def sequences(candidates: list[Candidate]) -> list[int]:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Candidate]:
-    """Turns of a user's words, tool calls with their results (one of them may be missing), and
+    """Draw turns of a user's words, tool calls with their results (one may be missing), and
     answers, of any length.
     """
     made: list[Candidate] = []
@@ -242,7 +242,9 @@ def test_of_a_turn_with_very_many_calls_the_question_and_the_newest_stay() -> No
 
 
 def order_of(budget: int, size: int = 10) -> list[int]:
-    """The turns that the warm tier has of forty, with so many tokens for turns of `size`."""
+    """Return the turns that the warm tier packs out of forty, with a budget in tokens for turns of
+    `size`.
+    """
     offered = [candidate(turn + 1, A_TOKEN * size, turn=turn) for turn in range(1, 41)]
     preference = Preference(1, frozenset([7]), {12: 0.9, 13: 0.1, 14: 0.5}, (1, 14, 27, 40))
     return [it.message.turn_number for it in pack_warm(offered, budget, 0, preference).packed]

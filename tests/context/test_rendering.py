@@ -47,7 +47,7 @@ HOSTILE = st.one_of(
 
 @st.composite
 def messages(draw: st.DrawFn) -> list[Message]:
-    """Messages in any order, with calls and results that may have no other half."""
+    """Draw messages in any order, with calls and results that may lack their counterpart."""
     made: list[Message] = []
     turn = 1
     for sequence in range(2, draw(st.integers(0, 12)) + 2):
@@ -103,7 +103,7 @@ def conversation(*said: Message, **fields: Any) -> Context:
 
 
 def consumed(value: Any) -> None:
-    """Goes through everything: pydantic checks what an iterable has only as it is read."""
+    """Visit every part of a value: pydantic checks iterables only as they are read."""
     if isinstance(value, dict):
         consumed(list(value.values()))
     elif not isinstance(value, str | int | float | None):
@@ -112,7 +112,7 @@ def consumed(value: Any) -> None:
 
 
 def shown(text: str) -> str:
-    """A text as XML can hold it."""
+    """Return a text as XML can hold it."""
     return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
 
 
@@ -300,8 +300,8 @@ def test_a_message_that_was_appended_already_is_not_said_twice(form: int) -> Non
 
 
 def waiting() -> Context:
-    """A conversation with a result whose call is gone, a call that never had one, and one that
-    waits for it.
+    """Return a conversation with a result without its call, a call without a result, and one that
+    still waits for its result.
     """
     calls = tuple(ToolCall(name, f"look_{name}", "{}") for name in "ab")
     return conversation(

@@ -27,7 +27,7 @@ def transitions(
 
 
 def moves(service: Service, conversation_id: str = "") -> list[tuple[int, int]]:
-    """From where to where, newest first."""
+    """Return the moves between tiers, newest first."""
     return [(it.from_tier, it.to_tier) for it in transitions(service, conversation_id)]
 
 

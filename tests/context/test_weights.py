@@ -1,4 +1,4 @@
-"""What a message is worth in a context is settable, each part of it."""
+"""Weights of a message in a context: each part is settable."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""What an index knows, whatever way it came to know it: two with the same digest answer alike."""
+"""Digest of an index that does not depend on how it was filled: two with the same digest answer
+alike.
+"""
 
 import shutil
 from pathlib import Path
@@ -29,8 +31,8 @@ _NOT_IN_TRANSCRIPTS = {"number", "abbreviation_wanted", "needs_abbreviation", "c
 
 
 def digest(folder: Path) -> Digest:
-    """Everything in a closed index that the transcripts tell, by conversation and line instead of
-    by number.
+    """Return all contents of a closed index that derive from the transcripts, by conversation and
+    line instead of by number.
     """
     found: Digest = {}
     with apsw.Connection(str(folder / "conversations.db")) as connection:
@@ -61,7 +63,7 @@ def digest(folder: Path) -> Digest:
 
 
 def rebuilt_digest(folder: Path, beside: Path) -> Digest:
-    """The digest of an index that is made from the transcripts alone."""
+    """Return the digest of an index that is rebuilt from the transcripts alone."""
     beside.mkdir()
     for path in folder.glob("*.jsonl"):
         shutil.copy(path, beside)
@@ -70,7 +72,7 @@ def rebuilt_digest(folder: Path, beside: Path) -> Digest:
 
 
 def gaps_in_the_update_log(folder: Path) -> list[str]:
-    """Messages of an index that was never made anew which the update log does not name once and in
+    """Return the messages of a never rebuilt index that its update log does not name once and in
     order.
     """
     wrong: list[str] = []

@@ -43,13 +43,13 @@ class Life:
         self.conversations = Conversations(Space(self._logs, self.index, system_clock))
 
     def end(self) -> None:
-        """Closes what is open."""
+        """Close the logs and the index."""
         self._logs.close()
         self.index.close()
         self._lock.release()
 
     def send(self, call: Call) -> object:
-        """Carries a call out."""
+        """Carry a call out."""
         service, name = self.conversations, call.conversation_id
         messages = [
             Message(Role.ASSISTANT if place else Role.USER, text)
@@ -77,7 +77,7 @@ class Life:
 
 
 def note(call: Call, answer: object) -> None:
-    """Takes from an answer what the model asks about."""
+    """Copy from an answer the values that the model needs."""
     if isinstance(answer, Appended):
         call.stored = tuple(
             Seen(m.sequence, m.turn_number, m.role is Role.USER, m.content) for m in answer.messages
@@ -187,7 +187,7 @@ class Recorded:
     # What a power failure leaves ------------------------------------------------------------------
 
     def problems_after_power_loss(self, rng: random.Random, root: Path) -> list[str]:
-        """Lets the power fail somewhere, starts again, and says what is wrong then."""
+        """Cause a power failure at a random step, start again, and return the problems."""
         done = rng.randrange(len(self.disk.steps) + 1)
         root.mkdir()
         self.disk.after_power_loss(done, rng, root)
@@ -209,7 +209,7 @@ class Recorded:
         return [f"in step {done}: {problem}" for problem in wrong]
 
     def _known_at(self, done: int) -> list[Call]:
-        """The calls that had begun, with the answers that had been given."""
+        """Return the calls that had begun, with the answers that had been given."""
         known: dict[str, Call] = {}
         for attempt in self.attempts:
             if attempt.first <= done and attempt.last <= done:
@@ -250,8 +250,8 @@ def _problems(life: Life, calls: list[Call], folder: Path) -> list[str]:
 
 @contextmanager
 def memory_folder() -> Iterator[Path]:
-    """A temporary folder, in memory where there is one: the disk of these tests is a record, what
-    lies below need not be real.
+    """Yield a temporary folder, in memory if possible: the disk of these tests is a record, so that
+    the files below need not be on a real one.
     """
     memory = Path("/dev/shm")  # noqa: S108 - no name in it is foreseeable
     with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
@@ -259,7 +259,7 @@ def memory_folder() -> Iterator[Path]:
 
 
 def power_losses(folder: Path, losses: int, seed: int) -> Iterator[str]:
-    """Lets the power fail so many times in random runs, and says what is wrong as it comes up."""
+    """Cause power failures in random runs, and yield each problem as it shows."""
     rng = random.Random(seed)  # noqa: S311 - a test's numbers
     for number in range(losses):
         if number % _LOSSES_A_RUN == 0:

@@ -29,7 +29,7 @@ WORDS = ["zebra", "otter", "heron", "lemur"]
 
 @dataclass
 class Known:
-    """What the model knows of a conversation."""
+    """Conversation as the model expects it."""
 
     title: str = ""
     messages: list[tuple[int, str]] = field(default_factory=list)
@@ -176,7 +176,7 @@ class Story(RuleBasedStateMachine):
         self._start()
 
     def teardown(self) -> None:
-        """Whatever happened: everything is as the model has it."""
+        """Compare everything with the model at the end of any story."""
         try:
             listed = {conversation.id for conversation in self._client.conversations.list()}
             assert listed == set(self._known)

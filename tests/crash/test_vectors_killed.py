@@ -19,7 +19,7 @@ from tests.waiting import until
 
 
 def _has(folder: Path, most: int) -> bool:
-    """Whether so many vectors are kept."""
+    """Return whether `most` vectors are stored."""
     return vectors.state_of(folder).vectors >= most
 
 

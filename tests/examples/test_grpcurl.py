@@ -22,7 +22,7 @@ ID = re.compile(r"conv-[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 
 def commands(page: str) -> list[list[str]]:
-    """The grpcurl commands of a page, as words."""
+    """Return the grpcurl commands of a page, split into words."""
     blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
     found: list[list[str]] = []
     for block in blocks:
@@ -35,7 +35,7 @@ def commands(page: str) -> list[list[str]]:
 
 
 def as_buf(words: list[str], target: str) -> list[str]:
-    """The same call as `buf curl` makes it."""
+    """Return the same call as a command of `buf curl`."""
     data = words[words.index("-d") + 1] if "-d" in words else ""
     method = words[-1]
     if method == "list":
@@ -119,7 +119,7 @@ def test_a_stream_goes_on_behind_the_cursor_that_a_shell_saw(
 
 
 def two_objects(lines: Any) -> list[Any]:
-    """The first two JSON objects of an output."""
+    """Return the first two JSON objects of an output."""
     found: list[Any] = []
     text = ""
     for line in lines:

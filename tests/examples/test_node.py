@@ -14,7 +14,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "node"
 
 
 def node(*arguments: str | Path) -> list[str]:
-    """Runs a program of the example, which must end well; the lines it prints."""
+    """Run a program of the example, which must succeed, and return the lines that it prints."""
     program = shutil.which("node")
     if program is None:
         pytest.skip("there is no node here")

@@ -1,6 +1,4 @@
-"""What the tests of external communications share: what third parties send, and the service as an
-owner's panel calls it.
-"""
+"""Messages of third parties, and the service as an owner's panel calls it."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -54,7 +52,7 @@ class Outside:
         attachments: tuple[Attachment, ...] = (),
         time: int | None = None,
     ) -> Received:
-        """A third party writes; `delivered` is its provider's id of the message, by default a new
+        """Send a message of a third party; `delivered` is its provider's id of it, by default a new
         one.
         """
         self._count += 1
@@ -73,11 +71,11 @@ class Outside:
         )
 
     def messages(self, name: str) -> list[ExternalMessage]:
-        """Oldest first."""
+        """Return the messages, oldest first."""
         return list(self.get(name, page_size=500).messages)[::-1]
 
     def texts(self, name: str) -> list[str]:
-        """What was written and answered, oldest first."""
+        """Return the texts of both sides, oldest first."""
         return [message.text for message in self.messages(name)]
 
     def trust(self, name: str, trust: int, *scopes: str, **fields: Any) -> ExternalCommunication:
@@ -102,7 +100,7 @@ Meet = Callable[[RunningServer], Outside]
 
 @pytest.fixture
 def meet() -> Iterator[Meet]:
-    """The outside of servers, those too that a test starts again."""
+    """Return a function that gives third parties access to a server, restarted ones too."""
     met: list[Outside] = []
 
     def with_(server: RunningServer) -> Outside:
@@ -116,20 +114,20 @@ def meet() -> Iterator[Meet]:
 
 @pytest.fixture
 def outside(server: RunningServer, meet: Meet) -> Outside:
-    """The outside of `server`."""
+    """Return the third parties of `server`."""
     return meet(server)
 
 
 @pytest.fixture
 def service(server: RunningServer) -> Iterator[Service]:
-    """The conversations of `server`."""
+    """Connect to the conversations of `server`."""
     service = Service(server.target)
     yield service
     service.channel.close()
 
 
 def folder_of(server: RunningServer) -> Path:
-    """Where the transcripts of third parties are."""
+    """Return the folder with the transcripts of third parties."""
     return server.data_dir / server.settings.space / "external"
 
 
@@ -138,7 +136,7 @@ def transcript(server: RunningServer, name: str) -> Path:
 
 
 def answers(outside: Outside) -> dict[str, ProtoMessage]:
-    """Everything that the service answers about third parties."""
+    """Return all answers of the service about third parties."""
     said: dict[str, ProtoMessage] = {}
     said["list"] = outside.rpc.ListCommunications(api.ListCommunicationsRequest(page_size=500))
     said["waiting"] = outside.rpc.ListCommunications(
@@ -185,7 +183,7 @@ class Panel:
                 self._changed.notify_all()
 
     def until(self, condition: Callable[[], object]) -> "Panel":
-        """Waits until it is so."""
+        """Wait until a condition holds."""
         with self._changed:
             assert self._changed.wait_for(condition, DEADLINE), (
                 f"it never was so: {[self.kinds(), self.error]}"
@@ -193,7 +191,7 @@ class Panel:
         return self
 
     def ready(self) -> "Panel":
-        """Waits for the snapshot, or for the end of what was missed."""
+        """Wait for the snapshot, or for the end of the missed updates."""
         return self.until(
             lambda: (
                 {"communication_list", "heartbeat"}
@@ -202,11 +200,11 @@ class Panel:
         )
 
     def until_count(self, count: int) -> "Panel":
-        """Waits for so many updates besides heartbeats."""
+        """Wait for `count` updates besides heartbeats."""
         return self.until(lambda: len(self.kinds()) >= count)
 
     def kinds(self) -> list[str]:
-        """What the updates are, in order, but for heartbeats; as `message Hello?`."""
+        """Return the kinds of the updates in order, without heartbeats, as in `message Hello?`."""
         said = []
         for update in self.updates:
             kind = str(update.WhichOneof("kind"))
@@ -234,7 +232,7 @@ Watch = Callable[..., Panel]
 
 @pytest.fixture
 def watch(request: pytest.FixtureRequest) -> Iterator[Watch]:
-    """Opens panels: of `server`, or of another."""
+    """Return a function that opens panels, of `server` or of another."""
     panels: list[Panel] = []
 
     def open_(cursor: str = "", server: RunningServer | None = None) -> Panel:

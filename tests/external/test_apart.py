@@ -1,5 +1,5 @@
-"""What third parties write is nowhere among the conversations: not in a list, a search, a context
-or a stream.
+"""Messages of third parties stay out of the conversations: no list, search, context or stream has
+them.
 """
 
 from functools import partial
@@ -18,9 +18,7 @@ from tests.waiting import until
 
 
 def written(outside: Outside) -> str:
-    """A third party and its owner say a word that no conversation has, in every place where there
-    is one.
-    """
+    """Put a word that no conversation has in every text of a third party and its owner."""
     name = outside.write("pangolin", party="pangolin@example.org", channel="web").communication.id
     outside.resolve(outside.escalations()[0].id, "pangolin")
     outside.reply(name, "pangolin")

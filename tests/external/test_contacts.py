@@ -27,7 +27,7 @@ def register(
 def receive(
     outside: Outside, text: str = "Hello?", number: int = 1, group: str = ""
 ) -> ReceivedExternal:
-    """A message of a stranger, as a gateway hands it over."""
+    """Receive a stranger's message as a gateway delivers it."""
     request = channel_api.ReceiveRequest(provider_message_id=f"d-{number}", text=text)
     if group:
         request.channel, request.sender = "whatsapp", "1555"

@@ -33,7 +33,7 @@ CASES: dict[str, Case] = {
 
 
 def check(life: Path) -> None:
-    """A fresh start on what a life left."""
+    """Start on the files that a life left, and check them."""
     told = told_in(life)
     folder = FolderStore(life / "data")
     index = recover(folder, system_clock, unheard).index

@@ -30,7 +30,7 @@ STEPS = st.lists(
 
 @dataclass
 class Known:
-    """What the model knows of a party."""
+    """Party as the model expects it."""
 
     name: str = ""
     texts: list[str] = field(default_factory=list)
@@ -54,8 +54,8 @@ class Story:
         self.outside: Outside = self._meet(self.server)
 
     def deliver(self, party: str, number: int) -> None:
-        """The ids are the channel's: another party's message with an id that was seen is taken for
-        that one.
+        """Deliver a message. Ids are the channel's: another party's message with the same id is
+        taken for the first one.
         """
         received = self.outside.write(f"Message {number}", party=party, delivered=f"id-{number}")
         assert received.duplicate == (number in self._seen)
@@ -106,7 +106,7 @@ class Story:
         self._begin()
 
     def compare(self) -> None:
-        """What is answered is what the model knows."""
+        """Compare the service's answers with the model."""
         for known in self._known.values():
             if known.name:
                 communication = self.outside.get(known.name).communication

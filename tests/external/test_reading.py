@@ -12,7 +12,7 @@ from tests.server.conftest import failure_of
 
 
 def many(outside: Outside, count: int) -> list[str]:
-    """So many parties that wrote one after the other; the names of their communications in that
+    """Receive messages of `count` parties, and return the names of their communications in
     order.
     """
     names = []

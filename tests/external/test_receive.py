@@ -1,4 +1,4 @@
-"""What becomes of a third party's message."""
+"""Outcomes of a third party's message."""
 
 import stat
 from typing import Any
@@ -204,7 +204,7 @@ def test_an_index_that_is_lost_under_a_running_server_comes_back_with_them(
 
 
 def is_made_anew(outside: Outside) -> bool:
-    """Whether the index is being made anew."""
+    """Return whether the index is being rebuilt."""
     try:
         return len(outside.listed()) < 4
     except grpc.RpcError as error:
@@ -212,7 +212,7 @@ def is_made_anew(outside: Outside) -> bool:
 
 
 def everything_that_can_happen(outside: Outside, server: RunningServer) -> dict[str, Any]:
-    """Four parties, each treated in its own way; what is answered about them then."""
+    """Treat four parties in four ways, and return what the service answers about them."""
     names = []
     for number in range(1, 5):
         server.clock.move(1000)

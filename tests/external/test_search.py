@@ -160,7 +160,7 @@ def epoch_of(path: Path) -> object:
 
 
 def as_before(path: Path) -> None:
-    """Makes of an index one of the version before, which has the same rows about third parties."""
+    """Turn an index into one of the version before, with the same rows about third parties."""
     steps, before = MIGRATIONS[: MIGRATIONS.index(contact_names)], path.with_name("before.db")
     tables = ["communications", "messages", "deliveries", "escalations", "updates"]
     with apsw.Connection(str(before)) as connection:

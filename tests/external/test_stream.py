@@ -138,7 +138,7 @@ def test_panels_count_among_the_subscribers(start_server: Start, watch: Watch) -
 def test_a_panel_that_stands_still_keeps_nobody_waiting(
     outside: Outside, server: RunningServer, watch: Watch
 ) -> None:
-    """What it does not read stays in the log, not in the server's memory; the others are told at
+    """Unread updates stay in the log and out of the server's memory; other panels get theirs at
     once.
     """
     channel = grpc.insecure_channel(server.target, options=[("grpc.use_local_subchannel_pool", 1)])

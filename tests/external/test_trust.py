@@ -1,4 +1,4 @@
-"""What the owner does: trusts, answers, and has replies recorded where trust allows them."""
+"""Actions of the owner: trust, answers, and recorded replies where trust allows them."""
 
 from collections.abc import Callable
 

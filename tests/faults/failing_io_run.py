@@ -30,7 +30,7 @@ from recollect_server.storage.logs.folder import FolderStore
 
 
 class Life:
-    """What a caller does, and what it was told."""
+    """Calls of one caller, with the answers."""
 
     def __init__(self, folder: FolderStore, journal: TextIO) -> None:
         self.journal = journal
@@ -40,7 +40,7 @@ class Life:
         self.conversations = Conversations(self.space)
 
     def do(self, what: str, call: Callable[[], object], **about: object) -> object:
-        """Calls, and repeats once what was refused."""
+        """Make a call, and repeat it once if it is refused."""
         answer, told = None, ""
         for _ in range(2):
             try:
@@ -112,7 +112,7 @@ class Life:
 
 
 def run(folder: Path, arm: Callable[[], None]) -> str:
-    """One life. Says how it ended."""
+    """Run one life and return its end."""
     with (folder / "journal").open("w") as journal:
         arm()
         try:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 EARLY, LATE, SHORT = range(3)
-"""How a call fails: it does nothing; it is done, and says that it failed; it does a part."""
+"""Ways in which a call fails: without effect, with its whole effect, with a part of it."""
 
 Case = tuple[str, int, int, bool, bool, int]
 """A failure: a part of the file's path, errno, how, for ever, writes only; and by how many calls
@@ -68,8 +68,8 @@ def _runner(library: Path, program: Path) -> "subprocess.Popen[str]":
 
 
 def told_in(life: Path) -> list[dict[str, Any]]:
-    """What the caller of a life was told, in order. The life must have ended as it should, or have
-    refused to start.
+    """Return the answers that the caller of a life got, in order. The life must have ended normally
+    or refused to start.
     """
     said = (life / "ended").read_text()
     assert said == "ended" or said.startswith("did not start: "), said

@@ -19,7 +19,7 @@ from tests.waiting import until
 
 @contextmanager
 def mounted(folder: Path, size: str) -> Iterator[Path]:
-    """A disk of its own, of this size."""
+    """Mount a disk of this size."""
     folder.mkdir()
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)],
@@ -38,7 +38,7 @@ def mounted(folder: Path, size: str) -> Iterator[Path]:
 def served(
     data_dir: Path, *flags: str, before: str = ""
 ) -> Iterator[tuple[Service, "Forked | subprocess.Popen[str]"]]:
-    """A server as a process of its own; `before` is run by it first."""
+    """Run a server as a process of its own; `before` is code that it runs first."""
     if not before:
         with server_process(data_dir, *flags) as (process, target):
             yield Service(target), process
@@ -68,7 +68,7 @@ def served(
 
 
 def fill_up(folder: Path) -> Path:
-    """Writes a file until there is no room. Returns it."""
+    """Write a file until the disk is full, and return it."""
     path = folder / "ballast"
     with path.open("wb", buffering=0) as file:
         size = 1 << 16
@@ -81,7 +81,7 @@ def fill_up(folder: Path) -> Path:
 
 
 def contents(folder: Path, conversation_id: str) -> list[str]:
-    """The messages of a transcript, whose every line must be good."""
+    """Return the messages of a transcript, whose every line must be whole."""
     path = folder / "default/conversations" / f"{conversation_id}.jsonl"
     lines = list(scan(path))
     assert all(line.entry is not None for line in lines)

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.usefixtures("no_log"), pytest.mark.timeout(600)]  # hu
 
 
 def stored(folder: FolderStore, conversation_id: str) -> list[str]:
-    """The contents of a transcript, of which every line must be good."""
+    """Return the contents of a transcript, whose every line must be whole."""
     lines = list(scan(folder.path(conversation_id)))
     assert all(line.entry is not None for line in lines)
     return [
@@ -35,7 +35,7 @@ def stored(folder: FolderStore, conversation_id: str) -> list[str]:
 
 
 def check(life: Path) -> None:
-    """A fresh start on what a life left."""
+    """Start on the files that a life left, and check them."""
     told = told_in(life)
     folder = FolderStore(life / "data")
     index = recover(folder, system_clock, unheard).index

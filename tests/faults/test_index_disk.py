@@ -19,9 +19,7 @@ INDEX = "default/conversations/conversations.db"
 
 @contextmanager
 def unwritable(*files: Path) -> Iterator[None]:
-    """Files that refuse to be written, by handles that are open already too. Those in memory would
-    take it by those.
-    """
+    """Make files refuse writes, through open handles too. Files in memory would accept those."""
     done = subprocess.run(["chattr", "+i", *files], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"no file can be made immutable here: {done.stderr.strip()}")

@@ -125,7 +125,7 @@ def test_appends_go_on_while_a_lost_index_is_made_anew_and_every_one_is_found_af
 
 
 def refuse_all(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """While this is set, no index takes anything in."""
+    """Return an event: while it is set, no index takes anything in."""
     refusing = threading.Event()
     refusing.set()
     real = Writer._take_in

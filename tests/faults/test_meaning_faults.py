@@ -1,5 +1,5 @@
-"""What is found by meaning may be missing or broken: words answer, `degraded` says why, and it
-heals without a restart.
+"""Search by meaning with missing or broken parts: words answer, `degraded` gives the reason, and it
+recovers without a restart.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ KYOTO, QUESTION = "We fly to Kyoto in April", "a journey to Japan"
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
-    """A copy of the model's folder."""
+    """Copy the model's folder."""
     folder = tmp_path / "weights"
     folder.mkdir()
     for name in (MODEL, TOKENIZER, SUMS):
@@ -47,7 +47,7 @@ def reasons(service: Service, query: str = "kyoto") -> dict[str, str]:
 
 
 def answers_by_words(service: Service, kyoto: str) -> None:
-    """Words are found, and the server says that it serves."""
+    """Check that words are found, and that the server reports that it serves."""
     answer = service.search("kyoto")
     assert [result.conversation_id for result in answer.results] == [kyoto]
     assert list(answer.legs_run) == KEYWORD

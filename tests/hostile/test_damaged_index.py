@@ -57,7 +57,7 @@ DAMAGES = {
 
 
 def fill(service: Service, count: int) -> str:
-    """A conversation of so many turns, each appended by a request."""
+    """Fill a conversation with turns, each appended under a request id."""
     name = service.create(request_id="begin").id
     for number in range(count):
         service.append(
@@ -68,7 +68,7 @@ def fill(service: Service, count: int) -> str:
 
 
 def holds_all(service: Service, name: str, count: int) -> None:
-    """The server answers all that the log has, and repeats store nothing."""
+    """Check that the server answers all that the log has, and that repeats store nothing."""
     repeated = [
         service.append(name, user(f"zebra {n}"), agent("Noted."), request_id=f"append-{n}")
         for n in range(count)

@@ -27,7 +27,7 @@ def in_a_new_folder(copy: Path, data: Path) -> None:
 
 
 def over_what_is_there(copy: Path, data: Path) -> None:
-    """As `cp -a` does: every file keeps its inode."""
+    """Copy as `cp -a` does: every file keeps its inode."""
     for path in data.rglob("*"):
         if path.is_file() and not (copy / path.relative_to(data)).exists():
             path.unlink()
@@ -46,7 +46,9 @@ PUT_BACK: list[PutBack] = [in_a_new_folder, over_what_is_there, by_its_name]
 def test_a_subscriber_whose_cursor_is_of_after_the_copy_begins_again(
     put_back: PutBack, start_server: Start, tmp_path: Path, scale: int
 ) -> None:
-    """Whether the log that was put back is shorter than the cursor says, or has grown past it."""
+    """Resume with a cursor that is beyond the restored log, before and after the log has grown past
+    it.
+    """
     running = start_server()
     service = Service(running.target)
     name = service.told("One")

@@ -59,11 +59,11 @@ EVENTS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def _logs_apart(no_log: None) -> None:
-    """The servers of these tests run in this process: their logs would be long."""
+    """Discard the long logs of these tests' servers, which run in this process."""
 
 
 def line(chance: random.Random) -> bytes:
-    """A line that is almost one of a transcript: some of its fields are something else."""
+    """Return a line that is almost one of a transcript, with some of its fields replaced."""
     if chance.random() < 0.1:
         return chance.choice(RAW)
     fields: dict[str, Any]
@@ -96,7 +96,7 @@ def line(chance: random.Random) -> bytes:
 
 
 def files(count: int, seed: int) -> dict[str, bytes]:
-    """So many transcripts, by their names."""
+    """Return transcripts by name."""
     chance = random.Random(seed)  # noqa: S311 - a test's choices
     made = {}
     for number in range(count):

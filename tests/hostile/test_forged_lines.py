@@ -71,8 +71,8 @@ ROLES = ("system", "developer", "assistant", "tool")
 def put_in_place(
     server: RunningServer, start: Start, senders: list[str], titles: list[str]
 ) -> RunningServer:
-    """Stops a server, and starts one that finds these names in its transcripts, as earlier versions
-    kept them.
+    """Stop a server, and start one that finds these names in its transcripts, as earlier versions
+    stored them.
     """
     server.stop()
     delete_index(server)

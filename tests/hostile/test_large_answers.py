@@ -24,23 +24,23 @@ from tests.waiting import until
 
 BOUND = 64 << 10
 SLACK = 2 << 10
-"""What an answer has besides its items."""
+"""Bytes of an answer besides its items."""
 
 
 @pytest.fixture
 def bounded(start_server: Start) -> RunningServer:
-    """A server whose answers may have 64 KiB."""
+    """Start a server whose answers may have 64 KiB."""
     return start_server(max_answer_bytes=BOUND, max_working_tokens=100_000_000)
 
 
 @pytest.fixture
 def small(bounded: RunningServer, connect: Connect) -> Service:
-    """The service of `bounded`."""
+    """Return the service of `bounded`."""
     return connect(bounded)
 
 
 def with_turns(service: Service, turns: int, messages: int = 2, size: int = 10 << 10) -> str:
-    """A conversation of turns with so many messages of so many bytes."""
+    """Write a conversation of turns with messages of `size` bytes."""
     conversation_id = service.create().id
     for turn in range(turns):
         first, *rest = (f"{turn} {number} ".ljust(size, "x") for number in range(messages))
@@ -49,7 +49,7 @@ def with_turns(service: Service, turns: int, messages: int = 2, size: int = 10 <
 
 
 def history(service: Service, conversation_id: str) -> Iterator[api.LoadResponse]:
-    """All pages of Load, the newest first, as the contract says to ask for them."""
+    """Yield all pages of Load, newest first, requested as the contract says."""
     page = service.load(conversation_id, max_turns=1000)
     yield page
     while page.has_more:
@@ -93,7 +93,7 @@ def test_pages_of_load_are_bounded_and_have_every_message_once(
 
 
 def _refuse_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The index cannot say where messages are, so that the transcript is read."""
+    """Make the index unable to locate messages, so that the transcript is read."""
     from recollect_server.domain.errors import IndexUnavailable
 
     def refuse(*_: object, **__: object) -> None:
@@ -266,8 +266,8 @@ def _peak(pid: int) -> int:
 
 @contextmanager
 def unread(target: str) -> Iterator[str]:
-    """An address whose callers are heard by the server, and read nothing of what it answers: what
-    comes back is held up.
+    """Yield an address whose callers send requests but never read the answers, which are held
+    up.
     """
     host, port = target.rsplit(":", 1)
     listener = socket.create_server(("127.0.0.1", 0))

@@ -24,9 +24,7 @@ RARE = "quixotriple"
 
 
 def long_conversation(service: Service, messages: int) -> str:
-    """A conversation of so many messages, of some 30 words each; a rare word stands in every
-    hundredth.
-    """
+    """Write a conversation of messages of some 30 words; a rare word stands in every hundredth."""
     conversation_id = service.create().id
 
     def texts() -> Iterator[Message]:

@@ -28,14 +28,14 @@ Plant = Callable[[Path], None]
 
 @pytest.fixture(autouse=True)
 def _logs_apart(no_log: None) -> None:
-    """The server of a test runs in this process: its log may not stand between what a command
-    prints.
+    """Discard the log of the server, which runs in this process, so that it does not mix with a
+    command's output.
     """
 
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """A file that no command may touch."""
+    """Return a file that no command may touch."""
     path = tmp_path / "victim"
     path.write_text("precious")
     return path
@@ -43,7 +43,7 @@ def victim(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def told(client: Client) -> list[str]:
-    """The ids of a few conversations on `server`."""
+    """Return the ids of a few conversations on `server`."""
     ids = [client.conversations.create("web").id for _ in range(3)]
     for name in ids:
         client.conversations.append_turn(name, [Message.user("hello")])
@@ -82,9 +82,7 @@ def command(*arguments: object) -> Result:
 
 
 def names_of_parts(path: Path) -> list[Path]:
-    """Every name that a command could give the unfinished copy of a file, if it were to be
-    guessed.
-    """
+    """Return every guessable name of the unfinished copy of a file."""
     return [
         path.with_name(name)
         for name in (

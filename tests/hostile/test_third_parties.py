@@ -108,7 +108,9 @@ def test_nothing_that_a_stranger_writes_passes_for_anybody_elses_words(
 
 
 def check(form: int, rendered: str) -> None:
-    """What is the user's is the user's alone, whatever a member of the group wrote."""
+    """Check that the user's words are attributed to the user alone, whatever a member of the group
+    wrote.
+    """
     if form == context_pb2.CONTEXT_FORMAT_XML:
         tree = ElementTree.fromstring(rendered)  # noqa: S314 - made here
         assert [it.text for it in tree.iter("message")] == [OURS]

@@ -43,7 +43,7 @@ def embedder() -> Embedder:
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
-    """A copy of the model's files, to be broken."""
+    """Copy the model's files, to be damaged."""
     for name in (MODEL, TOKENIZER, SUMS):
         shutil.copy(shipped() / name, tmp_path / name)
     return tmp_path

@@ -15,7 +15,7 @@ from tests.mcp.conftest import UNKNOWN, called, listening, refused
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A bridge on a port, for a server that keeps nothing; its URL."""
+    """Run a bridge on a port for an empty server, and yield its URL."""
     settings = Settings.load(
         None, {"listen": "127.0.0.1:0", "data_dir": tmp_path_factory.mktemp("empty") / "data"}
     )

@@ -1,6 +1,4 @@
-"""What the tests of naming share: a local server that speaks the shape of Anthropic's API, and
-messages.
-"""
+"""A local server that speaks the shape of Anthropic's API, and messages."""
 
 import json
 import threading
@@ -33,7 +31,7 @@ NOTES = {
 
 @dataclass
 class Answer:
-    """What the API answers to one call."""
+    """Answer of the API to one call."""
 
     body: Any = None
     status: int = 200
@@ -49,8 +47,8 @@ class Answer:
 
 
 def wrote(given: Any, **fields: Any) -> Answer:
-    """An answer in which the model wrote this: what is no text as JSON, after a block of what it
-    thought.
+    """Return an answer in which the model wrote this, as JSON unless it is text, after a block of
+    thoughts.
     """
     text = given if isinstance(given, str) else json.dumps(given)
     message = {
@@ -70,7 +68,7 @@ def wrote(given: Any, **fields: Any) -> Answer:
 
 
 def refused(status: int, kind: str, **headers: str) -> Answer:
-    """An answer that is an error."""
+    """Return an answer that is an error."""
     return Answer({"type": "error", "error": {"type": kind, "message": "no"}}, status, headers)
 
 
@@ -83,13 +81,13 @@ class Api:
     asked: list[dict[str, Any]]
     keys: list[str]
     about: dict[str, Answer] = field(default_factory=dict)
-    """What it answers instead where a text is in the question."""
+    """Answers to questions that have a text in them."""
     go_on: threading.Event = field(default_factory=threading.Event)
 
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    """The API, where the SDK looks for it."""
+    """Serve the API at the address that the SDK uses."""
     over = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -126,7 +124,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
                 self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -145,7 +143,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
 
 @pytest.fixture
 def said() -> Callable[..., list[Message]]:
-    """Messages of a user and an agent in turn, from line 2 on."""
+    """Return a function that makes messages of a user and an agent in turn, from line 2 on."""
 
     def make(*contents: str) -> list[Message]:
         roles = (Role.USER, Role.ASSISTANT)
@@ -170,7 +168,7 @@ TURNS = (
 
 
 def events(server: RunningServer, conversation_id: str) -> list[dict[str, object]]:
-    """The events that stand in a transcript, in order."""
+    """Return the events of a transcript, in order."""
     lines = [
         orjson.loads(line) for line in transcript(server, conversation_id).read_bytes().splitlines()
     ]
@@ -217,7 +215,7 @@ def seconds() -> Seconds:
 def make(
     api: Api, ledger: Ledger, clock: MovableClock, seconds: Seconds
 ) -> Iterator[Callable[..., HostedModel]]:
-    """Makes models that ask `api`, and hardly wait between tries."""
+    """Return a function that makes models that use `api` and hardly wait between tries."""
     made: list[HostedModel] = []
 
     def make_model(

@@ -22,7 +22,7 @@ from tests.naming.conftest import NOTES, Answer, Api, Ledger, Said, Seconds, ref
 
 
 def objects_in(schema: object) -> Iterator[dict[str, object]]:
-    """Every object of a schema."""
+    """Yield every object of a schema."""
     if isinstance(schema, dict):
         if schema.get("type") == "object":
             yield schema
@@ -47,7 +47,7 @@ def test_an_alias_is_a_model_that_the_sdk_names_and_that_does_not_end_soon(alias
 
 
 def version_of(name: str) -> list[int]:
-    """The version in a model's id; a date is none."""
+    """Return the version in a model's id, without a date."""
     return [int(part) for part in name.split("-")[2:] if len(part) < 8]
 
 

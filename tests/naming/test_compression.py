@@ -14,7 +14,7 @@ SUMMARY = "The zeppelin was repainted in turquoise."
 
 
 def indexed(server: RunningServer) -> Digest:
-    """What a stopped server's index has of words, messages, topics and anchors."""
+    """Return the words, messages, topics and anchors in a stopped server's index."""
     assert server.stopped
     found = digest(server.folder)
     return {
@@ -23,7 +23,7 @@ def indexed(server: RunningServer) -> Digest:
 
 
 def vectors(server: RunningServer) -> dict[str, list[tuple[object, ...]]]:
-    """What a stopped server has embedded; how far it has looked is not in it."""
+    """Return the embedded texts of a stopped server, without its progress."""
     connection = apsw.Connection(str(server.folder / NAME))
     found = {
         table: connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - constants

@@ -30,7 +30,7 @@ LINE = re.compile(r"^\[(\d+)(?: [^\]\n]+)?\] ", re.MULTILINE)
 
 
 def turn(number: int, words: int = 8) -> list[Message]:
-    """A question and an answer; `words` is about how long the answer is."""
+    """Return a question and an answer of about `words` words."""
     thing = THINGS[number % len(THINGS)]
     extra = " ".join(
         f"{THINGS[(number + at) % len(THINGS)]} {number * 7 + at}" for at in range(words // 2)
@@ -46,7 +46,7 @@ def turn(number: int, words: int = 8) -> list[Message]:
 
 
 def talk(first: int, last: int, words: int = 8) -> list[Message]:
-    """Turns from the first to the last."""
+    """Return the turns from the first to the last."""
     return [message for number in range(first, last + 1) for message in turn(number, words)]
 
 

@@ -1,5 +1,5 @@
-"""What goes wrong while notes are written: who waits for whom, what is tried again and when, and
-what is said of it.
+"""Failures while notes are written: which conversations wait, what is retried and when, and what is
+reported.
 """
 
 import shutil
@@ -23,7 +23,7 @@ def stats(server: RunningServer) -> str:
 
 
 def damage(path: Path, words: bytes) -> None:
-    """Makes the line with these words one that cannot be read."""
+    """Make the line with these words unreadable."""
     data = path.read_bytes()
     assert words in data
     path.write_bytes(data.replace(words, words.swapcase()))

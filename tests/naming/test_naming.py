@@ -21,14 +21,14 @@ from tests.waiting import until
 
 
 def leave(service: Service, left: str, following: str = "") -> None:
-    """Switches away from a conversation, and waits for its notes."""
+    """Switch away from a conversation, and wait for its notes."""
     service.switch(left, following)
     until(lambda: service.get(left).abbreviation)
 
 
 @pytest.fixture
 def naming(start_server: Start) -> RunningServer:
-    """A server whose notes are taken offline."""
+    """Start a server that writes notes offline."""
     return start_server(abbreviator="extractive")
 
 

@@ -1,4 +1,4 @@
-"""What notes must look like, and when they are due: the rules alone."""
+"""Rules of notes alone: their form, and when they are due."""
 
 from dataclasses import replace
 

@@ -27,7 +27,7 @@ Reply = tuple[int, Any]
 
 
 def wrote(given: Any, finish: str = "stop") -> Reply:
-    """An answer in which the model wrote this: what is no text as JSON."""
+    """Return an answer in which the model wrote this, as JSON unless it is text."""
     text = given if isinstance(given, str) else json.dumps(given)
     choice = {
         "index": 0,
@@ -46,7 +46,7 @@ def wrote(given: Any, finish: str = "stop") -> Reply:
 
 
 def refused(status: int, message: str) -> Reply:
-    """An answer that is an error, as Ollama and vLLM put it."""
+    """Return an answer that is an error in the form of Ollama and vLLM."""
     return status, {
         "error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}
     }
@@ -79,7 +79,7 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
             self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -1,6 +1,4 @@
-"""What offline titles and abbreviations look like to the person who reads them, in several
-languages.
-"""
+"""Offline titles and abbreviations as a reader sees them, in several languages."""
 
 import json
 from pathlib import Path

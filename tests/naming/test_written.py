@@ -1,4 +1,4 @@
-"""What a model writes is held to its shape, whatever it is and whatever a message orders."""
+"""Answers of a model keep to their form, whatever it writes and whatever a message orders."""
 
 import json
 from collections.abc import Callable

@@ -25,7 +25,7 @@ from tests.server.conftest import (
 
 
 def without_duplicate(answer: api.AppendTurnResponse) -> api.AppendTurnResponse:
-    """The answer but for what says that it is a repeated one."""
+    """Return the answer without the fields that mark a repeated one."""
     bare = api.AppendTurnResponse()
     bare.CopyFrom(answer)
     bare.ClearField("duplicate")

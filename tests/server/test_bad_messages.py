@@ -225,7 +225,7 @@ def test_a_request_larger_than_the_server_reads_is_refused(
 
 
 def nested(levels: int) -> object:
-    """Lists and objects in turn, so many levels of them with the outermost."""
+    """Return lists and objects in turn, nested `levels` deep."""
     deep: object = ']}\\"['
     for level in range(1, levels):
         deep = [deep] if level % 2 else {"a": deep}

@@ -39,7 +39,7 @@ UNANSWERED = (
 
 
 def best(service: Service, query: str) -> tuple[float, float]:
-    """The best scores of a message and of a conversation; 0 where nothing is found."""
+    """Return the best scores of a message and of a conversation; 0 without a hit."""
     answer = service.search(query)
     return max((hit.score for hit in answer.hits), default=0.0), max(
         (it.score for it in answer.results), default=0.0

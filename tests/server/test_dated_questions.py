@@ -48,7 +48,7 @@ QUESTIONS = [
 
 @pytest.fixture
 def client(server: RunningServer) -> Iterator[Client]:
-    """A client of a history with one conversation a day."""
+    """Connect a client to a history with one conversation a day."""
     with Client(server.target) as connected:
         day = FIRST
         while day < NOW:

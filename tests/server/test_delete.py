@@ -31,7 +31,7 @@ SECRETS = [
 
 
 def secret_conversation(service: Service) -> str:
-    """A conversation with a unique word in every field that takes text."""
+    """Create a conversation with a unique word in every field that takes text."""
     words = iter(SECRETS)
     conversation_id = service.create(
         "email",

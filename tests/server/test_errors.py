@@ -11,7 +11,7 @@ from tests.conformance.contract import reasons
 
 ROWS = {row.reason: (error, row) for error, row in TABLE.items() if row.reason is not None}
 OUTSIDE = {"MALFORMED_REQUEST", "INTERNAL"}
-"""What no error of the house becomes: bytes that are no message, and what nobody foresaw."""
+"""Reasons that no error of the domain has: bytes that are no message, and unforeseen failures."""
 
 
 def kinds(error: type[errors.RecollectError]) -> Iterator[type[errors.RecollectError]]:

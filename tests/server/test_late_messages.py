@@ -41,7 +41,7 @@ def calling(*names: str, content: str = "") -> Message:
 
 
 def read(service: Service, conversation_id: str, **fields: int) -> list[tuple[int, str]]:
-    """The turns and contents (of a call: its id) that Load answers."""
+    """Return the turns and contents (of a call: its id) that Load returns."""
     loaded = service.load(conversation_id, max_tokens=1 << 30, **({"max_turns": 1000} | fields))
     return [(it.turn_number, it.content or it.tool_calls[0].id) for it in loaded.messages]
 
@@ -52,7 +52,7 @@ def built(service: Service, conversation_id: str, form: int) -> str:
 
 
 def late_result(service: Service) -> str:
-    """A conversation with a result that came when another user message had been answered."""
+    """Create a conversation with a result that arrives after the answer to another user message."""
     conversation_id = service.create().id
     service.append(conversation_id, user("Is the disk full?"), calling("c1"))
     service.append(conversation_id, user("And what time is it?"), agent("Noon."))
@@ -305,7 +305,9 @@ def interleaved(
     kinds: list[str] = KINDS,
     most: int = 14,
 ) -> list[tuple[int, str]]:
-    """Appends at random, and returns what must be read: a model that keeps a list for each turn."""
+    """Append at random, and return what must be read, by a model that keeps a list for each
+    turn.
+    """
     turns: dict[int, list[str]] = defaultdict(list)
     open_calls: list[tuple[int, str]] = []
     for number in range(chance.randint(3, most)):

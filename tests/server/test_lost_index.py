@@ -25,7 +25,7 @@ QUERIES = ["zebra", "butter scones", "number 3", "北京", "nothing", "the"]
 
 
 def fill(service: Service, clock: MovableClock) -> list[str]:
-    """Conversations with everything that can happen to one."""
+    """Create conversations that went through every kind of change."""
     made = []
     for number in range(7):
         conversation_id = service.create(
@@ -102,7 +102,7 @@ def header(folder: Path) -> None:
 
 
 def zeros(folder: Path) -> None:
-    """Every page but the first: the file opens, and nothing in it can be read."""
+    """Overwrite every page but the first: the file opens, and nothing in it can be read."""
     path = folder / "conversations.db"
     size = path.stat().st_size
     with path.open("r+b") as file:
@@ -131,7 +131,9 @@ def without(table: str) -> Callable[[Path], None]:
 
 
 def of_another_folder(folder: Path) -> None:
-    """An index that knows a conversation without a transcript, and not all that are there."""
+    """Change an index so that it has a conversation without a transcript, and lacks one that has
+    one.
+    """
     with apsw.Connection(str(folder / "conversations.db")) as connection:
         connection.execute("UPDATE conversations SET id = ? WHERE number = 1", (UNKNOWN,))
     connection.close()

@@ -42,7 +42,7 @@ def server(start_server: Start) -> RunningServer:
 def settled(
     service: Service, query: str, expected: Sequence[str], **fields: Any
 ) -> api.SearchResponse:
-    """The answer, once these conversations are the first ones and nothing is missing."""
+    """Return the answer, once these conversations are the first ones and nothing is missing."""
 
     def asked() -> api.SearchResponse | None:
         answer = service.search(query, **fields)

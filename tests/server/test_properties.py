@@ -149,7 +149,9 @@ TURNS = st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=4), max_size=
 def naive_newest_turns(
     turns: list[list[int]], after: int, max_turns: int, max_tokens: int
 ) -> list[tuple[int, int]]:
-    """The model: take turn after turn from the end while both limits hold."""
+    """Return the newest turns by the model: take turn after turn from the end while both limits
+    hold.
+    """
     chosen: list[tuple[int, int]] = []
     for number in range(len(turns), after, -1):
         turn = [(number, size) for size in turns[number - 1]]

@@ -1,5 +1,5 @@
-"""How well Search finds, on a small history: a change that hurts is seen here first. `bench.recall`
-measures on real ones.
+"""Quality of Search on a small history, which shows a harmful change first. `bench.recall` measures
+real ones.
 """
 
 from recollect import Client, Message

@@ -61,7 +61,7 @@ def test_reflection_can_be_turned_off(start_server: Start, connect: Connect) -> 
 
 
 def bare(service: Service, path: str) -> Callable[[bytes], object]:
-    """A call of any method with any bytes."""
+    """Return a call of any method with any bytes."""
     call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = service.channel.unary_unary(path)
     return call
 

@@ -34,14 +34,14 @@ class Silent:
         self.calls: list[Any] = []
 
     def begin(self, method: str) -> Any:
-        """Begins one. Calls of the method that begin later reach the server later."""
+        """Begin a call. Calls of the method that begin later reach the server later."""
         multi: grpc.StreamUnaryMultiCallable[bytes, bytes] = self._channel.stream_unary(method)
         call: Any = multi.future(self._requests())
         self.calls.append(call)
         return call
 
     def end(self, request: bytes = b"") -> None:
-        """Lets those that were not cancelled send a request, or end without one."""
+        """Let the calls that were not cancelled send a request, or end without one."""
         self._request = request
         self._told.set()
 

@@ -20,8 +20,8 @@ QUERIES = ["zebra", "butter scones", "number 3", "北京", "nothing", "the"]
 def one_transcript(
     service: Service, server: RunningServer, tmp_path: Path, *batches: int
 ) -> Iterator[tuple[Path, Path, bytes]]:
-    """A folder with nothing but a transcript that was written in batches of so many messages, and
-    its bytes.
+    """Yield a folder that has one transcript alone, written in batches of these sizes, and its
+    bytes.
     """
     conversation_id = service.create().id
     for number, count in enumerate(batches):

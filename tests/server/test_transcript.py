@@ -35,7 +35,7 @@ NOW = "2026-09-21T14:13:20.000Z"  # the tests' clock
 
 
 def sealed(body: str) -> bytes:
-    """A line with its checksum."""
+    """Return a line with its checksum."""
     data = body.encode()
     return b'%b,"crc":"%08x"}\n' % (data, zlib.crc32(data))
 

@@ -36,7 +36,7 @@ def _no_settings_around(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings_of(*arguments: object, env: dict[str, str | None] | None = None) -> dict[str, Any]:
-    """What `config` prints."""
+    """Return the settings that `config` prints."""
     result = run("config", *arguments, env=env)
     assert result.exit_code == 0, result.output
     settings = yaml.safe_load(result.stdout)

@@ -1,4 +1,4 @@
-"""How far a long work is: what the services tell, and how much of it a person is shown."""
+"""Progress of long work: as services report it, and as a person sees it."""
 
 import itertools
 from pathlib import Path

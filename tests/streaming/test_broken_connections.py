@@ -23,7 +23,7 @@ SOON = RetryPolicy(initial_delay=0.01, max_delay=0.05)
 
 
 def seen(update: Update) -> checkers.Seen:
-    """What the six words ask for of what the client yields."""
+    """Return the parts of the client's update that the guarantees are about."""
     epoch, position = checkers.place(update.cursor)
     kind = type(update.kind).__name__
     names = {
@@ -73,7 +73,7 @@ class Server:
 
 @contextmanager
 def watching(target: str) -> Iterator[list[Update]]:
-    """What a watch yields, in a thread of its own."""
+    """Collect the updates of a watch in a thread of its own."""
     updates: list[Update] = []
     failures: list[Exception] = []
 

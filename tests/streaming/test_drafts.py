@@ -18,7 +18,7 @@ Subscribe = Callable[..., Subscriber]
 
 
 def text_of(subscriber: Subscriber, draft_id: str = "d") -> str:
-    """A draft as a subscriber has put it together."""
+    """Return a draft as a subscriber has put it together."""
     text = ""
     for delta in subscriber.of("message_delta"):
         if delta.draft_id == draft_id:

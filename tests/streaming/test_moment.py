@@ -1,4 +1,4 @@
-"""What is told is in the index already, and a snapshot is of exactly one place in the log."""
+"""Delivered updates are in the index already, and a snapshot is of exactly one place in the log."""
 
 import itertools
 import threading
@@ -21,7 +21,7 @@ ID = "conv-01J00000000000000000000000"
 
 
 def lines(*sequences: int) -> list[Line]:
-    """Lines of ten bytes each: the first one, or messages."""
+    """Return lines of ten bytes each: the first one, or messages."""
     began, text = Began(ID, "web", 1), Message(Role.USER, "x", 1, turn_number=1)
     return [Line(s, s * 10 - 10, 10, Entry(began if s == 1 else text)) for s in sequences]
 

@@ -26,7 +26,7 @@ Record = Callable[[RunningServer], Recorder]
 
 @pytest.fixture
 def spaces(monkeypatch: pytest.MonkeyPatch) -> list[Space]:
-    """The spaces that servers open from here on."""
+    """Collect the spaces that servers open from here on."""
     opened: list[Space] = []
     begin = Space.__init__
 

@@ -27,12 +27,12 @@ Subscribe = Callable[..., Subscriber]
 Record = Callable[[RunningServer], Recorder]
 
 MOVING = 3
-"""How many threads send where nobody is stuck."""
+"""Number of threads that send while no stream is stuck."""
 
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Streams]:
-    """The streams of servers that are started from here on."""
+    """Collect the streams of servers that are started from here on."""
     them: list[Streams] = []
 
     def note(*arguments: Any) -> Streams:
@@ -45,7 +45,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Streams]:
 
 @pytest.fixture
 def stuck() -> Iterator[Callable[[str, int], None]]:
-    """Opens streams that nobody reads."""
+    """Return a function that opens streams without reading them."""
     channels: list[grpc.Channel] = []
     calls: list[Any] = []
 
@@ -66,7 +66,7 @@ def stuck() -> Iterator[Callable[[str, int], None]]:
 
 
 def fill(service: Recorder, count: int = 8) -> str:
-    """Appends more than lies between a server and a caller that does not read."""
+    """Append more bytes than fit between a server and a caller that does not read."""
     name = str(service.create().id)
     for _ in range(count):
         service.append(name, user("x" * 1_000_000))

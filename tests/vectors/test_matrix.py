@@ -18,8 +18,8 @@ Ids = NDArray[np.int64]
 
 
 def some(count: int, seed: int = 1) -> tuple[Ids, Bytes]:
-    """Vectors in clusters, as texts have them, of conversations with 1 to 30 entries; some messages
-    have several pieces.
+    """Return vectors in clusters, as texts have them, of conversations with 1 to 30 entries; some
+    messages have several pieces.
     """
     random = np.random.default_rng(seed)
     centres = random.standard_normal((40, 384))
@@ -34,7 +34,7 @@ def some(count: int, seed: int = 1) -> tuple[Ids, Bytes]:
 
 
 def a_question(vectors: Bytes, seed: int = 2) -> NDArray[np.float32]:
-    """Near one of the vectors."""
+    """Return a vector near one of the vectors."""
     random = np.random.default_rng(seed)
     near = vectors[random.integers(len(vectors))] + 25 * random.standard_normal(384)
     return np.asarray(near / np.linalg.norm(near), np.float32)
@@ -55,7 +55,7 @@ def filled(ids: Ids, vectors: Bytes, times: Ids | None = None) -> Matrix:
 def exact(
     ids: Ids, vectors: Bytes, question: NDArray[np.float32]
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """The cosine of every message, and of every window, worked out one by one."""
+    """Compute the cosine of every message and of every window one by one."""
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     own: dict[int, float] = {}
     windows: dict[int, float] = {}

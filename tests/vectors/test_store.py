@@ -32,7 +32,7 @@ def place(conversation: str, line: int, text: str, pieces: int = 1) -> EmbeddedT
 
 
 def rows(store: VectorStore, model: int) -> dict[tuple[str, int], list[Bytes]]:
-    """The vectors of every place."""
+    """Return the vectors of every place."""
     loaded = store.load(model)
     kept = {
         row: vector
@@ -50,7 +50,7 @@ def under(folder: Path) -> bytes:
 
 
 def traces(folder: Path, kept: Bytes) -> int:
-    """How many pieces of 32 bytes of these vectors stand in a file of the folder."""
+    """Return the number of 32-byte pieces of these vectors that any file of the folder contains."""
     there = under(folder)
     return sum(kept.tobytes()[start : start + 32] in there for start in range(0, kept.size, 32))
 
