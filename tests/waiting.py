@@ -19,8 +19,8 @@ def until(condition: Callable[[], T | None], seconds: float = 30.0) -> T:
     """Return the condition's value once it is true; fail after `seconds`."""
     end = time.monotonic() + seconds
     while True:
-        if said := condition():
-            return said
+        if value := condition():
+            return value
         assert time.monotonic() < end, "the condition did not come true"
         time.sleep(_PAUSE)
 

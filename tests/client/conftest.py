@@ -63,7 +63,7 @@ def retry_info(seconds: float) -> Any:
 
 
 @dataclass
-class Seen:
+class Received:
     """One call as the scripted server saw it."""
 
     method: str
@@ -82,7 +82,7 @@ class Scripted:
     script: list[Fault | Message] = field(default_factory=list)
     streams: list[list[Fault | Message]] = field(default_factory=list)
     """Updates that each stream sends, one stream after the other."""
-    seen: list[Seen] = field(default_factory=list)
+    requests: list[Received] = field(default_factory=list)
     hang: threading.Event = field(default_factory=threading.Event)
     """Calls wait for it. Set but where a test clears it."""
     arrived: threading.Event = field(default_factory=threading.Event)
@@ -90,7 +90,7 @@ class Scripted:
 
     def answer(self, method: str, request: Any, context: Any, response: Message) -> Any:
         metadata = {entry.key: entry.value for entry in context.invocation_metadata()}
-        self.seen.append(Seen(method, request, metadata, context.time_remaining()))
+        self.requests.append(Received(method, request, metadata, context.time_remaining()))
         self.arrived.set()
         self.hang.wait()
         step = self.script.pop(0) if self.script else response
@@ -99,7 +99,7 @@ class Scripted:
         return step
 
     def stream(self, method: str, request: Any, context: Any) -> Iterator[Any]:
-        self.seen.append(Seen(method, request, {}, 0))
+        self.requests.append(Received(method, request, {}, 0))
         for step in self.streams.pop(0) if self.streams else ():
             if isinstance(step, Fault):
                 step.raise_in(context)
@@ -107,11 +107,11 @@ class Scripted:
 
     @property
     def methods(self) -> list[str]:
-        return [seen.method for seen in self.seen]
+        return [received.method for received in self.requests]
 
     @property
     def request_ids(self) -> list[str]:
-        return [seen.request.request_id for seen in self.seen]
+        return [received.request.request_id for received in self.requests]
 
 
 def _answers(service: type, module: Any) -> dict[str, Any]:

@@ -72,5 +72,7 @@ def test_what_looks_like_a_broken_connection_is_made_again_and_a_fault_is_raised
         ] * min(connections, 2)
         with pytest.raises(recollect.RecollectError):
             next(watch)
-    assert [seen.request.cursor for seen in scripted.seen] == ["", "here", "here"][:connections]
+    assert [received.request.cursor for received in scripted.requests] == ["", "here", "here"][
+        :connections
+    ]
     assert len(waits.seconds) == connections - 1

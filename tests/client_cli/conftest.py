@@ -82,13 +82,13 @@ class Recollect:
             text=False,
         ) as process:
             os.close(theirs)
-            seen, asked = b"", 0
+            output, prompts = b"", 0
             try:
                 while chunk := _read(ours):
-                    seen += chunk
-                    while asked < len(typed) and seen.count(b"> ") > asked:
-                        os.write(ours, typed[asked].encode())
-                        asked += 1
+                    output += chunk
+                    while prompts < len(typed) and output.count(b"> ") > prompts:
+                        os.write(ours, typed[prompts].encode())
+                        prompts += 1
             except BaseException:
                 process.kill()  # a test that is given up may not wait for it
                 raise
@@ -96,7 +96,7 @@ class Recollect:
             err = process.stderr.read().decode()
             code = process.wait(TIMEOUT)
         os.close(ours)
-        return Ran(code, seen.decode(), err)
+        return Ran(code, output.decode(), err)
 
     @contextmanager
     def started(self, *arguments: str) -> Iterator[Forked]:
@@ -305,12 +305,12 @@ def talked(client: Client) -> Callable[..., Conversation]:
     """Return a function that begins a conversation with some turns."""
 
     def talk(
-        turns: int = 1, *, channel: str = "web", said: str = "line", title: str = "", **fields: Any
+        turns: int = 1, *, channel: str = "web", text: str = "line", title: str = "", **fields: Any
     ) -> Conversation:
         conversation = client.conversations.create(channel, **fields)
         for turn in range(1, turns + 1):
             messages = [
-                Message.user(f"{said} {turn}", sender="alex"),
+                Message.user(f"{text} {turn}", sender="alex"),
                 Message.assistant(f"answer {turn}"),
             ]
             client.conversations.append_turn(conversation.id, messages)

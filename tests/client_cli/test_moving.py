@@ -211,18 +211,18 @@ def test_what_a_person_wrote_needs_no_checksum(recollect: Any, client: Client) -
 
 def test_ids_titles_topics_and_notes_are_kept(recollect: Any, client: Client) -> None:
     name = "conv-01HQ0000000000000000000000"
-    said = {"type": "turn", "role": "user", "content": "by hand"}
+    turn = {"type": "turn", "role": "user", "content": "by hand"}
     lines: list[dict[str, Any]] = [
         {"type": "meta", "id": name, "channel": "web"},
-        said,
+        turn,
         {"type": "event", "event": "title_assigned", "title": "Full Disk", "topics": ["disk"]},
         {"type": "event", "event": "abbreviation", "text": "Notes."},
         {"type": "meta", "id": "of another program", "channel": "web"},
         {"type": "turn", "role": "user"},
-        said,
+        turn,
         {"type": "event", "event": "meta_update", "title": "Mine", "manuallyNamed": True},
         {"type": "meta", "channel": "web"},
-        said,
+        turn,
         {"type": "meta", "channel": "web"},
         {"type": "turn", "role": "user", "content": "another, with the same first line"},
     ]
@@ -230,8 +230,8 @@ def test_ids_titles_topics_and_notes_are_kept(recollect: Any, client: Client) ->
     ran = recollect("import", "-", stdin=text)
     assert (ran.code, counts(ran)) == (6, (4, 0, 4, 0, 1))
     assert "left out <stdin>:6: message refused: content is empty" in ran.err
-    kept = client.conversations.get(name)
-    assert (kept.title, kept.topics, kept.abbreviation, kept.manually_named) == (
+    moved = client.conversations.get(name)
+    assert (moved.title, moved.topics, moved.abbreviation, moved.manually_named) == (
         "Full Disk",
         ("disk",),
         "Notes.",

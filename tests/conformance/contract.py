@@ -42,8 +42,8 @@ class Reason:
     @property
     def metadata(self) -> tuple[str, ...]:
         """The members of ErrorInfo's metadata."""
-        said = re.sub(r"\(.*?\)", "", self.comment.partition("Metadata:")[2].partition(".")[0])
-        return tuple(re.findall(r"`(\w+)`", said))
+        words = re.sub(r"\(.*?\)", "", self.comment.partition("Metadata:")[2].partition(".")[0])
+        return tuple(re.findall(r"`(\w+)`", words))
 
     @property
     def answered(self) -> bool:
@@ -58,8 +58,10 @@ class Reason:
 
 def reasons() -> dict[str, Reason]:
     """Return the reasons by name, without the enum's prefix."""
-    found = re.findall(r"((?: *//.*\n)+) *ERROR_REASON_(\w+) = \d+;", _block("enum", "ErrorReason"))
-    return {name: Reason(name, _words(comment)) for comment, name in found}
+    matches = re.findall(
+        r"((?: *//.*\n)+) *ERROR_REASON_(\w+) = \d+;", _block("enum", "ErrorReason")
+    )
+    return {name: Reason(name, _words(comment)) for comment, name in matches}
 
 
 def reasons_of(rpc: str) -> set[str]:
@@ -72,16 +74,16 @@ def reasons_of(rpc: str) -> set[str]:
         for field in method.input_type.fields
         if field.type == FieldDescriptor.TYPE_STRING and not field.is_repeated
     }
-    found = {"INVALID_FIELD"}
+    names = {"INVALID_FIELD"}
     if "request_id" in texts:
-        found.add("REQUEST_ID_REUSED")
+        names.add("REQUEST_ID_REUSED")
     if "page_token" in texts:
-        found.add("INVALID_PAGE_TOKEN")
+        names.add("INVALID_PAGE_TOKEN")
     if rpc not in (*FILTERS, MAKES) and any(name.endswith("conversation_id") for name in texts):
-        found |= {"CONVERSATION_NOT_FOUND", "DATA_DAMAGED"}
+        names |= {"CONVERSATION_NOT_FOUND", "DATA_DAMAGED"}
     if texts & {"communication_id", "escalation_id"}:
-        found.add("NOT_FOUND")
-    return found | set(_REASON.findall(_comment_of(method)))
+        names.add("NOT_FOUND")
+    return names | set(_REASON.findall(_comment_of(method)))
 
 
 def _comment_of(method: MethodDescriptor) -> str:

@@ -235,10 +235,10 @@ def test_of_a_turn_with_very_many_calls_the_question_and_the_newest_stay() -> No
             candidate(4 + 2 * at, A_TOKEN * 100, Role.TOOL, turn=1, answers=f"c{at}"),
         ]
     hot = pack_hot(offered, 1000)
-    kept = sequences(hot.packed)
-    assert (kept[0], kept[-1], hot.used > 700) == (2, 122, True)
-    assert kept[1:] == list(range(kept[1], 123))
-    assert len(hot.dropped) == len(offered) - len(kept)
+    packed = sequences(hot.packed)
+    assert (packed[0], packed[-1], hot.used > 700) == (2, 122, True)
+    assert packed[1:] == list(range(packed[1], 123))
+    assert len(hot.dropped) == len(offered) - len(packed)
 
 
 def order_of(budget: int, size: int = 10) -> list[int]:
@@ -371,8 +371,8 @@ def test_relevance_is_half_recency_three_tenths_similarity_and_a_fifth_anchor() 
 
 
 def test_overlap_is_the_share_of_the_words_that_say_something() -> None:
-    asked = words_of("When do the disks fill up?")
-    assert overlap(asked, "The disks fill") == pytest.approx(2 / len(asked))
+    question = words_of("When do the disks fill up?")
+    assert overlap(question, "The disks fill") == pytest.approx(2 / len(question))
     assert overlap(words_of("北京大学"), "我在北京大学读书") > overlap(words_of("北京大学"), "上海")
     assert overlap(frozenset(), "anything") == 0
 

@@ -14,7 +14,7 @@ from recollect.v1 import message_pb2
 
 
 @dataclass(frozen=True)
-class Seen:
+class Stored:
     """A message as it is stored."""
 
     sequence: int
@@ -40,7 +40,7 @@ class Call:
     """0: it was never answered."""
     refused: str = ""
     """The code that it was refused with, by a server that lived on."""
-    stored: tuple[Seen, ...] = ()
+    stored: tuple[Stored, ...] = ()
     cursor: str = ""
 
     @property
@@ -120,15 +120,15 @@ def refusal(error: Any) -> str:
     return "" if code in ("UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED", "UNKNOWN") else str(code)
 
 
-def seen(messages: Iterable[message_pb2.Message]) -> tuple[Seen, ...]:
+def stored_messages(messages: Iterable[message_pb2.Message]) -> tuple[Stored, ...]:
     """Return messages of the wire in the model's form."""
     return tuple(
-        Seen(m.sequence, m.turn_number, m.role == message_pb2.ROLE_USER, m.content)
+        Stored(m.sequence, m.turn_number, m.role == message_pb2.ROLE_USER, m.content)
         for m in messages
     )
 
 
-def judge(calls: Sequence[Call], stored: Sequence[Seen]) -> Verdict:
+def judge(calls: Sequence[Call], stored: Sequence[Stored]) -> Verdict:
     """Check the stored messages of one conversation against the calls to it."""
     verdict = Verdict()
     places: dict[str, list[int]] = {}
@@ -139,11 +139,11 @@ def judge(calls: Sequence[Call], stored: Sequence[Seen]) -> Verdict:
         if call.kind not in ("append", "create") or not call.texts:
             continue
         verdict.acknowledged += len(call.texts) * call.answered
-        found = [places.pop(text, []) for text in call.texts]
+        occurrences = [places.pop(text, []) for text in call.texts]
         verdict.duplicated += [
-            text for text, own in zip(call.texts, found, strict=True) if len(own) > 1
+            text for text, own in zip(call.texts, occurrences, strict=True) if len(own) > 1
         ]
-        missing = [text for text, own in zip(call.texts, found, strict=True) if not own]
+        missing = [text for text, own in zip(call.texts, occurrences, strict=True) if not own]
         if missing and call.answered:
             verdict.lost += missing
         elif missing and len(missing) < len(call.texts):
@@ -156,7 +156,7 @@ def judge(calls: Sequence[Call], stored: Sequence[Seen]) -> Verdict:
             verdict.wrong.append(
                 f"{call.request_id} was refused with {call.refused}, and is stored"
             )
-        own = tuple(stored[place[0]] for place in found)
+        own = tuple(stored[place[0]] for place in occurrences)
         there.append((own[0].sequence, call))
         if [m.sequence for m in own] != list(range(own[0].sequence, own[0].sequence + len(own))):
             verdict.wrong.append(f"{call.request_id}: the batch is not in one piece")
@@ -215,7 +215,7 @@ def _out_of_order(calls: Sequence[Call]) -> list[str]:
     return wrong
 
 
-def _with_numbers(verdict: Verdict, stored: Sequence[Seen]) -> Verdict:
+def _with_numbers(verdict: Verdict, stored: Sequence[Stored]) -> Verdict:
     turn = sequence = 0
     for message in stored:
         turn += message.by_user or turn == 0

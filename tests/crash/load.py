@@ -54,8 +54,8 @@ def process(
     with start(SERVER, arguments, env=environment) as popen:
         try:
             assert popen.stdout is not None
-            said = popen.stdout.readline()
-            yield Process(popen, said.split()[3] if said else "")
+            line = popen.stdout.readline()
+            yield Process(popen, line.split()[3] if line else "")
         finally:
             popen.kill()
 
@@ -100,26 +100,26 @@ class Callers:
         A look before the delete lets the index take in all but the last lines of what goes.
         """
         first = tuple(f"s{self._seed}gonem{place} zebra" for place in range(3))
-        kept, gone = (
+        other, deleted = (
             Call("create", f"s{self._seed}kept"),
             Call("create", f"s{self._seed}gone", texts=first),
         )
-        if not (self._do(kept) and self._do(gone)):
+        if not (self._do(other) and self._do(deleted)):
             return
         steps = [
-            ("append", kept, 1),
-            ("append", kept, 3),
-            ("rename", kept, 1),
-            ("append", gone, _LONG),
-            ("append", kept, 2),
+            ("append", other, 1),
+            ("append", other, 3),
+            ("rename", other, 1),
+            ("append", deleted, _LONG),
+            ("append", other, 2),
         ]
         steps += [
-            ("abbreviate", kept, 1),
-            ("look", kept, 0),
-            *[("append", gone, 2)] * 6,
-            ("rename", gone, 1),
+            ("abbreviate", other, 1),
+            ("look", other, 0),
+            *[("append", deleted, 2)] * 6,
+            ("rename", deleted, 1),
         ]
-        steps += [("delete", gone, 0), ("append", kept, 1)]
+        steps += [("delete", deleted, 0), ("append", other, 1)]
         for number, (kind, conversation, texts) in enumerate(steps):
             if kind == "look":
                 with suppress(grpc.RpcError):

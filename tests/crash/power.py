@@ -23,7 +23,7 @@ from recollect_server.storage.logs.folder import FolderStore
 
 from tests.crash.checker import by_conversation, in_transcript
 from tests.crash.disk import Disk, Killed
-from tests.crash.history import Call, History, Seen, judge, judge_last
+from tests.crash.history import Call, History, Stored, judge, judge_last
 
 FOLDER = Path("data/default/conversations")
 _LOSSES_A_RUN = 20
@@ -80,7 +80,8 @@ def note(call: Call, answer: object) -> None:
     """Copy from an answer the values that the model needs."""
     if isinstance(answer, Appended):
         call.stored = tuple(
-            Seen(m.sequence, m.turn_number, m.role is Role.USER, m.content) for m in answer.messages
+            Stored(m.sequence, m.turn_number, m.role is Role.USER, m.content)
+            for m in answer.messages
         )
     if call.kind == "create":
         assert isinstance(answer, Appended)
@@ -177,12 +178,12 @@ class Recorded:
 
     def _keep_index(self, life: Life) -> None:
         life.index.settle()
-        kept = self._root.with_name(f"{self._root.name} index {len(self._indexes)}")
-        kept.mkdir()
+        copy = self._root.with_name(f"{self._root.name} index {len(self._indexes)}")
+        copy.mkdir()
         for path in (self._root / FOLDER).glob("conversations.db*"):
             if not path.name.endswith("-shm"):
-                shutil.copy(path, kept)
-        self._indexes.append((len(self.disk.steps), kept))
+                shutil.copy(path, copy)
+        self._indexes.append((len(self.disk.steps), copy))
 
     # What a power failure leaves ------------------------------------------------------------------
 
@@ -191,7 +192,7 @@ class Recorded:
         done = rng.randrange(len(self.disk.steps) + 1)
         root.mkdir()
         self.disk.after_power_loss(done, rng, root)
-        indexes = [kept for step, kept in self._indexes if step <= done]
+        indexes = [copy for step, copy in self._indexes if step <= done]
         if indexes and rng.random() < 0.5 and (root / FOLDER).is_dir():
             shutil.copytree(rng.choice(indexes[-3:]), root / FOLDER, dirs_exist_ok=True)
         calls = self._known_at(done)
@@ -210,15 +211,15 @@ class Recorded:
 
     def _known_at(self, done: int) -> list[Call]:
         """Return the calls that had begun, with the answers that had been given."""
-        known: dict[str, Call] = {}
+        calls: dict[str, Call] = {}
         for attempt in self.attempts:
             if attempt.first <= done and attempt.last <= done:
-                known[attempt.call.request_id] = replace(attempt.call)
+                calls[attempt.call.request_id] = replace(attempt.call)
             elif attempt.first <= done:
-                known.setdefault(
+                calls.setdefault(
                     attempt.call.request_id, replace(attempt.call, ended=0, refused="", stored=())
                 )
-        return list(known.values())
+        return list(calls.values())
 
 
 def _problems(life: Life, calls: list[Call], folder: Path) -> list[str]:

@@ -134,8 +134,10 @@ def words_of_the_deleted(left: Left) -> list[str]:
         for call in left.history.calls()
         if call.kind in ("create", "append", "rename") and call.conversation_id
     ]
-    gone = [call for call in calls if not (left.folder / f"{call.conversation_id}.jsonl").exists()]
-    return files_with(left.data_dir, *{text.split()[0] for call in gone for text in call.texts})
+    deleted = [
+        call for call in calls if not (left.folder / f"{call.conversation_id}.jsonl").exists()
+    ]
+    return files_with(left.data_dir, *{text.split()[0] for call in deleted for text in call.texts})
 
 
 @pytest.mark.parametrize("kill", SERVING, ids=str)
@@ -252,9 +254,9 @@ def test_a_server_that_is_killed_at_delete_forgotten_knows_the_next_time_what_wa
     data = tmp_path / "killed"
     with process(data, "delete.forgotten") as server:
         with Post(server.target) as post:
-            gone = home(post.cli("Never again", delivery="1"))
+            deleted = home(post.cli("Never again", delivery="1"))
             with pytest.raises(Exception, match="UNAVAILABLE"):
-                post.delete(gone)
+                post.delete(deleted)
         assert server.was_killed
     with Post(start_server(data_dir=data).target) as post:
         again = post.cli("Never again", delivery="1")

@@ -24,14 +24,14 @@ ID = re.compile(r"conv-[0-7][0-9A-HJKMNP-TV-Z]{25}")
 def commands(page: str) -> list[list[str]]:
     """Return the grpcurl commands of a page, split into words."""
     blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-    found: list[list[str]] = []
+    lines: list[list[str]] = []
     for block in blocks:
         if "grpcurl -plaintext" in block:
-            found += [
+            lines += [
                 shlex.split(f"grpcurl -plaintext{part}")
                 for part in block.split("grpcurl -plaintext")[1:]
             ]
-    return found
+    return lines
 
 
 def as_buf(words: list[str], target: str) -> list[str]:
@@ -120,15 +120,15 @@ def test_a_stream_goes_on_behind_the_cursor_that_a_shell_saw(
 
 def two_objects(lines: Any) -> list[Any]:
     """Return the first two JSON objects of an output."""
-    found: list[Any] = []
+    objects: list[Any] = []
     text = ""
     for line in lines:
         text += line
         try:
-            found.append(json.loads(text))
+            objects.append(json.loads(text))
         except ValueError:
             continue
         text = ""
-        if len(found) == 2:
+        if len(objects) == 2:
             break
-    return found
+    return objects

@@ -30,9 +30,9 @@ def node(*arguments: str | Path) -> list[str]:
 def test_the_node_client_writes_watches_over_a_dropped_connection_and_searches(
     server: RunningServer, client: Client
 ) -> None:
-    said = node("tour.js", server.target)
+    output = node("tour.js", server.target)
     (conversation,) = client.conversations.list()
-    assert said == [
+    assert output == [
         f"Created   {conversation.id} on web",
         "Watches   1 conversation",
         "Saw       Why was the server so slow? / The disk is full: logs, mostly.",

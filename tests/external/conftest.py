@@ -137,21 +137,21 @@ def transcript(server: RunningServer, name: str) -> Path:
 
 def answers(outside: Outside) -> dict[str, ProtoMessage]:
     """Return all answers of the service about third parties."""
-    said: dict[str, ProtoMessage] = {}
-    said["list"] = outside.rpc.ListCommunications(api.ListCommunicationsRequest(page_size=500))
-    said["waiting"] = outside.rpc.ListCommunications(
+    responses: dict[str, ProtoMessage] = {}
+    responses["list"] = outside.rpc.ListCommunications(api.ListCommunicationsRequest(page_size=500))
+    responses["waiting"] = outside.rpc.ListCommunications(
         api.ListCommunicationsRequest(open_escalations_only=True)
     )
-    said["escalations"] = outside.rpc.ListEscalations(
+    responses["escalations"] = outside.rpc.ListEscalations(
         api.ListEscalationsRequest(page_size=500, include_resolved=True)
     )
-    said["open"] = outside.rpc.ListEscalations(api.ListEscalationsRequest(page_size=500))
+    responses["open"] = outside.rpc.ListEscalations(api.ListEscalationsRequest(page_size=500))
     for communication in outside.listed(page_size=500):
-        said[communication.id] = outside.get(communication.id, page_size=500)
-        said[f"{communication.id} escalations"] = outside.rpc.ListEscalations(
+        responses[communication.id] = outside.get(communication.id, page_size=500)
+        responses[f"{communication.id} escalations"] = outside.rpc.ListEscalations(
             api.ListEscalationsRequest(communication_id=communication.id, include_resolved=True)
         )
-    return said
+    return responses
 
 
 class Panel:
@@ -205,16 +205,18 @@ class Panel:
 
     def kinds(self) -> list[str]:
         """Return the kinds of the updates in order, without heartbeats, as in `message Hello?`."""
-        said = []
+        kinds = []
         for update in self.updates:
             kind = str(update.WhichOneof("kind"))
             if kind == "communication_message":
-                said.append(f"message {update.communication_message.message.text}")
+                kinds.append(f"message {update.communication_message.message.text}")
             elif kind == "communication_escalated":
-                said.append(f"escalated {update.communication_escalated.escalation.answer}".strip())
+                kinds.append(
+                    f"escalated {update.communication_escalated.escalation.answer}".strip()
+                )
             elif kind != "heartbeat":
-                said.append(kind.removeprefix("communication_"))
-        return said
+                kinds.append(kind.removeprefix("communication_"))
+        return kinds
 
     @property
     def cursor(self) -> str:

@@ -55,8 +55,10 @@ class Life(lives.Life):  # type: ignore[name-defined,misc]
                 "reply", lambda: self.external.record_reply(name, "reply zebra", "billing", "reply")
             )
         if bob and bob.escalation:
-            asked = bob.escalation.id
-            self.do("resolve", lambda: self.external.resolve_escalation(asked, "Yes", "resolve"))
+            escalation = bob.escalation.id
+            self.do(
+                "resolve", lambda: self.external.resolve_escalation(escalation, "Yes", "resolve")
+            )
         for number in (1, 2):
             self.write("ann", number)
             self.write("bob", number)

@@ -165,9 +165,11 @@ def test_that_it_was_acknowledged_outlives_the_index(
     assert denied(again, name, TEXT)
 
 
-@pytest.mark.parametrize(("said", "offered"), [("Got it.", "Got it."), ("", "")])
-def test_the_text_is_a_setting(start_server: Start, meet: Meet, said: str, offered: str) -> None:
-    outside = meet(start_server(acknowledgement=said))
+@pytest.mark.parametrize(("question", "offered"), [("Got it.", "Got it."), ("", "")])
+def test_the_text_is_a_setting(
+    start_server: Start, meet: Meet, question: str, offered: str
+) -> None:
+    outside = meet(start_server(acknowledgement=question))
     received = receive(outside)
     assert received.acknowledgement == offered
     assert denied(outside, received.communication.id, TEXT)

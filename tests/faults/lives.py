@@ -48,9 +48,9 @@ def lives(
     runner.stdin.flush()
     count = runner.stdout.readline()
     assert count, "the program of the lives died: what it printed says why"
-    found = sorted(root.iterdir())
-    assert len(found) == int(count) > 1
-    return found
+    folders = sorted(root.iterdir())
+    assert len(folders) == int(count) > 1
+    return folders
 
 
 @cache
@@ -67,10 +67,10 @@ def _runner(library: Path, program: Path) -> "subprocess.Popen[str]":
     return process
 
 
-def told_in(life: Path) -> list[dict[str, Any]]:
+def answers_in(life: Path) -> list[dict[str, Any]]:
     """Return the answers that the caller of a life got, in order. The life must have ended normally
     or refused to start.
     """
-    said = (life / "ended").read_text()
-    assert said == "ended" or said.startswith("did not start: "), said
+    end = (life / "ended").read_text()
+    assert end == "ended" or end.startswith("did not start: "), end
     return [orjson.loads(line) for line in (life / "journal").read_text().splitlines()]

@@ -282,9 +282,9 @@ def test_verify_and_stats_look_at_the_vectors(start_server: Start, connect: Conn
     until_embedded(service, server)
     server.stop()
     arguments = ["--data-dir", str(server.data_dir)]
-    said = CliRunner().invoke(commands, ["stats", *arguments]).stdout
+    output = CliRunner().invoke(commands, ["stats", *arguments]).stdout
     assert {"vectors: whole", "vectors_kept: 2", "not_embedded_yet: 0 conversations"} <= {
-        *said.splitlines()
+        *output.splitlines()
     }
     assert CliRunner().invoke(commands, ["verify", *arguments]).exit_code == 0
     store = VectorStore(server.folder)

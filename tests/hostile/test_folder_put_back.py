@@ -69,12 +69,12 @@ def test_a_subscriber_whose_cursor_is_of_after_the_copy_begins_again(
     ahead = Subscriber(running.target, cursor=late).ready()
     assert ahead.updates[0].reset
     service = Service(running.target)
-    said = [f"after {number}" for number in range(60 * scale)]
-    for text in said:
+    texts = [f"after {number}" for number in range(60 * scale)]
+    for text in texts:
         service.turn(name, text)
     behind = Subscriber(running.target, cursor=late).ready()
     assert behind.updates[0].reset
-    ahead.until(lambda: said == [text for text in ahead.messages() if text != "Noted."])
+    ahead.until(lambda: texts == [text for text in ahead.messages() if text != "Noted."])
     for subscriber in (ahead, behind):
         subscriber.close()
 

@@ -193,8 +193,8 @@ def test_foreign_transcripts_are_imported_and_what_is_left_out_is_named(
     assert ran.code == 6, ran.err[-2000:]
     assert "left out " in ran.err
     with Client(server.target) as client:
-        kept = {it.id for it in client.conversations.list()}
+        imported = {it.id for it in client.conversations.list()}
         again = Recollect(server.target)("import", *sorted(map(str, folder.iterdir())))
         assert (again.code, again.lines[0]["messagesNew"]) == (6, 0)
-        assert {it.id for it in client.conversations.list()} == kept
-    assert kept & {path.stem for path in folder.iterdir()}
+        assert {it.id for it in client.conversations.list()} == imported
+    assert imported & {path.stem for path in folder.iterdir()}

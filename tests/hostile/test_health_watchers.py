@@ -112,8 +112,8 @@ def test_held_watches_are_told_of_a_stop_and_ended_before_its_grace(start_server
         ]
         assert [next(watch).status for watch in watches] == [SERVING, SERVING, SERVICE_UNKNOWN]
         server.stop()
-        for watch, told in zip(watches, (NOT_SERVING, NOT_SERVING, None), strict=True):
-            assert [answer.status for answer in rest_of(watch)] == ([told] if told else [])
+        for watch, status in zip(watches, (NOT_SERVING, NOT_SERVING, None), strict=True):
+            assert [answer.status for answer in rest_of(watch)] == ([status] if status else [])
             assert watch.code() == grpc.StatusCode.UNAVAILABLE
 
 

@@ -82,8 +82,8 @@ def test_pages_of_load_are_bounded_and_have_every_message_once(
         _refuse_reads(monkeypatch)
     pages = list(history(small, conversation_id))
     assert all(page.ByteSize() <= BOUND + SLACK or len(page.messages) == 1 for page in pages)
-    said = [message.sequence for page in reversed(pages) for message in page.messages]
-    assert said == list(range(2, 2 + turns * messages))
+    sequences = [message.sequence for page in reversed(pages) for message in page.messages]
+    assert sequences == list(range(2, 2 + turns * messages))
     for page in pages:
         of_first = [
             it.sequence for it in page.messages if it.turn_number == page.messages[0].turn_number
@@ -118,20 +118,20 @@ def test_fetched_turns_are_bounded_and_go_on_behind_the_last_line(
     conversation_id = with_turns(small, turns, messages, size)
     if not indexed:
         _refuse_reads(monkeypatch)
-    said: list[int] = []
+    sequences: list[int] = []
     more = True
     while more:
         request = recall_api.FetchContextRequest(
-            conversation_id=conversation_id, after_sequence=said[-1] if said else 0
+            conversation_id=conversation_id, after_sequence=sequences[-1] if sequences else 0
         )
         request.turn_range.first, request.turn_range.last = 1, 200
         page = small.recall.FetchContext(request)
         assert page.ByteSize() <= BOUND + SLACK or len(page.messages) == 1
-        said += [message.sequence for message in page.messages]
+        sequences += [message.sequence for message in page.messages]
         more = page.has_more
         if more and messages * size < BOUND:
-            assert (said[-1] - 1) % messages == 0, "a turn was cut that fits"
-    assert said == list(range(2, 2 + turns * messages))
+            assert (sequences[-1] - 1) % messages == 0, "a turn was cut that fits"
+    assert sequences == list(range(2, 2 + turns * messages))
 
 
 def test_lists_end_their_page_where_an_answer_is_full(small: Service) -> None:
@@ -145,10 +145,10 @@ def test_lists_end_their_page_where_an_answer_is_full(small: Service) -> None:
     recent = small.recall.Recent(recall_api.RecentRequest(limit=100))
     assert recent.has_more
     assert recent.ByteSize() <= BOUND + SLACK
-    found = small.search("zebra", limit=100)
-    assert found.has_more
-    assert found.ByteSize() <= BOUND + SLACK
-    assert found.results
+    answer = small.search("zebra", limit=100)
+    assert answer.has_more
+    assert answer.ByteSize() <= BOUND + SLACK
+    assert answer.results
     assert not small.search("zebra", limit=1).has_more
 
 
@@ -192,12 +192,12 @@ def test_the_client_reads_a_whole_history_with_a_turn_that_is_larger_than_an_ans
 
     with Client(bounded.target) as client:
         conversation = client.conversations.create("web")
-        said = [
+        texts = [
             Message.user("first"),
             *(Message.assistant(f"{number} ".ljust(9000, "x")) for number in range(30)),
             Message.user("last"),
         ]
-        for message in said:
+        for message in texts:
             conversation = client.conversations.append_turn(conversation.id, [message]).conversation
         reading = History(conversation)
         while reading.more:
@@ -211,7 +211,7 @@ def test_the_client_reads_a_whole_history_with_a_turn_that_is_larger_than_an_ans
                 )
             )
         assert [message.content for message in reading.messages] == [
-            message.content for message in said
+            message.content for message in texts
         ]
 
 

@@ -20,8 +20,8 @@ COMMAND = ("-m", BRIDGE)
 
 def environment(address: str) -> dict[str, str]:
     """Return the environment of the bridge's process: the MCP client passes on little by itself."""
-    kept = {name: os.environ[name] for name in ("PYTHONPATH", "PATH") if name in os.environ}
-    return kept | {"RECOLLECT_ADDRESS": address}
+    inherited = {name: os.environ[name] for name in ("PYTHONPATH", "PATH") if name in os.environ}
+    return inherited | {"RECOLLECT_ADDRESS": address}
 
 
 @asynccontextmanager
@@ -52,9 +52,9 @@ def listening(address: str, listen: str = "127.0.0.1:0") -> Iterator[str]:
     ) as process:
         try:
             assert process.stderr is not None
-            said = process.stderr.readline()
-            assert said.startswith("recollect-mcp listens on http://"), said + process.stderr.read()
-            yield said.split()[3]
+            line = process.stderr.readline()
+            assert line.startswith("recollect-mcp listens on http://"), line + process.stderr.read()
+            yield line.split()[3]
         finally:
             process.terminate()
 
@@ -63,12 +63,12 @@ def listening(address: str, listen: str = "127.0.0.1:0") -> Iterator[str]:
 def talked(client: Client) -> Callable[..., Conversation]:
     """Return a function that begins a conversation whose turns differ by their number alone."""
 
-    def talk(turns: int = 1, *, said: str = "line", length: int = 0, **fields: Any) -> Conversation:
+    def talk(turns: int = 1, *, text: str = "line", length: int = 0, **fields: Any) -> Conversation:
         it = client.conversations.create(fields.pop("channel", "web"), **fields)
         for turn in range(1, turns + 1):
             answer = f"answer {turn} ".ljust(length, "x")
             client.conversations.append_turn(
-                it.id, [Message.user(f"{said} {turn}", sender="alex"), Message.assistant(answer)]
+                it.id, [Message.user(f"{text} {turn}", sender="alex"), Message.assistant(answer)]
             )
         return client.conversations.get(it.id)
 

@@ -42,7 +42,7 @@ class Answer:
     """Answers once the test says `go_on`."""
     trickle: bool = False
     """Sends a space at a time, for as long as somebody reads."""
-    gone: bool = False
+    is_closed: bool = False
     """The connection ends without an answer."""
 
 
@@ -78,7 +78,7 @@ class Api:
 
     url: str
     answers: list[Answer]
-    asked: list[dict[str, Any]]
+    requests: list[dict[str, Any]]
     keys: list[str]
     about: dict[str, Answer] = field(default_factory=dict)
     """Answers to questions that have a text in them."""
@@ -92,18 +92,22 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            known.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            known.keys.append(str(self.headers["authorization"]).removeprefix("Bearer "))
-            text = known.asked[-1]["messages"][0]["content"]
-            special = next((each for words, each in known.about.items() if words in text), None)
+            server_api.requests.append(
+                json.loads(self.rfile.read(int(self.headers["content-length"])))
+            )
+            server_api.keys.append(str(self.headers["authorization"]).removeprefix("Bearer "))
+            text = server_api.requests[-1]["messages"][0]["content"]
+            special = next(
+                (each for words, each in server_api.about.items() if words in text), None
+            )
             answer = special or (
-                known.answers.pop(0) if len(known.answers) > 1 else known.answers[0]
+                server_api.answers.pop(0) if len(server_api.answers) > 1 else server_api.answers[0]
             )
             if answer.wait:
-                known.go_on.wait(60)
+                server_api.go_on.wait(60)
             if answer.hold:
                 over.wait(60)
-            if answer.hold or answer.gone:
+            if answer.hold or answer.is_closed:
                 return
             body = (
                 answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
@@ -128,21 +132,21 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    known = Api(f"http://127.0.0.1:{server.server_address[1]}", [wrote(NOTES)], [], [])
+    server_api = Api(f"http://127.0.0.1:{server.server_address[1]}", [wrote(NOTES)], [], [])
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", known.url)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server_api.url)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret-of-the-test")
-    yield known
+    yield server_api
     over.set()
-    known.go_on.set()
+    server_api.go_on.set()
     server.shutdown()
     thread.join()
     server.server_close()
 
 
 @pytest.fixture
-def said() -> Callable[..., list[Message]]:
+def talk() -> Callable[..., list[Message]]:
     """Return a function that makes messages of a user and an agent in turn, from line 2 on."""
 
     def make(*contents: str) -> list[Message]:
@@ -237,4 +241,4 @@ def make(
         each.close()
 
 
-Said = Callable[..., list[Message]]
+Talk = Callable[..., list[Message]]

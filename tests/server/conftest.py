@@ -67,10 +67,10 @@ class Service:
         )
 
     def turn(
-        self, conversation_id: str, said: str, answered: str = "Noted."
+        self, conversation_id: str, question: str, answer: str = "Noted."
     ) -> api.AppendTurnResponse:
         """Append a turn of two messages."""
-        return self.append(conversation_id, user(said), agent(answered))
+        return self.append(conversation_id, user(question), agent(answer))
 
     def told(self, *contents: str, channel: str = "web", **fields: Any) -> str:
         """Begin a conversation with one user message per turn, and return its id."""
@@ -247,9 +247,9 @@ def server_process(data_dir: Path, *flags: str) -> Iterator[tuple[Forked, str]]:
     with Forked(SERVER, arguments) as process:
         try:
             assert process.stdout is not None
-            said = process.stdout.readline()
-            assert said.startswith("Recollect listens on 127.0.0.1:"), said
-            yield process, said.split()[3]
+            line = process.stdout.readline()
+            assert line.startswith("Recollect listens on 127.0.0.1:"), line
+            yield process, line.split()[3]
         finally:
             process.kill()
 
@@ -277,7 +277,7 @@ def refused(
     reason: str = "INVALID_FIELD",
 ) -> None:
     """Check that a call is refused with these fields' names, and that no file changes."""
-    kept = kept_by(service, server)
+    files = kept_by(service, server)
     failure = failure_of(call)
     assert (failure.code, failure.reason, failure.domain) == (
         "INVALID_ARGUMENT",
@@ -286,29 +286,29 @@ def refused(
     )
     assert failure.fields == fields
     assert all(field in failure.text for field in fields)
-    assert kept_by(service, server) == kept
+    assert kept_by(service, server) == files
 
 
 def files_with(folder: Path, *words: str) -> list[str]:
     """Return the files below a folder, SQLite's shared memory included, whose bytes contain one of
     the words.
     """
-    found: list[str] = []
+    matches: list[str] = []
     for path in sorted(folder.rglob("*")):
         data = path.read_bytes().lower() if path.is_file() else b""
-        found += [f"{path.name}: {word}" for word in words if word.lower().encode() in data]
-    return found
+        matches += [f"{path.name}: {word}" for word in words if word.lower().encode() in data]
+    return matches
 
 
 def answers(service: Service, queries: Sequence[str]) -> dict[str, object]:
     """Return all answers of the service about its data."""
-    said: dict[str, object] = {}
+    responses: dict[str, object] = {}
 
     def keep(name: str, answer: ProtoMessage) -> None:
-        said[name] = answer
+        responses[name] = answer
 
     for number, page in enumerate(service.pages(page_size=3)):
-        said[f"list {number}"] = page
+        responses[f"list {number}"] = page
         for conversation in page:
             name = conversation.id
             keep(f"get {name}", service.get(name))
@@ -318,7 +318,7 @@ def answers(service: Service, queries: Sequence[str]) -> dict[str, object]:
     for query in queries:
         keep(f"search {query}", service.search(query, explain=True))
     keep("recent", service.recent(limit=100))
-    return said
+    return responses
 
 
 def delete_index(server: RunningServer) -> None:

@@ -52,8 +52,8 @@ def test_a_score_says_whether_anything_answers(
 ) -> None:
     server: RunningServer = start_server(embedder=embedder)
     service = connect(server)
-    for said, answered in SAID:
-        service.told(said, answered)
+    for texts, answered in SAID:
+        service.told(texts, answered)
     if embedder == "onnx":
         until_embedded(service, server)
     for query in ANSWERED:
@@ -64,8 +64,8 @@ def test_a_score_says_whether_anything_answers(
     assert all(
         0 <= it.score <= 1
         for answer in before
-        for found in (answer.hits, answer.results)
-        for it in found
+        for ranking in (answer.hits, answer.results)
+        for it in ranking
     )
     if embedder == "off":
         server.stop()

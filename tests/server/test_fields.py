@@ -75,14 +75,14 @@ def filled_proto(message: Proto, *without: str) -> Any:
 
 
 def test_the_index_keeps_every_field_of_a_conversation(tmp_path: Path) -> None:
-    known = filled(Conversation)
+    expected = filled(Conversation)
     index = Index(tmp_path)
-    line = Line(1, 0, 10, Entry(Began(known.id, known.channel, 1)))
-    number, _ = index.add(None, None, known, [line], time=1, failed=pytest.fail)
-    stored = index.conversations.find(known.id)
+    line = Line(1, 0, 10, Entry(Began(expected.id, expected.channel, 1)))
+    number, _ = index.add(None, None, expected, [line], time=1, failed=pytest.fail)
+    stored = index.conversations.find(expected.id)
     assert stored is not None
-    assert stored.conversation == known
-    assert index.conversations.by_number({number}) == {number: known}
+    assert stored.conversation == expected
+    assert index.conversations.by_number({number}) == {number: expected}
     index.close()
 
 

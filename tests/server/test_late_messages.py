@@ -127,13 +127,13 @@ def test_a_context_shows_a_late_result_behind_its_call(
     if warm:  # the newest turns are in memory then
         built(service, conversation_id, 0)
     service.append(conversation_id, tool("c1", "97 %"), agent("It is 97 % full."))
-    said = orjson.loads(built(service, conversation_id, form))
-    assert [it["role"] for it in said] == (
+    rendered = orjson.loads(built(service, conversation_id, form))
+    assert [it["role"] for it in rendered] == (
         ["user", "assistant", "tool", "user", "assistant", "assistant"]
         if form == context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES
         else ["user", "assistant", "user", "assistant"]
     )
-    assert "97 %" in orjson.dumps(said[2]).decode()
+    assert "97 %" in orjson.dumps(rendered[2]).decode()
 
 
 def test_a_late_answer_names_its_turn(service: Service) -> None:
@@ -424,8 +424,8 @@ def test_watchers_are_told_a_late_message_with_its_turn(service: Service) -> Non
     assert len(loaded.messages) == 2
     service.append(conversation_id, user("two"))
     service.append(conversation_id, tool("c1", "late"))
-    told = [next(stream).update.conversation_updated for _ in range(2)]
-    assert [(it.messages[0].turn_number, it.conversation.turn_count) for it in told] == [
+    updates = [next(stream).update.conversation_updated for _ in range(2)]
+    assert [(it.messages[0].turn_number, it.conversation.turn_count) for it in updates] == [
         (2, 2),
         (1, 2),
     ]

@@ -60,7 +60,7 @@ def test_a_restart_changes_no_answer_and_no_byte_of_a_transcript(
     fill(service, clock)
     before = answers(service, QUERIES)
     server.stop()
-    kept = {
+    files = {
         name: data for name, data in bytes_under(server.folder).items() if name.endswith(".jsonl")
     }
     again = start_server()
@@ -69,7 +69,7 @@ def test_a_restart_changes_no_answer_and_no_byte_of_a_transcript(
     assert answers(connect(again), QUERIES) == before
     assert {
         name: data for name, data in bytes_under(again.folder).items() if name.endswith(".jsonl")
-    } == kept
+    } == files
 
 
 def lose(folder: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_page_of_the_index_that_went_bad_is_mended_by_a_restart_at_the_latest(
     server.stop()
     path = server.folder / "conversations.db"
     whole = path.read_bytes()
-    kept = {
+    files = {
         name: data for name, data in bytes_under(server.folder).items() if name.endswith(".jsonl")
     }
     wrong = []
@@ -215,5 +215,5 @@ def test_a_page_of_the_index_that_went_bad_is_mended_by_a_restart_at_the_latest(
             name: data
             for name, data in bytes_under(server.folder).items()
             if name.endswith(".jsonl")
-        } == kept
+        } == files
     assert wrong == []

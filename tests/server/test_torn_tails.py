@@ -48,13 +48,13 @@ def test_a_tail_cut_at_any_byte_costs_the_last_batch_and_nothing_else(
         for cut in range(start, len(whole) + 1):
             path.write_bytes(whole[:cut])
             torn.unlink(missing_ok=True)
-            mended = mend(path, torn)
+            repaired = mend(path, torn)
             if cut >= len(whole) - 1:  # whole, or nothing but the last newline is gone
-                assert mended is None
+                assert repaired is None
                 assert path.read_bytes() == whole
             else:
                 assert path.read_bytes() == whole[:start]
-                assert (mended.bytes_cut if mended else 0) == cut - start
+                assert (repaired.bytes_cut if repaired else 0) == cut - start
                 assert (torn.read_bytes() if torn.exists() else b"") == whole[start:cut]
             assert mend(path, torn) is None
 

@@ -157,9 +157,9 @@ def test_serve_refuses_what_config_refuses() -> None:
     assert "listen: must be unix:PATH or a loopback address" in result.stderr
 
 
-@pytest.mark.parametrize("said", ["1ms", "500ms", "1500ms", "2s", "90s", "10m", "3h", "36h", "7d"])
-def test_a_duration_is_printed_as_it_is_written(said: str) -> None:
-    assert settings_of("--idle-timeout", said)["idle_timeout"] == said
+@pytest.mark.parametrize("text", ["1ms", "500ms", "1500ms", "2s", "90s", "10m", "3h", "36h", "7d"])
+def test_a_duration_is_printed_as_it_is_written(text: str) -> None:
+    assert settings_of("--idle-timeout", text)["idle_timeout"] == text
 
 
 def test_the_help_of_a_flag_says_its_default_as_it_is_written() -> None:

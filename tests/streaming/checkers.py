@@ -18,7 +18,7 @@ NOT_LOGGED = SNAPSHOT | {"heartbeat", "message_delta"}
 
 
 @dataclass(frozen=True)
-class Seen:
+class Received:
     """An update, as far as the words go."""
 
     kind: str
@@ -46,15 +46,15 @@ class Written:
     position: int
 
 
-Run = Sequence[Seen]
+Run = Sequence[Received]
 Runs = Sequence[Run]
 
 
-def seen(update: Update) -> Seen:
+def received(update: Update) -> Received:
     """Return the parts of an update of the contract that the guarantees are about."""
     epoch, position = place(update.cursor)
     sequences = tuple(message.sequence for message in update.conversation_updated.messages)
-    return Seen(
+    return Received(
         str(update.WhichOneof("kind")),
         epoch,
         position,
@@ -114,12 +114,12 @@ def atomic(runs: Runs, appends: Iterable[Written]) -> None:
     them.
     """
     batches = {(it.conversation_id, it.sequences) for it in appends}
-    known = {
+    batches_received = {
         (conversation, sequence) for conversation, sequences in batches for sequence in sequences
     }
     for run in runs:
         for it in run:
-            if any((it.conversation_id, sequence) in known for sequence in it.sequences):
+            if any((it.conversation_id, sequence) in batches_received for sequence in it.sequences):
                 assert (it.conversation_id, it.sequences) in batches, (
                     f"{it.sequences} of {it.conversation_id} is no append"
                 )
@@ -133,20 +133,20 @@ def reliable(
     But of a conversation that was deleted, it may be told no more than that.
     """
     for part in _unbroken(runs):
-        known = [it for it in part if it.position >= 0]
-        if not known:
+        placed = [it for it in part if it.position >= 0]
+        if not placed:
             continue
-        first, last = known[0], known[-1]
-        told = {(it.conversation_id, it.sequences) for it in part if it.sequences}
-        gone = _gone(part)
+        first, last = placed[0], placed[-1]
+        delivered = {(it.conversation_id, it.sequences) for it in part if it.sequences}
+        deleted = _gone(part)
         for it in appends:
             if (
-                it.conversation_id not in gone
+                it.conversation_id not in deleted
                 and it.epoch == first.epoch
                 and first.position < it.position <= last.position
                 and wants(it.conversation_id)
             ):
-                assert (it.conversation_id, it.sequences) in told, f"append {it} was not told"
+                assert (it.conversation_id, it.sequences) in delivered, f"append {it} was not told"
 
 
 def resumable(runs: Runs, whole: Run) -> None:
@@ -154,29 +154,29 @@ def resumable(runs: Runs, whole: Run) -> None:
     their first place to their last.
     """
     for part in _unbroken(runs):
-        known = [it for it in part if it.position >= 0]
-        if not known or known[0].epoch not in {it.epoch for it in whole}:
+        placed = [it for it in part if it.position >= 0]
+        if not placed or placed[0].epoch not in {it.epoch for it in whole}:
             continue
-        first, last = known[0], known[-1]
+        first, last = placed[0], placed[-1]
         after = first.position - (1 if first.logged else 0)
         until = min(last.position, max(it.position for it in whole))
-        gone = _gone([*part, *whole])
+        deleted = _gone([*part, *whole])
 
         def between(
             run: Run,
             after: int = after,
             until: int = until,
-            gone: set[str] = gone,
+            deleted: set[str] = deleted,
             epoch: str = first.epoch,
-        ) -> list[Seen]:
-            kept = [
+        ) -> list[Received]:
+            rest = [
                 it
                 for it in run
-                if it.kind == "conversation_deleted" or it.conversation_id not in gone
+                if it.kind == "conversation_deleted" or it.conversation_id not in deleted
             ]
             return [
                 it
-                for it in kept
+                for it in rest
                 if it.logged and it.epoch == epoch and after < it.position <= until
             ]
 
@@ -217,11 +217,11 @@ def check(
     bookmarkable(runs)
 
 
-def _unbroken(runs: Runs) -> list[list[Seen]]:
+def _unbroken(runs: Runs) -> list[list[Received]]:
     """Return the runs joined; a snapshot begins a new part, because it replaces everything before
     it.
     """
-    parts: list[list[Seen]] = [[]]
+    parts: list[list[Received]] = [[]]
     for run in runs:
         for it in run:
             if it.kind == "conversation_list":

@@ -23,8 +23,8 @@ DEADLINE = 30.0
 class Subscriber:
     """A subscriber with bare gRPC, which collects what it is told in a thread of its own."""
 
-    def __init__(self, target: str, **asked: Any) -> None:
-        self.asked = asked
+    def __init__(self, target: str, **fields: Any) -> None:
+        self.fields = fields
         self.updates: list[Update] = []
         self.runs: list[list[Update]] = []
         self.elements = 0
@@ -33,13 +33,13 @@ class Subscriber:
         self._channel = grpc.insecure_channel(
             target, options=[("grpc.use_local_subchannel_pool", 1)]
         )
-        self._connect(asked)
+        self._connect(fields)
 
-    def _connect(self, asked: dict[str, Any]) -> None:
+    def _connect(self, fields: dict[str, Any]) -> None:
         self.runs.append([])
         self.error = None
         stub = ConversationServiceStub(self._channel)
-        self._call = stub.StreamUpdates(api.StreamUpdatesRequest(**asked))
+        self._call = stub.StreamUpdates(api.StreamUpdatesRequest(**fields))
         self._thread = threading.Thread(target=self._read, args=(self._call,), daemon=True)
         self._thread.start()
 
@@ -120,7 +120,7 @@ class Subscriber:
             self._channel = grpc.insecure_channel(
                 target, options=[("grpc.use_local_subchannel_pool", 1)]
             )
-        self._connect(self.asked | {"cursor": self.cursor})
+        self._connect(self.fields | {"cursor": self.cursor})
 
     def close(self) -> None:
         self.drop()
@@ -175,26 +175,26 @@ class Watched:
             for name, channel in recorder.channels.items()
         }
         runs = [
-            [[checkers.seen(update) for update in run] for run in it.runs]
+            [[checkers.received(update) for update in run] for run in it.runs]
             for it in self.subscribers
         ]
         whole = next(
             (
                 them[0]
                 for it, them in zip(self.subscribers, runs, strict=True)
-                if len(them) == 1 and not it.asked
+                if len(them) == 1 and not it.fields
             ),
             None,
         )
-        for subscriber, seen in zip(self.subscribers, runs, strict=True):
+        for subscriber, of_subscriber in zip(self.subscribers, runs, strict=True):
 
-            def wants(name: str, asked: dict[str, Any] = subscriber.asked) -> bool:
-                return name in asked.get("conversation_ids", [name]) and (
-                    not asked.get("channels") or channels.get(name) in asked["channels"]
+            def wants(name: str, fields: dict[str, Any] = subscriber.fields) -> bool:
+                return name in fields.get("conversation_ids", [name]) and (
+                    not fields.get("channels") or channels.get(name) in fields["channels"]
                 )
 
-            filtered = {"conversation_ids", "channels"} & subscriber.asked.keys()
-            checkers.check(seen, self.written, None if filtered else whole, wants)
+            filtered = {"conversation_ids", "channels"} & subscriber.fields.keys()
+            checkers.check(of_subscriber, self.written, None if filtered else whole, wants)
 
 
 @pytest.fixture
@@ -213,9 +213,9 @@ def watched() -> Iterator[Watched]:
 def subscribe(request: pytest.FixtureRequest, watched: Watched) -> Callable[..., Subscriber]:
     """Return a function that subscribes to `server`, or to another by `target`."""
 
-    def to(target: str = "", **asked: Any) -> Subscriber:
+    def to(target: str = "", **fields: Any) -> Subscriber:
         watched.subscribers.append(
-            Subscriber(target or request.getfixturevalue("server").target, **asked)
+            Subscriber(target or request.getfixturevalue("server").target, **fields)
         )
         return watched.subscribers[-1]
 

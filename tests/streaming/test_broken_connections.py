@@ -22,7 +22,7 @@ from tests.streaming.proxy import Proxy
 SOON = RetryPolicy(initial_delay=0.01, max_delay=0.05)
 
 
-def seen(update: Update) -> checkers.Seen:
+def seen(update: Update) -> checkers.Received:
     """Return the parts of the client's update that the guarantees are about."""
     epoch, position = checkers.place(update.cursor)
     kind = type(update.kind).__name__
@@ -36,7 +36,7 @@ def seen(update: Update) -> checkers.Seen:
         if isinstance(update.kind, ConversationUpdated)
         else ()
     )
-    return checkers.Seen(
+    return checkers.Received(
         names.get(kind, kind), epoch, position, update.conversation_id, sequences, update.reset
     )
 
@@ -146,9 +146,11 @@ def test_whatever_breaks_no_update_is_lost_repeated_or_out_of_order(
                         server.proxy.break_after(number)
                     case "restart":
                         server.restart()
-            told = {(it.conversation_id, it.sequences) for it in written}
+            delivered = {(it.conversation_id, it.sequences) for it in written}
             eventually(
-                lambda: told <= {(it.conversation_id, it.sequences) for it in map(seen, updates)}
+                lambda: (
+                    delivered <= {(it.conversation_id, it.sequences) for it in map(seen, updates)}
+                )
             )
         runs = [[seen(update) for update in updates]]
         checkers.check(runs, written)

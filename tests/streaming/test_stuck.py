@@ -236,8 +236,8 @@ class Line:
 
 def test_no_two_threads_ever_send_on_one_stream_and_nothing_scheduled_is_forgotten() -> None:
     lines = [Line() for _ in range(3)]
-    wanted = [0, 0, 0]
-    told = [0, 0, 0]
+    scheduled = [0, 0, 0]
+    delivered = [0, 0, 0]
     clashes: list[int] = []
 
     def pump(it: Scheduled, _: Sender) -> bool:
@@ -246,7 +246,7 @@ def test_no_two_threads_ever_send_on_one_stream_and_nothing_scheduled_is_forgott
             clashes.append(1)
             return False
         number = lines.index(it)
-        told[number] = wanted[number]
+        delivered[number] = scheduled[number]
         threading.Event().wait(0.0001)  # the others have their turn
         it.pumped += 1
         it.busy.release()
@@ -256,12 +256,12 @@ def test_no_two_threads_ever_send_on_one_stream_and_nothing_scheduled_is_forgott
 
     def schedule(number: int) -> None:
         for _ in range(100):
-            wanted[number % 3] += 1
+            scheduled[number % 3] += 1
             senders.schedule(lines)
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(schedule, range(6)))
-    eventually(lambda: told == wanted)
+    eventually(lambda: delivered == scheduled)
     senders.stop()
     assert clashes == []
 
