@@ -56,9 +56,10 @@ class Outside:
         one.
         """
         self._count += 1
-        return self.server.app.external.receive(
-            channel, party, delivered or f"wamid-{self._count}", text, attachments, time
-        )
+        with self.server.app.spaces.use("default") as space:
+            return space.external.receive(
+                channel, party, delivered or f"wamid-{self._count}", text, attachments, time
+            )
 
     def listed(self, **fields: Any) -> list[ExternalCommunication]:
         return list(

@@ -23,7 +23,8 @@ def main() -> None:
     sys.stdout.flush()
     for line in sys.stdin:
         party, delivered, text = json.loads(line)
-        received = running.external.receive("whatsapp", party, delivered, text, (), None)
+        with running.spaces.use("default") as space:
+            received = space.external.receive("whatsapp", party, delivered, text, (), None)
         sys.stdout.write(
             json.dumps([delivered, received.communication.id, received.duplicate]) + "\n"
         )

@@ -122,7 +122,7 @@ def test_a_panel_is_told_that_the_index_was_lost_under_the_server(
 def test_a_cursor_that_the_log_no_longer_reaches_begins_again(
     start_server: Start, meet: Meet, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "UpdatePruner", partial(UpdatePruner, seconds=0.05))
+    monkeypatch.setattr(app.space, "UpdatePruner", partial(UpdatePruner, seconds=0.05))
     running = start_server(max_updates=3)
     outside = meet(running)
     panel = watch(server=running).ready()

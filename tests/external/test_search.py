@@ -41,9 +41,11 @@ def test_the_best_message_comes_first_with_its_words_marked(outside: Outside) ->
 
 def test_replies_subjects_and_names_are_found(outside: Outside) -> None:
     origin = Provenance("Hanan", EmailHeaders("1@x", subject="Zanzibar trip"))
-    name = outside.server.app.external.receive(
-        "email", "h@x.org", "1", "See you there.", (), None, origin
-    ).communication.id
+    with outside.server.app.spaces.use("default") as space:
+        received = space.external.receive(
+            "email", "h@x.org", "1", "See you there.", (), None, origin
+        )
+    name = received.communication.id
     outside.trust(name, KNOWN)
     outside.reply(name, "The ferry leaves at nine.")
     assert texts(find(outside, "zanzibar")) == ["[Zanzibar] trip See you there."]

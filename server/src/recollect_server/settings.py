@@ -181,6 +181,9 @@ class Settings(BaseSettings):
         pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$",
         description="whose data: a folder in data_dir",
     )
+    max_open_spaces: int = Field(
+        100, ge=1, description="spaces that are open at a time; others are opened when called"
+    )
     durability: Literal["fsync", "os"] = Field(
         "fsync",
         description="fsync: synced to disk before the answer; os: trust the operating system's cache",

@@ -16,6 +16,7 @@ _ULID = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
 _LATEST = 253_402_300_800_000  # the year 10000, which no time in a transcript reaches
 _CONVERSATION_ID = re.compile(f"conv-{_ULID}", re.ASCII)
 _COMMUNICATION_ID = re.compile(f"ext-{_ULID}", re.ASCII)
+_SPACE_NAME = re.compile("[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
 _ESCALATION_ID = re.compile(f"esc-{_ULID}", re.ASCII)
 
 SEQUENCE_BITS = 22
@@ -45,6 +46,14 @@ def is_communication_id(text: str) -> bool:
 def is_escalation_id(text: str) -> bool:
     """Return whether the text is the name of an escalation, existing or not."""
     return _ESCALATION_ID.fullmatch(text) is not None
+
+
+def is_space_name(text: str) -> bool:
+    """Return whether the text is the name of a space, existing or not.
+
+    No such name has a point: those of the server's own files in the data folder all do.
+    """
+    return _SPACE_NAME.fullmatch(text) is not None
 
 
 def message_id(number: int, sequence: int) -> int:

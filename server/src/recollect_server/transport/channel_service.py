@@ -1,6 +1,5 @@
 """ChannelService: check, call, convert, return."""
 
-import grpc
 from recollect.v1 import channel_service_pb2 as api
 
 from recollect_server.domain.time import Clock
@@ -10,6 +9,7 @@ from recollect_server.transport.checks import MAX_NAME, Checks, Limits
 from recollect_server.transport.checks_channel import check_address, check_inbound
 from recollect_server.transport.convert import fill_conversation
 from recollect_server.transport.convert_channel import identity_to, inbound_from, received_to
+from recollect_server.transport.handling import Call
 
 _MAX_LINKED = 64
 _MAX_COMMAND = 1024
@@ -26,18 +26,14 @@ class ChannelHandlers:
         self._limits = limits
         self._clock = clock
 
-    def Receive(
-        self, request: api.ReceiveRequest, context: grpc.ServicerContext
-    ) -> api.ReceiveResponse:
+    def Receive(self, request: api.ReceiveRequest, call: Call) -> api.ReceiveResponse:
         """Handle an inbound message."""
         checks = Checks()
         sender = check_inbound(checks, request, self._limits, self._clock())
         checks.done()
         return received_to(self._receiving.receive(inbound_from(request, sender)))
 
-    def RunCommand(
-        self, request: api.RunCommandRequest, context: grpc.ServicerContext
-    ) -> api.RunCommandResponse:
+    def RunCommand(self, request: api.RunCommandRequest, call: Call) -> api.RunCommandResponse:
         """Run a slash command."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
@@ -52,7 +48,7 @@ class ChannelHandlers:
         return answer
 
     def AddOwnerIdentity(
-        self, request: api.AddOwnerIdentityRequest, context: grpc.ServicerContext
+        self, request: api.AddOwnerIdentityRequest, call: Call
     ) -> api.AddOwnerIdentityResponse:
         """Add an address of the owner."""
         checks = Checks()
@@ -66,7 +62,7 @@ class ChannelHandlers:
         return api.AddOwnerIdentityResponse(identity=identity_to(added))
 
     def RemoveOwnerIdentity(
-        self, request: api.RemoveOwnerIdentityRequest, context: grpc.ServicerContext
+        self, request: api.RemoveOwnerIdentityRequest, call: Call
     ) -> api.RemoveOwnerIdentityResponse:
         """Remove an address of the owner."""
         checks = Checks()
@@ -77,7 +73,7 @@ class ChannelHandlers:
         return api.RemoveOwnerIdentityResponse(identity=identity_to(removed))
 
     def ListOwnerIdentities(
-        self, request: api.ListOwnerIdentitiesRequest, context: grpc.ServicerContext
+        self, request: api.ListOwnerIdentitiesRequest, call: Call
     ) -> api.ListOwnerIdentitiesResponse:
         """List the owner's addresses."""
         checks = Checks()
@@ -88,7 +84,7 @@ class ChannelHandlers:
         return api.ListOwnerIdentitiesResponse(identities=map(identity_to, identities))
 
     def LinkIdentities(
-        self, request: api.LinkIdentitiesRequest, context: grpc.ServicerContext
+        self, request: api.LinkIdentitiesRequest, call: Call
     ) -> api.LinkIdentitiesResponse:
         """Record that addresses belong to one person."""
         checks = Checks()
@@ -105,7 +101,7 @@ class ChannelHandlers:
         return api.LinkIdentitiesResponse(identities=map(identity_to, linked))
 
     def UnlinkIdentity(
-        self, request: api.UnlinkIdentityRequest, context: grpc.ServicerContext
+        self, request: api.UnlinkIdentityRequest, call: Call
     ) -> api.UnlinkIdentityResponse:
         """Unlink an address from its person."""
         checks = Checks()

@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import grpc
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.message_pb2 import ROLE_USER
 
@@ -32,7 +31,7 @@ from recollect_server.transport.convert import (
     timestamp,
     writer_of,
 )
-from recollect_server.transport.handling import Send
+from recollect_server.transport.handling import Call, Send
 from recollect_server.transport.pages import page_size, place_of, token_of
 from recollect_server.transport.streams import Streams
 
@@ -71,9 +70,7 @@ class ConversationHandlers:
         self._clock = clock
         self._models = models
 
-    def Create(
-        self, request: api.CreateRequest, context: grpc.ServicerContext
-    ) -> api.CreateResponse:
+    def Create(self, request: api.CreateRequest, call: Call) -> api.CreateResponse:
         """Begin a conversation."""
         checks = Checks()
         checks.label("channel", request.channel, required=True)
@@ -110,7 +107,7 @@ class ConversationHandlers:
             fill_message(answer.messages.add(), message)
         return answer
 
-    def Get(self, request: api.GetRequest, context: grpc.ServicerContext) -> api.GetResponse:
+    def Get(self, request: api.GetRequest, call: Call) -> api.GetResponse:
         """Return a conversation."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
@@ -121,7 +118,7 @@ class ConversationHandlers:
             conversation=conversation_to(conversation, failures.get(request.conversation_id, ""))
         )
 
-    def List(self, request: api.ListRequest, context: grpc.ServicerContext) -> api.ListResponse:
+    def List(self, request: api.ListRequest, call: Call) -> api.ListResponse:
         """Return a page of conversations."""
         checks = Checks()
         checks.not_negative("page_size", request.page_size)
@@ -152,7 +149,7 @@ class ConversationHandlers:
             next_page_token=token_of(request, (last.update_time, last.id) if last else page.next),
         )
 
-    def Load(self, request: api.LoadRequest, context: grpc.ServicerContext) -> api.LoadResponse:
+    def Load(self, request: api.LoadRequest, call: Call) -> api.LoadResponse:
         """Return the newest turns of a conversation."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id, required=False)
@@ -165,7 +162,7 @@ class ConversationHandlers:
         )
         if conversation_id is None:
             return api.LoadResponse()
-        with self._answers.room(context) as keep:
+        with self._answers.room(call.context) as keep:
             loaded = self._working_context.load(
                 conversation_id,
                 max_turns=min(request.max_turns, _MAX_TURNS),
@@ -185,9 +182,7 @@ class ConversationHandlers:
             _fill(answer, loaded)
             return keep(answer)
 
-    def AppendTurn(
-        self, request: api.AppendTurnRequest, context: grpc.ServicerContext
-    ) -> api.AppendTurnResponse:
+    def AppendTurn(self, request: api.AppendTurnRequest, call: Call) -> api.AppendTurnResponse:
         """Append messages, all or none."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
@@ -225,9 +220,7 @@ class ConversationHandlers:
             fill_message(answer.messages.add(), message)
         return answer
 
-    def StreamUpdates(
-        self, request: api.StreamUpdatesRequest, context: grpc.ServicerContext, send: Send
-    ) -> None:
+    def StreamUpdates(self, request: api.StreamUpdatesRequest, call: Call, send: Send) -> None:
         """Open a stream of live updates."""
         checks = Checks()
         checks.count("conversation_ids", request.conversation_ids, _MAX_CONVERSATIONS)
@@ -248,11 +241,11 @@ class ConversationHandlers:
         )
         subscribe = partial(self._live.subscribe, interest, choice, request.cursor, turns)
         self._streams.open(
-            self._live, subscribe, batch, context, send, resumed=bool(request.cursor)
+            self._live, subscribe, batch, call.context, send, resumed=bool(request.cursor)
         )
 
     def PublishDelta(
-        self, request: api.PublishDeltaRequest, context: grpc.ServicerContext
+        self, request: api.PublishDeltaRequest, call: Call
     ) -> api.PublishDeltaResponse:
         """Publish more text of an unfinished answer."""
         checks = Checks()
@@ -272,9 +265,7 @@ class ConversationHandlers:
         )
         return api.PublishDeltaResponse()
 
-    def Switch(
-        self, request: api.SwitchRequest, context: grpc.ServicerContext
-    ) -> api.SwitchResponse:
+    def Switch(self, request: api.SwitchRequest, call: Call) -> api.SwitchResponse:
         """Leave one conversation and load another."""
         checks = Checks()
         checks.conversation_id("from_conversation_id", request.from_conversation_id, required=False)
@@ -287,7 +278,7 @@ class ConversationHandlers:
         answer = api.SwitchResponse()
         if request.to_conversation_id:
             turns = min(request.max_turns, _MAX_TURNS)
-            with self._answers.room(context) as keep:
+            with self._answers.room(call.context) as keep:
                 _fill(
                     answer, self._working_context.load(request.to_conversation_id, max_turns=turns)
                 )
@@ -300,9 +291,7 @@ class ConversationHandlers:
         )
         return answer
 
-    def Rename(
-        self, request: api.RenameRequest, context: grpc.ServicerContext
-    ) -> api.RenameResponse:
+    def Rename(self, request: api.RenameRequest, call: Call) -> api.RenameResponse:
         """Set a title that the server never replaces."""
         title = request.title.strip()
         checks = Checks()
@@ -329,9 +318,7 @@ class ConversationHandlers:
             )
         return api.RenameResponse(conversation=conversation_to(conversation))
 
-    def SetModel(
-        self, request: api.SetModelRequest, context: grpc.ServicerContext
-    ) -> api.SetModelResponse:
+    def SetModel(self, request: api.SetModelRequest, call: Call) -> api.SetModelResponse:
         """Set the model that answers."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
@@ -349,7 +336,7 @@ class ConversationHandlers:
         return api.SetModelResponse(conversation=conversation_to(conversation))
 
     def RecordCompression(
-        self, request: api.RecordCompressionRequest, context: grpc.ServicerContext
+        self, request: api.RecordCompressionRequest, call: Call
     ) -> api.RecordCompressionResponse:
         """Record a compression."""
         checks = Checks()
@@ -367,7 +354,7 @@ class ConversationHandlers:
         return api.RecordCompressionResponse(conversation=conversation_to(conversation))
 
     def RecordAbbreviation(
-        self, request: api.RecordAbbreviationRequest, context: grpc.ServicerContext
+        self, request: api.RecordAbbreviationRequest, call: Call
     ) -> api.RecordAbbreviationResponse:
         """Record notes that the caller wrote."""
         checks = Checks()
@@ -387,7 +374,7 @@ class ConversationHandlers:
         return api.RecordAbbreviationResponse(conversation=conversation_to(conversation))
 
     def RegenerateNotes(
-        self, request: api.RegenerateNotesRequest, context: grpc.ServicerContext
+        self, request: api.RegenerateNotesRequest, call: Call
     ) -> api.RegenerateNotesResponse:
         """Queue conversations whose notes are to be written again."""
         checks = Checks()
@@ -422,9 +409,7 @@ class ConversationHandlers:
         )
         return api.RegenerateNotesResponse(queued=queued, kept=others)
 
-    def Delete(
-        self, request: api.DeleteRequest, context: grpc.ServicerContext
-    ) -> api.DeleteResponse:
+    def Delete(self, request: api.DeleteRequest, call: Call) -> api.DeleteResponse:
         """Delete a conversation for good."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)

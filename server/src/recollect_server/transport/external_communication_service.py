@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import grpc
 from recollect.v1 import external_communication_service_pb2 as api
 
 from recollect_server.domain.addresses import OWNERS_ALONE, normal_address
@@ -20,7 +19,7 @@ from recollect_server.transport.convert_external import (
     external_message_to,
     match_to,
 )
-from recollect_server.transport.handling import Send, deadline_of
+from recollect_server.transport.handling import Call, Send, deadline_of
 from recollect_server.transport.pages import page_size, place_of, token_of
 from recollect_server.transport.streams import Streams
 
@@ -52,7 +51,7 @@ class ExternalCommunicationHandlers:
         self._timeout = timeout
 
     def ListCommunications(
-        self, request: api.ListCommunicationsRequest, context: grpc.ServicerContext
+        self, request: api.ListCommunicationsRequest, call: Call
     ) -> api.ListCommunicationsResponse:
         """Return a page of communications."""
         checks = Checks()
@@ -75,7 +74,7 @@ class ExternalCommunicationHandlers:
         )
 
     def GetCommunication(
-        self, request: api.GetCommunicationRequest, context: grpc.ServicerContext
+        self, request: api.GetCommunicationRequest, call: Call
     ) -> api.GetCommunicationResponse:
         """Return a communication with a page of its messages."""
         checks = Checks()
@@ -83,7 +82,7 @@ class ExternalCommunicationHandlers:
         checks.not_negative("page_size", request.page_size)
         checks.done()
         place = place_of(request, request.page_token)
-        with self._answers.room(context) as keep:
+        with self._answers.room(call.context) as keep:
             size, most = page_size(request.page_size), self._answers.max_bytes
             page = self._external.history(request.communication_id, size, place, most)
             return keep(
@@ -95,10 +94,10 @@ class ExternalCommunicationHandlers:
             )
 
     def SearchCommunications(
-        self, request: api.SearchCommunicationsRequest, context: grpc.ServicerContext
+        self, request: api.SearchCommunicationsRequest, call: Call
     ) -> api.SearchCommunicationsResponse:
         """Return the messages that match a query best."""
-        deadline = deadline_of(context, self._timeout)
+        deadline = deadline_of(call.context, self._timeout)
         checks = Checks()
         checks.said("query", request.query, _MAX_QUERY)
         checks.not_negative("limit", request.limit)
@@ -125,7 +124,7 @@ class ExternalCommunicationHandlers:
         return api.SearchCommunicationsResponse(matches=map(match_to, matches), total_matches=total)
 
     def RegisterContact(
-        self, request: api.RegisterContactRequest, context: grpc.ServicerContext
+        self, request: api.RegisterContactRequest, call: Call
     ) -> api.RegisterContactResponse:
         """Set the trust in a party that may not have written yet."""
         checks = Checks()
@@ -142,9 +141,7 @@ class ExternalCommunicationHandlers:
         )
         return api.RegisterContactResponse(communication=communication_to(communication))
 
-    def SetTrust(
-        self, request: api.SetTrustRequest, context: grpc.ServicerContext
-    ) -> api.SetTrustResponse:
+    def SetTrust(self, request: api.SetTrustRequest, call: Call) -> api.SetTrustResponse:
         """Set the trust in a party."""
         checks = Checks()
         checks.communication_id("communication_id", request.communication_id)
@@ -154,9 +151,7 @@ class ExternalCommunicationHandlers:
         )
         return api.SetTrustResponse(communication=communication_to(communication))
 
-    def RecordReply(
-        self, request: api.RecordReplyRequest, context: grpc.ServicerContext
-    ) -> api.RecordReplyResponse:
+    def RecordReply(self, request: api.RecordReplyRequest, call: Call) -> api.RecordReplyResponse:
         """Record a reply."""
         checks = Checks()
         checks.communication_id("communication_id", request.communication_id)
@@ -173,7 +168,7 @@ class ExternalCommunicationHandlers:
         )
 
     def ListEscalations(
-        self, request: api.ListEscalationsRequest, context: grpc.ServicerContext
+        self, request: api.ListEscalationsRequest, call: Call
     ) -> api.ListEscalationsResponse:
         """Return a page of escalations."""
         checks = Checks()
@@ -193,7 +188,7 @@ class ExternalCommunicationHandlers:
         )
 
     def ResolveEscalation(
-        self, request: api.ResolveEscalationRequest, context: grpc.ServicerContext
+        self, request: api.ResolveEscalationRequest, call: Call
     ) -> api.ResolveEscalationResponse:
         """Record the owner's answer."""
         checks = Checks()
@@ -209,12 +204,14 @@ class ExternalCommunicationHandlers:
     def StreamCommunicationUpdates(
         self,
         request: api.StreamCommunicationUpdatesRequest,
-        context: grpc.ServicerContext,
+        call: Call,
         send: Send,
     ) -> None:
         """Open a stream of communication updates."""
         subscribe = partial(self._live.subscribe, request.cursor)
-        self._streams.open(self._live, subscribe, 1, context, send, resumed=bool(request.cursor))
+        self._streams.open(
+            self._live, subscribe, 1, call.context, send, resumed=bool(request.cursor)
+        )
 
 
 def _trust_from(

@@ -1,5 +1,5 @@
-"""Wrappers around every handler: parse the request, run the handler, map errors to a status, log
-the call.
+"""Wrappers around every handler: parse the request, admit the caller, run the handler of its space,
+map errors to a status, log the call.
 
 The log line names the method, the code, the milliseconds and the conversation or communication,
 never a text. It is `info` for calls that fail, take long or administer the server (`CallLog`), and
@@ -25,15 +25,35 @@ from ulid import ULID
 
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import CallerGone, RecollectError
+from recollect_server.domain.principal import Principal
+from recollect_server.services.spaces import Spaces
 from recollect_server.transport.errors import internal, malformed, status_of
 from recollect_server.transport.wire import first_not_utf8
 
 log = structlog.get_logger("recollect.calls")
 
-Handler = Callable[[Any, grpc.ServicerContext], ProtoMessage | None]
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: gRPC's context, and its caller."""
+
+    context: grpc.ServicerContext
+    principal: Principal
+
+
+Handler = Callable[[Any, Call], ProtoMessage | None]
 Send = Callable[[bytes | None], None]
 """Sends one element of a stream and waits until it is on its way; None ends the stream."""
-StreamHandler = Callable[[Any, grpc.ServicerContext, Send], None]
+StreamHandler = Callable[[Any, Call, Send], None]
+Admit = Callable[[MethodDescriptor, grpc.ServicerContext], Principal]
+"""Returns the caller of a call that has begun (see `gate`). Raises what refuses it."""
+
+_ANYBODY = Principal()
+
+
+def admit_anybody(_method: MethodDescriptor, _context: grpc.ServicerContext) -> Principal:
+    """Admit every caller, as health does."""
+    return _ANYBODY
 
 
 ADMINISTRATIVE = frozenset(
@@ -97,9 +117,43 @@ def deadline_of(context: grpc.ServicerContext, seconds: float) -> Deadline:
     return deadline
 
 
+def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
+    """Return a handler of a unary method that runs the one of its caller's space."""
+    service, name = method.containing_service.name, method.name
+
+    def run(request: Any, call: Call) -> ProtoMessage | None:
+        with spaces.use(call.principal.space) as space:
+            handler: Handler = getattr(space.handlers[service], name)
+            return handler(request, call)
+
+    return run
+
+
+def in_space_for_long(method: MethodDescriptor, spaces: Spaces[Any]) -> StreamHandler:
+    """Return a handler of a streaming method that runs the one of its caller's space, which stays
+    open as long as the stream does.
+    """
+    service, name = method.containing_service.name, method.name
+
+    def run(request: Any, call: Call, send: Send) -> None:
+        lease = spaces.use(call.principal.space)
+        try:
+            handler: StreamHandler = getattr(lease.space.handlers[service], name)
+            handler(request, call, send)
+        except BaseException:
+            lease.end()
+            raise
+        # The callback runs on the thread that serves all calls; ending a lease waits for nothing.
+        if not call.context.add_callback(lease.end):
+            lease.end()
+
+    return run
+
+
 def unary(
     method: MethodDescriptor,
     request_type: type[ProtoMessage],
+    admit: Admit,
     handler: Handler,
     pool: ThreadPoolExecutor,
     calls: CallLog,
@@ -108,15 +162,15 @@ def unary(
     name = f"{method.containing_service.name}.{method.name}"
     reads = method.GetOptions().idempotency_level == MethodOptions.NO_SIDE_EFFECTS
 
-    def run(request: Any, context: grpc.ServicerContext) -> ProtoMessage | None:
+    def admitted(method: MethodDescriptor, context: grpc.ServicerContext) -> Principal:
         # it waited for a thread longer than its caller waited for it
         if reads and not context.is_active():
             raise CallerGone
-        return handler(request, context)
+        return admit(method, context)
 
     def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext) -> ProtoMessage:
         began = time.perf_counter()
-        answer, failed = _run(name, run, request, context)
+        answer, failed = _run(name, method, admitted, handler, request, context)
         calls.write(name, request, answer, failed, time.perf_counter() - began)
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
@@ -133,6 +187,7 @@ def unary(
 def streaming(
     method: MethodDescriptor,
     request_type: type[ProtoMessage],
+    admit: Admit,
     handler: StreamHandler,
     pool: ThreadPoolExecutor,
     calls: CallLog,
@@ -148,7 +203,12 @@ def streaming(
     def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext, send: Send) -> None:
         began = time.perf_counter()
         _, failed = _run(
-            name, lambda request, context: handler(request, context, send), request, context
+            name,
+            method,
+            admit,
+            lambda request, call: handler(request, call, send),
+            request,
+            context,
         )
         calls.write(name, request, None, failed, time.perf_counter() - began)
         if failed is not None:
@@ -166,12 +226,18 @@ def streaming(
 
 
 def _run(
-    name: str, handler: Handler, request: ProtoMessage | Malformed, context: grpc.ServicerContext
+    name: str,
+    method: MethodDescriptor,
+    admit: Admit,
+    handler: Handler,
+    request: ProtoMessage | Malformed,
+    context: grpc.ServicerContext,
 ) -> tuple[ProtoMessage | None, status_pb2.Status | None]:
-    if isinstance(request, Malformed):
-        return None, request.status
     try:
-        return handler(request, context), None
+        principal = admit(method, context)
+        if isinstance(request, Malformed):
+            return None, request.status
+        return handler(request, Call(context, principal)), None
     except RecollectError as error:
         return None, status_of(error)
     except Exception:

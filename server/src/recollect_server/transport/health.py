@@ -23,7 +23,14 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2 as pb
 
 from recollect_server.domain.errors import NothingNamed
-from recollect_server.transport.handling import CallLog, Send, streaming, unary
+from recollect_server.transport.handling import (
+    Call,
+    CallLog,
+    Send,
+    admit_anybody,
+    streaming,
+    unary,
+)
 from recollect_server.transport.held import HeldStream, HeldStreams
 
 log = structlog.get_logger("recollect.health")
@@ -87,12 +94,21 @@ class Health:
         """Return the methods of the service; `pool` runs them."""
         methods: dict[str, MethodDescriptor] = {method.name: method for method in SERVICE.methods}
         handlers = {
-            "Check": unary(methods["Check"], pb.HealthCheckRequest, self._check, pool, _CALLS),
-            "Watch": streaming(methods["Watch"], pb.HealthCheckRequest, self._watch, pool, _CALLS),
+            "Check": unary(
+                methods["Check"], pb.HealthCheckRequest, admit_anybody, self._check, pool, _CALLS
+            ),
+            "Watch": streaming(
+                methods["Watch"], pb.HealthCheckRequest, admit_anybody, self._watch, pool, _CALLS
+            ),
         }
         if (method := methods.get("List")) is not None:  # older versions of the service have none
             handlers["List"] = unary(
-                method, GetMessageClass(method.input_type), self._list, pool, _CALLS
+                method,
+                GetMessageClass(method.input_type),
+                admit_anybody,
+                self._list,
+                pool,
+                _CALLS,
             )
         return handlers
 
@@ -159,20 +175,18 @@ class Health:
 
     # The methods ----------------------------------------------------------------------------------
 
-    def _check(
-        self, request: pb.HealthCheckRequest, context: grpc.ServicerContext
-    ) -> pb.HealthCheckResponse:
+    def _check(self, request: pb.HealthCheckRequest, call: Call) -> pb.HealthCheckResponse:
         degraded = {} if self._stopping.is_set() else self._look()
         status = self.status(request.service)
         if status is None:
             raise NothingNamed("service", request.service[:_REASON_LENGTH])
         about = [name for name in degraded if _is_within(name, request.service)]
-        context.set_trailing_metadata(
+        call.context.set_trailing_metadata(
             tuple((DEGRADED, _as_metadata(f"{name}: {degraded[name]}")) for name in about)
         )
         return pb.HealthCheckResponse(status=status)
 
-    def _list(self, _request: object, _context: grpc.ServicerContext) -> Message:
+    def _list(self, _request: object, _call: Call) -> Message:
         if not self._stopping.is_set():
             self._look()
         statuses = {
@@ -183,10 +197,8 @@ class Health:
         )
         return answer
 
-    def _watch(
-        self, request: pb.HealthCheckRequest, context: grpc.ServicerContext, send: Send
-    ) -> None:
-        self._watches.open(_Watch(self, request.service, context, send))
+    def _watch(self, request: pb.HealthCheckRequest, call: Call, send: Send) -> None:
+        self._watches.open(_Watch(self, request.service, call.context, send))
 
 
 def _is_within(part: str, service: str) -> bool:

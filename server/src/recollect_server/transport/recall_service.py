@@ -1,6 +1,5 @@
 """RecallService: check, call, convert, return."""
 
-import grpc
 from recollect.v1 import recall_pb2
 from recollect.v1 import recall_service_pb2 as api
 
@@ -22,7 +21,7 @@ from recollect_server.transport.convert_recall import (
     context_to,
     transition_to,
 )
-from recollect_server.transport.handling import deadline_of
+from recollect_server.transport.handling import Call, deadline_of
 from recollect_server.transport.pages import page_size, place_of, token_of
 
 _MAX_QUERY = 64 * 1024
@@ -52,11 +51,9 @@ class RecallHandlers:
         self._answers = answers
         self._timeout = timeout
 
-    def Search(
-        self, request: api.SearchRequest, context: grpc.ServicerContext
-    ) -> api.SearchResponse:
+    def Search(self, request: api.SearchRequest, call: Call) -> api.SearchResponse:
         """Search conversations and messages."""
-        deadline = deadline_of(context, self._timeout)
+        deadline = deadline_of(call.context, self._timeout)
         checks = Checks()
         checks.said("query", request.query, _MAX_QUERY)
         checks.not_negative("limit", request.limit)
@@ -89,7 +86,7 @@ class RecallHandlers:
         return self._answers.cut(answer_to(answer))
 
     def FetchContext(
-        self, request: api.FetchContextRequest, context: grpc.ServicerContext
+        self, request: api.FetchContextRequest, call: Call
     ) -> api.FetchContextResponse:
         """Return some turns of a conversation."""
         turns = (
@@ -111,7 +108,7 @@ class RecallHandlers:
                     "turn_range", f"has {last - first + 1} turns; at most {_MAX_RANGE} are allowed"
                 )
         checks.done()
-        with self._answers.room(context) as keep:
+        with self._answers.room(call.context) as keep:
             after, most = min(request.after_sequence, MAX_LINES), self._answers.max_bytes
             fetched = self._recall.fetch_context(request.conversation_id, turns, after, most)
             answer = api.FetchContextResponse(
@@ -126,9 +123,7 @@ class RecallHandlers:
                 fill_message(answer.messages.add(), message)
             return keep(answer)
 
-    def Recent(
-        self, request: api.RecentRequest, context: grpc.ServicerContext
-    ) -> api.RecentResponse:
+    def Recent(self, request: api.RecentRequest, call: Call) -> api.RecentResponse:
         """Return conversations by time."""
         checks = Checks()
         checks.not_negative("limit", request.limit)
@@ -153,10 +148,10 @@ class RecallHandlers:
         return api.RecentResponse(conversations=fitting, has_more=more)
 
     def BuildContext(
-        self, request: api.BuildContextRequest, context: grpc.ServicerContext
+        self, request: api.BuildContextRequest, call: Call
     ) -> api.BuildContextResponse:
         """Build the context for an agent's model."""
-        deadline = deadline_of(context, self._timeout)
+        deadline = deadline_of(call.context, self._timeout)
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.long_text("message", request.message, _MAX_MESSAGE)
@@ -169,7 +164,7 @@ class RecallHandlers:
             request.budget.hot, request.budget.warm, request.budget.cold, request.budget.total
         )
         form, group = FORMS[request.format], request.include_group
-        with self._answers.room(context) as keep:
+        with self._answers.room(call.context) as keep:
             built = self._builder.build(
                 request.conversation_id,
                 request.message,
@@ -182,7 +177,7 @@ class RecallHandlers:
             return keep(context_to(built))
 
     def ListTierTransitions(
-        self, request: api.ListTierTransitionsRequest, context: grpc.ServicerContext
+        self, request: api.ListTierTransitionsRequest, call: Call
     ) -> api.ListTierTransitionsResponse:
         """Return moves between tiers."""
         checks = Checks()
@@ -200,9 +195,7 @@ class RecallHandlers:
             next_page_token=token_of(request, following),
         )
 
-    def ListAnchors(
-        self, request: api.ListAnchorsRequest, context: grpc.ServicerContext
-    ) -> api.ListAnchorsResponse:
+    def ListAnchors(self, request: api.ListAnchorsRequest, call: Call) -> api.ListAnchorsResponse:
         """Return the current anchors, or all."""
         checks = Checks()
         checks.anchor_key(request.key, required=False)
@@ -216,9 +209,7 @@ class RecallHandlers:
             anchors=fitting, next_page_token=token_of(request, following)
         )
 
-    def SetAnchor(
-        self, request: api.SetAnchorRequest, context: grpc.ServicerContext
-    ) -> api.SetAnchorResponse:
+    def SetAnchor(self, request: api.SetAnchorRequest, call: Call) -> api.SetAnchorResponse:
         """Set an anchor."""
         checks = Checks()
         checks.anchor_key(request.key)
@@ -243,7 +234,7 @@ class RecallHandlers:
         return api.SetAnchorResponse(anchor=anchor_to(anchor))
 
     def DeleteAnchor(
-        self, request: api.DeleteAnchorRequest, context: grpc.ServicerContext
+        self, request: api.DeleteAnchorRequest, call: Call
     ) -> api.DeleteAnchorResponse:
         """Forget an anchor."""
         checks = Checks()

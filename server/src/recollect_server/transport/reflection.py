@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2 as pb
 from grpc_reflection.v1alpha.reflection import ReflectionServicer
 
 from recollect_server.transport.errors import malformed
-from recollect_server.transport.handling import CallLog, Send, streaming
+from recollect_server.transport.handling import Admit, Call, CallLog, Send, streaming
 from recollect_server.transport.held import HeldStream, HeldStreams
 from recollect_server.transport.pool import ask_for_request
 
@@ -75,9 +75,12 @@ class _Stream(HeldStream):
 class Reflection:
     """The open reflection streams. Safe to call from any thread."""
 
-    def __init__(self, names: list[str], pool: ThreadPoolExecutor) -> None:
-        """`names`: the services that are told of. `pool` opens the streams."""
+    def __init__(self, names: list[str], pool: ThreadPoolExecutor, admit: Admit) -> None:
+        """`names`: the services that are told of. `pool` opens the streams of callers that `admit`
+        lets in.
+        """
         self.pool = pool
+        self._admit = admit
         self.streams = HeldStreams(_MAX_STREAMS, "reflection streams")
         self._servicer: Any = ReflectionServicer(names)
 
@@ -86,7 +89,7 @@ class Reflection:
         method: MethodDescriptor = SERVICE.methods_by_name["ServerReflectionInfo"]
         return {
             method.name: streaming(
-                method, pb.ServerReflectionRequest, self._open, self.pool, _CALLS
+                method, pb.ServerReflectionRequest, self._admit, self._open, self.pool, _CALLS
             )
         }
 
@@ -96,7 +99,7 @@ class Reflection:
         (answer,) = self._servicer.ServerReflectionInfo(iter((request,)), None)
         return answer.SerializeToString()
 
-    def _open(self, requests: object, context: grpc.ServicerContext, send: Send) -> None:
-        stream = _Stream(self, requests, context, send)
+    def _open(self, requests: object, call: Call, send: Send) -> None:
+        stream = _Stream(self, requests, call.context, send)
         self.streams.open(stream)
         stream.listen()

@@ -76,7 +76,9 @@ class Senders:
         self._moving = moving
         self._send_timeout = send_timeout
         # guards everything below and the streams' flags; nothing slow happens under it
-        self._changed = threading.Condition()
+        guard = threading.RLock()
+        self._changed = threading.Condition(guard)
+        self._left = threading.Condition(guard)  # a thread has left a stream
         self._ready: deque[Scheduled] = deque()
         self._senders: set[Sender] = set()
         self._stopping = self._impatient = False
@@ -105,6 +107,13 @@ class Senders:
         """Return the number of threads."""
         return len(self._senders)
 
+    def wait_for(self, is_other: Callable[[Scheduled], bool]) -> None:
+        """Wait until every thread is with a stream that is another, or with none."""
+        with self._changed:
+            self._left.wait_for(
+                lambda: all(it.stream is None or is_other(it.stream) for it in self._senders)
+            )
+
     def hurry(self) -> None:
         """From here on, sends that are blocked are cancelled at once."""
         self._impatient = True
@@ -131,6 +140,7 @@ class Senders:
             more = self._pump(stream, sender)
             with self._changed:
                 sender.stream = None
+                self._left.notify_all()
                 if more or stream.again:
                     stream.again = False
                     # behind the others: who has missed much keeps nobody waiting

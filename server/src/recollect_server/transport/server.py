@@ -19,8 +19,16 @@ from recollect.v1 import (
     recall_service_pb2,
 )
 
+from recollect_server.services.spaces import Spaces
 from recollect_server.transport import health, reflection
-from recollect_server.transport.handling import CallLog, streaming, unary
+from recollect_server.transport.gate import Gate
+from recollect_server.transport.handling import (
+    CallLog,
+    in_space,
+    in_space_for_long,
+    streaming,
+    unary,
+)
 from recollect_server.transport.listening import Listeners
 from recollect_server.transport.pool import CallPool
 
@@ -67,13 +75,16 @@ class Server:
 
     def __init__(
         self,
-        handlers: Mapping[str, Any],
+        gate: Gate,
+        spaces: Spaces[Any],
         options: ServerOptions,
         degraded: Mapping[str, health.Degraded] | None = None,
     ) -> None:
-        """`handlers` has those of each service, by the service's short name; `degraded` says,
-        likewise, which parts answer less.
+        """Each open space has `handlers`, those of each service by the service's short name;
+        `degraded` says, by the same names, which parts answer less.
         """
+        self._gate = gate
+        self._spaces = spaces
         self._options = options
         names = [service.full_name for service in SERVICES]
         parts = {
@@ -115,15 +126,15 @@ class Server:
         for service in SERVICES:
             # Each method is known to gRPC by name, so that nothing looks for the handler at every
             # call.
-            self._server.add_registered_method_handlers(
-                service.full_name, self._methods(service, handlers[service.name])
-            )
+            self._server.add_registered_method_handlers(service.full_name, self._methods(service))
         self._server.add_registered_method_handlers(
             health.SERVICE.full_name, self._health.handlers(self._health_pool)
         )
         names += [health.SERVICE.full_name, reflection.SERVICE.full_name]
         self._reflection = (
-            reflection.Reflection(names, self._reflection_pool) if options.reflection else None
+            reflection.Reflection(names, self._reflection_pool, gate.admit)
+            if options.reflection
+            else None
         )
         if self._reflection is not None:
             self._server.add_registered_method_handlers(
@@ -168,20 +179,20 @@ class Server:
         """Wait until the server is stopped."""
         self._stopped.wait()
 
-    def _methods(
-        self, service: ServiceDescriptor, handlers: Any
-    ) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
+    def _methods(self, service: ServiceDescriptor) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         calls = CallLog(self._options.slow_call)
         for method in service.methods:
             request_type = GetMessageClass(method.input_type)
-            handler = getattr(handlers, method.name)
+            admit = self._gate.admit
             if method.server_streaming:
-                methods[method.name] = streaming(method, request_type, handler, self._pool, calls)
-            else:
-                methods[method.name] = unary(
-                    method, request_type, handler, self._pool_for(method), calls
+                stream = in_space_for_long(method, self._spaces)
+                methods[method.name] = streaming(
+                    method, request_type, admit, stream, self._pool, calls
                 )
+            else:
+                handler, pool = in_space(method, self._spaces), self._pool_for(method)
+                methods[method.name] = unary(method, request_type, admit, handler, pool, calls)
         return methods
 
     def _pool_for(self, method: MethodDescriptor) -> ThreadPoolExecutor:

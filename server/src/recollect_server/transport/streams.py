@@ -10,9 +10,10 @@ server stops, too many streams.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import grpc
 import structlog
@@ -116,21 +117,35 @@ class Stream:
 class Streams:
     """All open streams. Safe to call from any thread."""
 
-    def __init__(self, watched: Sequence[Watched], limits: StreamLimits) -> None:
-        """`watched`: all that streams may be opened of."""
-        self._watched = watched
+    def __init__(self, limits: StreamLimits) -> None:
         self._limits = limits
         self._guard = threading.Lock()  # guards everything below; nothing slow happens under it
         self._streams: set[Stream] = set()
         self._opening = 0
         self._stopping = threading.Event()
         self._senders = Senders(self._pump, limits.send_timeout)
-        self._listeners = [
-            threading.Thread(target=self._listen, args=(it,), name="streams", daemon=True)
-            for it in watched
-        ]
-        for listener in self._listeners:
-            listener.start()
+        self._listeners: dict[Watched, threading.Thread] = {}
+        self._ended: set[Watched] = set()
+
+    def watch(self, watched: Watched) -> None:
+        """Follow something that streams may be opened of."""
+        listener = threading.Thread(
+            target=self._listen, args=(watched,), name="streams", daemon=True
+        )
+        with self._guard:
+            self._listeners[watched] = listener
+        listener.start()
+
+    def unwatch(self, watched: Watched) -> None:
+        """Follow it no more, and wait until no thread uses it. It has no open streams."""
+        with self._guard:
+            self._ended.add(watched)
+            listener = self._listeners.pop(watched)
+        watched.wake()
+        listener.join()
+        self._senders.wait_for(lambda it: cast(Stream, it).watched is not watched)
+        with self._guard:
+            self._ended.discard(watched)
 
     def open(
         self,
@@ -183,9 +198,11 @@ class Streams:
         if self._stopping.is_set():
             return
         self._stopping.set()
-        for it in self._watched:
-            it.wake()
-        for listener in self._listeners:
+        with self._guard:
+            listeners = dict(self._listeners)
+        for watched in listeners:
+            watched.wake()
+        for listener in listeners.values():
             listener.join()
         self._senders.hurry()
         while True:  # those too that were being opened
@@ -212,7 +229,7 @@ class Streams:
 
     def _listen(self, watched: Watched) -> None:
         ticked = time.monotonic()
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and watched not in self._ended:
             news = watched.advance(min(_TICK, self._limits.heartbeat / 4))
             concerned: list[Stream] = []
             if news.everyone or news.about:

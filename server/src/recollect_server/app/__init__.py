@@ -1,0 +1,138 @@
+"""The composition root: builds every part from the settings, starts them in order, stops them in
+reverse. `space` composes one open space, `models` chooses the models, `folder` holds the data
+folder.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from recollect_server.app.folder import (
+    LOCK,
+    NO_MEMORY,
+    CannotStart,
+    FolderLock,
+    OutOfMemory,
+    check_address_space,
+    is_out_of_memory,
+)
+from recollect_server.app.models import model_folder
+from recollect_server.app.space import OpenSpace, Shared
+from recollect_server.domain.time import Clock, system_clock
+from recollect_server.inference.workers import Workers
+from recollect_server.services.space.locks import LockOrder
+from recollect_server.services.spaces import Spaces
+from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, unheard
+from recollect_server.settings import Settings
+from recollect_server.transport.answers import Answers
+from recollect_server.transport.gate import Gate
+from recollect_server.transport.server import Server, ServerOptions
+from recollect_server.transport.streams import StreamLimits, Streams
+
+__all__ = (
+    "LOCK",
+    "NO_MEMORY",
+    "App",
+    "CannotStart",
+    "FolderLock",
+    "OutOfMemory",
+    "start",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A server that listens."""
+
+    address: str
+    """Address for clients."""
+    data_dir: Path
+    recovered: Recovered
+    """Of the default space."""
+    spaces: Spaces[OpenSpace]
+    _stops: tuple[Callable[[], None], ...]
+
+    def stop(self) -> None:
+        """Finish the calls under way and close everything, in reverse order. Call it once."""
+        for stop in reversed(self._stops):
+            stop()
+
+
+def start(
+    settings: Settings,
+    *,
+    clock: Clock = system_clock,
+    progress: Progress = unheard,
+    compared_at_once: int = COMPARED_AT_ONCE,
+    lock_order: LockOrder | None = None,
+) -> App:
+    """Build and start everything.
+
+    Raises CannotStart, and transport's CannotListen; then nothing is left running. Raises
+    OutOfMemory; then the process is to end, for what was started may be in no state to be stopped.
+
+    `compared_at_once`: bytes of transcripts that are compared with an index that no server closed,
+    before anybody calls. `lock_order` checks the order in which locks are taken.
+    """
+    check_address_space(settings)
+    stops: list[Callable[[], None]] = []
+    try:
+        weights = model_folder(settings)
+        lock = FolderLock(settings.data_dir)
+        stops.append(lock.release)
+        streams = Streams(
+            StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds())
+        )
+        stops.append(streams.stop)
+        workers = Workers(settings.embedding_threads) if weights else None
+        if workers is not None:
+            stops.append(workers.stop)
+        shared = Shared(
+            settings,
+            clock,
+            streams,
+            Answers(settings.max_answer_bytes),
+            weights,
+            workers,
+            lock_order,
+            progress,
+            compared_at_once,
+        )
+        spaces = Spaces(lambda name: OpenSpace(name, shared), settings.max_open_spaces)
+        stops.append(spaces.close)
+        # The disk and the default space are looked at before anybody calls.
+        with spaces.use(settings.space) as space:
+            recovered = space.recovered
+            server = Server(
+                Gate(settings.space),
+                spaces,
+                _server_options(settings),
+                degraded={"RecallService": space.recall.degraded},
+            )
+        address = server.start()
+        stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
+        # first: a server that stops would wait for open streams, all of its grace
+        stops.append(streams.stop)
+        stops.append(server.leave)
+    except BaseException as error:
+        if is_out_of_memory(error):
+            raise OutOfMemory(NO_MEMORY) from error
+        for stop in reversed(stops):
+            stop()
+        raise
+    return App(address, settings.data_dir, recovered, spaces, tuple(stops))
+
+
+def _server_options(settings: Settings) -> ServerOptions:
+    return ServerOptions(
+        listen=settings.listen,
+        threads=settings.threads,
+        write_threads=settings.write_threads,
+        search_threads=settings.search_threads,
+        # Larger than what is allowed, so that what is a little too large is refused with the
+        # field's name.
+        max_request_bytes=2 * settings.max_batch_bytes + (1 << 20),
+        reflection=settings.reflection,
+        max_watches=settings.max_subscribers,
+        slow_call=settings.slow_call.total_seconds(),
+    )

@@ -1,0 +1,120 @@
+"""The models that a server uses, as its settings name them: one for meaning, and a writer of
+notes.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from recollect_server.app.folder import CannotStart
+from recollect_server.inference import claude, openai_api
+from recollect_server.inference.circuit_breaker import Backoff
+from recollect_server.inference.claude import AnthropicEndpoint
+from recollect_server.inference.embedder import Embedder
+from recollect_server.inference.extractive import Extractive
+from recollect_server.inference.hosted import Endpoint, HostedModel
+from recollect_server.inference.language_model import LanguageModel, ModelUnavailable
+from recollect_server.inference.openai_api import OpenAIEndpoint
+from recollect_server.inference.spending import Budget, Spending, Spent
+from recollect_server.inference.weights import NoWeights, WrongWeights, look, shipped
+from recollect_server.jobs.abbreviator import Throttle
+from recollect_server.services.space.space import Space
+from recollect_server.settings import Settings
+
+# of a day's budget that writing offline notes anew may use: the rest is for new notes
+_REDO_SHARE = 0.5
+
+
+def model_folder(settings: Settings) -> Path | None:
+    """Return the folder of the embedding model; None if search by meaning is off. Raises
+    CannotStart for a wrong one.
+
+    The checksums are compared. A model that does not come with the server is loaded as well: only
+    that shows its dimensions.
+    """
+    if settings.embedder == "off":
+        return None
+    folder = shipped() if settings.embedding_model == "shipped" else Path(settings.embedding_model)
+    try:
+        found = look(folder)
+        if folder != shipped():
+            Embedder(found)
+    except WrongWeights as error:
+        raise CannotStart(str(error)) from error
+    except (NoWeights, ImportError):
+        pass  # searches say so, and the job tries again
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Writer of notes, and whether offline notes may be rewritten now."""
+
+    model: LanguageModel
+    may_redo: Callable[[], bool] = lambda: False
+
+
+def writer_of_notes(settings: Settings, space: Space) -> Writer | None:
+    """Return who takes notes; None for nobody. Raise CannotStart if it is one that cannot be
+    asked.
+    """
+    chosen = abbreviator(settings)
+    if chosen == "off":
+        return None
+    if chosen == "extractive":
+        return Writer(Extractive(Throttle()))
+    budget = Budget(
+        settings.abbreviation_daily_calls,
+        settings.abbreviation_daily_tokens,
+        settings.abbreviation_daily_cost,
+        settings.abbreviation_input_price,
+        settings.abbreviation_output_price,
+    )
+    spending = Spending(
+        space.clock,
+        budget,
+        read=lambda day: Spent(*space.index.notes.spent(day)),
+        write=lambda day, spent: space.index.notes.spend(
+            day, spent.calls, spent.tokens, spent.cost
+        ),
+    )
+    backoff = Backoff(
+        tries=settings.abbreviation_tries,
+        failures=settings.abbreviation_failures,
+        rest=settings.abbreviation_rest.total_seconds(),
+    )
+    try:
+        model = HostedModel(_endpoint(settings, chosen, spending), backoff)
+    except ModelUnavailable as error:
+        raise CannotStart(str(error)) from error
+    return Writer(model, lambda: settings.redo_offline_notes and spending.share() < _REDO_SHARE)
+
+
+def abbreviator(settings: Settings) -> str:
+    """Return which kind of writer takes notes: `anthropic`, `openai`, `extractive` or `off`."""
+    if settings.abbreviator == "auto":
+        return "anthropic" if os.environ.get(claude.KEY) else "extractive"
+    return settings.abbreviator
+
+
+def _endpoint(settings: Settings, chosen: str, spending: Spending) -> Endpoint:
+    """Return the endpoint of a hosted model. Raise ModelUnavailable if it cannot be asked."""
+    model, part_tokens = settings.abbreviation_model, settings.abbreviation_part_tokens
+    timeout = settings.abbreviation_timeout.total_seconds()
+    if chosen == "anthropic":
+        name = "haiku" if model == "auto" else model
+        return AnthropicEndpoint(
+            name, spending, timeout=timeout, part_tokens=part_tokens or claude.PART_TOKENS
+        )
+    if model == "auto":
+        raise ModelUnavailable(
+            "--abbreviator openai needs a model: name one that the server has with --abbreviation-model"
+        )
+    return OpenAIEndpoint(
+        settings.abbreviation_url,
+        model,
+        spending,
+        timeout=timeout,
+        part_tokens=part_tokens or openai_api.PART_TOKENS,
+    )
