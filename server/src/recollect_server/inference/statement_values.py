@@ -33,7 +33,7 @@ NO_NAMES = TIMES.union(NO_RELATIVES, _WORDS["no names"])
 NO_LOWER_NAMES = NO_NAMES.union(_WORDS["no lower-case names"])
 NO_PLACES = TIMES.union(_WORDS["no places"])
 STATES = frozenset(_WORDS["states"])
-"""What people live in that is no place, where nothing is written with a capital."""
+"""Words behind "I live in" that are no places, checked where nothing is written in capitals."""
 NO_ALLERGENS = frozenset(_WORDS["no allergens"])
 _POINTING = frozenset(_WORDS["pointing words"])
 LANGUAGE = rf"(?:{_any_of(_WORDS['languages'])})"
