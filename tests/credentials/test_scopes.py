@@ -1,23 +1,12 @@
 """Scopes in the contract: every call names those that it needs."""
 
-import importlib
-import pkgutil
-
 import pytest
-import recollect.v1
-from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf import descriptor_pb2, descriptor_pool
 from recollect.v1 import scope_pb2
+from recollect_server.domain.principal import Scope
+from recollect_server.transport.gate import scopes_of
 
-METHODS: dict[str, MethodDescriptor] = {
-    method.full_name.removeprefix("recollect.v1."): method
-    for it in pkgutil.iter_modules(recollect.v1.__path__)
-    if it.name.endswith("_service_pb2")
-    for service in importlib.import_module(
-        f"recollect.v1.{it.name}"
-    ).DESCRIPTOR.services_by_name.values()
-    for method in service.methods
-}
-"""Every call of the contract."""
+from tests.credentials.contract import METHODS
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -37,3 +26,23 @@ def test_every_scope_but_the_administrators_is_needed_by_a_call() -> None:
     }
     others = {scope_pb2.SCOPE_UNSPECIFIED, scope_pb2.SCOPE_ANY, scope_pb2.SCOPE_ADMIN}
     assert needed | others == set(scope_pb2.Scope.values())
+
+
+def test_the_scopes_of_the_server_are_those_of_the_contract() -> None:
+    named = {
+        name.removeprefix("SCOPE_").lower().replace("_", ".")
+        for name in scope_pb2.Scope.keys()  # noqa: SIM118
+    }
+    assert {str(scope) for scope in Scope} == named - {"unspecified"}
+
+
+def test_a_method_that_names_no_scope_is_denied_to_everybody() -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="made_up.proto", package="recollect.v1")
+    file.message_type.add(name="MadeUp")
+    file.service.add(name="MadeUpService").method.add(
+        name="Call", input_type=".recollect.v1.MadeUp", output_type=".recollect.v1.MadeUp"
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    method = pool.FindMethodByName("recollect.v1.MadeUpService.Call")
+    assert scopes_of(method) == frozenset()

@@ -284,7 +284,7 @@ class LimitExceeded(TryAgain):
     """A token, or its space, reached a limit. The same request may be accepted later."""
 
     def __init__(self, limit: str, of: str, retry_after_ms: int) -> None:
-        """`of` says whose limit it is: `token` or `space`."""
+        """`of` says whose limit it is: `token`, `space` or `peer`."""
         super().__init__(f"the {of} reached its limit {limit}: try again later", retry_after_ms)
         self.limit = limit
         self.of = of

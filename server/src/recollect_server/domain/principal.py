@@ -65,3 +65,7 @@ class Principal:
     channel: str = ""
     """Channel that this caller speaks from: its appends count as coming from there."""
     peer: str = ""
+    spaces: tuple[str, ...] = ()
+    """Spaces that it may choose; empty: all, without a token."""
+    expires: int = 0
+    """End of its token, in milliseconds since 1970; 0: never."""

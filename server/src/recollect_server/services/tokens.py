@@ -65,6 +65,8 @@ class Tokens:
         except ValueError as error:
             raise Unauthenticated(f"the token is not valid: {error}") from None
         token = self._tokens.get(token_id)
+        if token is None and self.refresh():  # a new token counts at once
+            token = self._tokens.get(token_id)
         if token is None:
             token = Token("", Grant("", frozenset(), ()), 0, _NOBODY)
         if not token.fits(secret):
@@ -72,13 +74,13 @@ class Tokens:
                 "the token is not valid: this server has no such token, ask its operator for another"
             )
         # only to whoever has the secret
-        if reason := self.ended(token):
+        if reason := self.ended(token_id):
             raise Unauthenticated(reason)
         return token
 
-    def ended(self, token: Token) -> str:
+    def ended(self, token_id: str) -> str:
         """Return a sentence that says why a token is not valid any more; empty if it is valid."""
-        current = self._tokens.get(token.id)
+        current = self._tokens.get(token_id)
         if current is None:
             return "the token is not valid any more: this server has no such token"
         match current.end(self._clock()):

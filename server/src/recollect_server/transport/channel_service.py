@@ -41,7 +41,7 @@ class ChannelHandlers:
         checks.request_id(request.request_id)
         checks.done()
         replied = self._receiving.run_command(
-            request.conversation_id, request.text, request.request_id
+            request.conversation_id, request.text, request.request_id, call.principal.channel
         )
         answer = api.RunCommandResponse(reply=replied.text)
         fill_conversation(answer.conversation, replied.conversation)

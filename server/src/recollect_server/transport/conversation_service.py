@@ -9,6 +9,7 @@ from recollect_server.domain.addresses import WEB
 from recollect_server.domain.commands import listed_model
 from recollect_server.domain.conversation import CALLER, NoteRecord
 from recollect_server.domain.errors import InvalidField
+from recollect_server.domain.filters import Filter
 from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.routing import pinned_party
 from recollect_server.domain.time import Clock
@@ -17,7 +18,6 @@ from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.streaming.log import Interest
 from recollect_server.services.streaming.snapshot import Choice
 from recollect_server.services.working_context import Loaded, WorkingContext
-from recollect_server.storage.index.conversations import Filter
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_FILTER, Checks, Limits
 from recollect_server.transport.checks_message import check_messages
@@ -129,6 +129,7 @@ class ConversationHandlers:
         checks.text("query", request.query, most=_MAX_QUERY)
         checks.done()
         chosen = Filter(
+            conversation_id=call.principal.conversation_id,
             channels=tuple(request.channels),
             topics=tuple(request.topics),
             party=party_from(request.party),
@@ -240,9 +241,7 @@ class ConversationHandlers:
             min(max(request.max_batch, 1), _MAX_BATCH),
         )
         subscribe = partial(self._live.subscribe, interest, choice, request.cursor, turns)
-        self._streams.open(
-            self._live, subscribe, batch, call.context, send, resumed=bool(request.cursor)
-        )
+        self._streams.open(self._live, subscribe, batch, call, send, resumed=bool(request.cursor))
 
     def PublishDelta(
         self, request: api.PublishDeltaRequest, call: Call
@@ -262,6 +261,7 @@ class ConversationHandlers:
             request.offset,
             request.text,
             done=request.done,
+            speaks_from=call.principal.channel,
         )
         return api.PublishDeltaResponse()
 

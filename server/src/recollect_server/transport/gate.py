@@ -1,32 +1,177 @@
-"""The gate that every call passes: who calls, and which space the call is about."""
+"""The gate that every call passes: who calls, whether the caller may, and which space the call is
+about.
+
+A call brings its token in the metadata `authorization: Bearer rcl_…`, and may name a space in
+`recollect-space`. Health checks pass by the gate; everything else needs a token once the data
+folder has one, or always (setting `auth`). Nothing here holds a token: an error names what is wrong
+with it and no part of it.
+"""
+
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
 
 import grpc
+import structlog
 from google.protobuf.descriptor import MethodDescriptor
+from recollect.v1 import scope_pb2
 
-from recollect_server.domain.errors import InvalidField
+from recollect_server.domain.errors import (
+    InvalidField,
+    LimitExceeded,
+    PermissionDenied,
+    Unauthenticated,
+)
 from recollect_server.domain.ids import is_space_name
-from recollect_server.domain.principal import Principal
+from recollect_server.domain.principal import Principal, Scope
+from recollect_server.domain.tokens import EVERY_SPACE, Token
+from recollect_server.services.tokens import Tokens
+
+log = structlog.get_logger("recollect.gate")
 
 SPACE_KEY = "recollect-space"
 """Metadata that names the space of a call."""
+TOKEN_KEY = "authorization"  # noqa: S105 - a key of metadata
+"""Metadata that has the token of a call."""
+
+Ended = Callable[[Principal], str]
+"""Returns why a caller that was admitted would not be any more; empty if it would be."""
+EndStreams = Callable[[Ended], None]
+"""Ends the open streams of callers that would not be admitted any more."""
+
+_CONTRACT = "recollect.v1"
+_BEARER = re.compile(r"bearer +(\S+)", re.ASCII | re.IGNORECASE)
+_ANONYMOUS = (
+    "the call brings no token, and this server needs one: send it as the metadata "
+    "`authorization: Bearer rcl_…`; `recollect-server token create` makes one"
+)
+_LOOK_SECONDS = 0.25  # between two looks at the ledger and the open streams
 
 
 class Gate:
     """Admits calls. Safe to call from any thread."""
 
-    def __init__(self, default_space: str) -> None:
-        """`default_space` is that of calls that name none."""
+    def __init__(self, default_space: str, tokens: Tokens, *, token_required: bool = False) -> None:
+        """`default_space` is that of calls that name none. `token_required` False: calls need a
+        token once there is one.
+        """
         self._default_space = default_space
+        self._tokens = tokens
+        self._token_required = token_required
+        self._refusals = Refusals()
+        self._needed: dict[str, frozenset[Scope]] = {}
+        self._stopping = threading.Event()
+        self._follower: threading.Thread | None = None
 
     def admit(self, method: MethodDescriptor, context: grpc.ServicerContext) -> Principal:
-        """Return the caller of a call of this method. Raises InvalidField."""
-        del method
-        return Principal(space=self._space_of(context), peer=context.peer())
+        """Return the caller of a call of this method.
 
-    def _space_of(self, context: grpc.ServicerContext) -> str:
-        names = [value for key, value in context.invocation_metadata() if key == SPACE_KEY]
+        Raises Unauthenticated, PermissionDenied, InvalidField of the metadata, and LimitExceeded
+        for a peer whose tokens were refused too often.
+        """
+        authorizations: list[str | bytes] = []
+        spaces: list[str | bytes] = []
+        for key, value in context.invocation_metadata() or ():
+            if key == TOKEN_KEY:
+                authorizations.append(value)
+            elif key == SPACE_KEY:
+                spaces.append(value)
+        peer = context.peer()
+        if not self._needs_token():
+            principal = Principal(space=self._named(spaces) or self._default_space, peer=peer)
+            if (scopes := self._scopes(method)) is None or not scopes <= principal.scopes:
+                raise PermissionDenied(_name(method), "nobody may call it")
+            return principal
+        token = self._authenticate(authorizations, peer)
+        grant = token.grant
+        needed = self._scopes(method)
+        if needed is None or (missing := needed - grant.scopes):
+            scope = min(missing) if needed else ""
+            raise PermissionDenied(
+                _name(method),
+                f"a {grant.kind} token lacks the scope {scope}" if scope else "nobody may call it",
+                scope,
+            )
+        space = self._named(spaces)
+        if space and not grant.allows(space):
+            raise PermissionDenied(_name(method), f"the token is not for the space {space}")
+        if not space:
+            space = self._default_space if grant.spaces[0] == EVERY_SPACE else grant.spaces[0]
+        return Principal(
+            token.id,
+            grant.kind,
+            grant.scopes,
+            space,
+            grant.conversation_id,
+            grant.channel,
+            peer,
+            grant.spaces,
+            grant.expires,
+        )
+
+    def ended(self, principal: Principal) -> str:
+        """Return why a caller that was admitted would not be any more; empty if it would be."""
+        if principal.token_id:
+            return self._tokens.ended(principal.token_id)
+        return _ANONYMOUS if self._needs_token() else ""
+
+    def follow(self, *end_streams: EndStreams) -> None:
+        """Follow the ledger of tokens from now on, and end the streams of callers whose token
+        ended. Call it once.
+        """
+
+        def look() -> None:
+            while not self._stopping.wait(_LOOK_SECONDS):
+                try:
+                    self._tokens.refresh()
+                    for end in end_streams:
+                        end(self.ended)
+                except Exception:  # revocations must not stop counting, whatever one look raises
+                    log.exception("tokens_not_followed")
+
+        self._follower = threading.Thread(target=look, name="tokens", daemon=True)
+        self._follower.start()
+
+    def stop(self) -> None:
+        """Follow the ledger no more."""
+        self._stopping.set()
+        if self._follower is not None:
+            self._follower.join()
+
+    def _needs_token(self) -> bool:
+        return self._token_required or self._tokens.any()
+
+    def _authenticate(self, authorizations: list[str | bytes], peer: str) -> Token:
+        if not authorizations:
+            raise Unauthenticated(_ANONYMOUS)
+        self._refusals.check(peer)
+        try:
+            if len(authorizations) > 1:
+                raise Unauthenticated(f"the call brings {len(authorizations)} tokens: send one")
+            (value,) = authorizations
+            match = _BEARER.fullmatch(value) if isinstance(value, str) else None
+            if match is None:
+                raise Unauthenticated("`authorization` is not `Bearer` and a token")
+            token = self._tokens.verify(match[1])
+        except Unauthenticated:
+            self._refusals.refused(peer)
+            raise
+        self._refusals.accepted(peer)
+        return token
+
+    def _scopes(self, method: MethodDescriptor) -> frozenset[Scope] | None:
+        """Return the scopes that a method needs; None if nobody may call it."""
+        name = method.full_name
+        if (scopes := self._needed.get(name)) is None:
+            scopes = self._needed[name] = scopes_of(method)
+        return scopes or None
+
+    def _named(self, names: list[str | bytes]) -> str:
+        """Return the space that a call names; empty for none. Raises InvalidField."""
         if not names:
-            return self._default_space
+            return ""
         if len(names) > 1:
             raise InvalidField.of(SPACE_KEY, f"is set {len(names)} times: set this metadata once")
         (name,) = names
@@ -36,3 +181,109 @@ class Gate:
                 "is not the name of a space: 1 to 64 of a-z, 0-9, _ and -, the first a letter or digit",
             )
         return name
+
+
+def scopes_of(method: MethodDescriptor) -> frozenset[Scope]:
+    """Return the scopes that a method needs: those that the contract names. A method of another
+    contract (reflection) needs any token; one of ours that names none has none.
+    """
+    if method.containing_service.file.package != _CONTRACT:
+        return frozenset({Scope.ANY})
+    named = method.GetOptions().Extensions[scope_pb2.scope]
+    return frozenset(
+        Scope(scope_pb2.Scope.Name(it).removeprefix("SCOPE_").lower().replace("_", "."))
+        for it in named
+    )
+
+
+class Refusals:
+    """Slows peers that present wrong tokens. Safe to call from any thread.
+
+    A connection may present ten wrong tokens at once, and one more every two seconds; all
+    connections of a host together a hundred, and one more every second. Beyond that its calls are
+    refused before their token is looked at. A connection that presented a valid token answers for
+    itself alone, so that a stranger behind the same address cannot shut others out. On a Unix
+    socket, to which only the owner of the data may connect, nobody is slowed.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` answers the time now in seconds."""
+        self._clock = clock
+        self._guard = threading.Lock()  # guards what follows; nothing slow happens under it
+        self._connections = _Buckets(10, 0.5)
+        self._hosts = _Buckets(100, 1.0)
+        self._proven: OrderedDict[str, None] = OrderedDict()
+
+    def check(self, peer: str) -> None:
+        """Raise LimitExceeded if the peer has to wait."""
+        if not (self._connections or self._hosts):
+            return
+        host, now = _host_of(peer), self._clock()
+        with self._guard:
+            seconds = self._connections.wait(peer, now)
+            if peer not in self._proven:
+                seconds = max(seconds, self._hosts.wait(host, now))
+        if seconds > 0:
+            raise LimitExceeded("refused_tokens", "peer", int(1000 * seconds) + 1)
+
+    def refused(self, peer: str) -> None:
+        """Count a wrong token."""
+        if not (host := _host_of(peer)):
+            return
+        now = self._clock()
+        with self._guard:
+            self._connections.take(peer, now)
+            self._hosts.take(host, now)
+
+    def accepted(self, peer: str) -> None:
+        """Note a valid token."""
+        if peer in self._proven:
+            return
+        with self._guard:
+            self._proven[peer] = None
+            while len(self._proven) > _Buckets.MOST:
+                self._proven.popitem(last=False)
+
+
+class _Buckets:
+    """Token buckets of the last peers: each holds `most` at once, and gets `rate` a second."""
+
+    MOST = 10_000
+
+    def __init__(self, most: int, rate: float) -> None:
+        self._most = most
+        self._rate = rate
+        # how many were left at which moment; a full bucket is not kept
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def wait(self, peer: str, now: float) -> float:
+        """Return in how many seconds one may be taken."""
+        return max(0.0, (1 - self._now(peer, now)) / self._rate)
+
+    def take(self, peer: str, now: float) -> None:
+        """Take one."""
+        left = self._now(peer, now) - 1
+        self._left[peer] = (max(left, 0.0), now)
+        self._left.move_to_end(peer)
+        while len(self._left) > self.MOST:
+            self._left.popitem(last=False)
+
+    def _now(self, peer: str, now: float) -> float:
+        left, at = self._left.get(peer, (float(self._most), now))
+        left += self._rate * (now - at)
+        if left >= self._most:
+            self._left.pop(peer, None)
+            return float(self._most)
+        return left
+
+
+def _host_of(peer: str) -> str:
+    """Return the host of a peer as `ipv4:127.0.0.1:50000`; empty for one without a port."""
+    return "" if peer.startswith("unix:") else peer.rpartition(":")[0]
+
+
+def _name(method: MethodDescriptor) -> str:
+    return f"{method.containing_service.name}/{method.name}"

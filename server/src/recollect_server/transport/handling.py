@@ -27,6 +27,7 @@ from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import CallerGone, RecollectError
 from recollect_server.domain.principal import Principal
 from recollect_server.services.spaces import Spaces
+from recollect_server.transport.confining import confine
 from recollect_server.transport.errors import internal, malformed, status_of
 from recollect_server.transport.wire import first_not_utf8
 
@@ -237,6 +238,8 @@ def _run(
         principal = admit(method, context)
         if isinstance(request, Malformed):
             return None, request.status
+        if principal.conversation_id or principal.channel:
+            confine(method, request, principal)
         return handler(request, Call(context, principal)), None
     except RecollectError as error:
         return None, status_of(error)

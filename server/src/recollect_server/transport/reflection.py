@@ -15,7 +15,9 @@ from google.rpc import status_pb2
 from grpc_reflection.v1alpha import reflection_pb2 as pb
 from grpc_reflection.v1alpha.reflection import ReflectionServicer
 
-from recollect_server.transport.errors import malformed
+from recollect_server.domain.errors import Unauthenticated
+from recollect_server.transport.errors import malformed, status_of
+from recollect_server.transport.gate import Ended
 from recollect_server.transport.handling import Admit, Call, CallLog, Send, streaming
 from recollect_server.transport.held import HeldStream, HeldStreams
 from recollect_server.transport.pool import ask_for_request
@@ -34,10 +36,9 @@ class _Stream(HeldStream):
     for.
     """
 
-    def __init__(
-        self, reflection: "Reflection", requests: object, context: grpc.ServicerContext, send: Send
-    ) -> None:
-        super().__init__(context, send)
+    def __init__(self, reflection: "Reflection", requests: object, call: Call, send: Send) -> None:
+        super().__init__(call.context, send)
+        self.principal = call.principal
         self._reflection = reflection
         self._requests = requests
         self._request: bytes | None = None
@@ -93,6 +94,14 @@ class Reflection:
             )
         }
 
+    def end(self, ended: Ended) -> None:
+        """End the streams of callers that would not be admitted any more."""
+        for stream in self.streams.select(lambda _: True):
+            assert isinstance(stream, _Stream)
+            if (reason := ended(stream.principal)) and stream.ending is None:
+                stream.ending = status_of(Unauthenticated(reason))
+                self.streams.wake((stream,))
+
     def answer(self, request: pb.ServerReflectionRequest) -> bytes:
         """Return the answer to a request."""
         answer: pb.ServerReflectionResponse
@@ -100,6 +109,6 @@ class Reflection:
         return answer.SerializeToString()
 
     def _open(self, requests: object, call: Call, send: Send) -> None:
-        stream = _Stream(self, requests, call.context, send)
+        stream = _Stream(self, requests, call, send)
         self.streams.open(stream)
         stream.listen()

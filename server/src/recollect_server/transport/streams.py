@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
-import grpc
 import structlog
 from google.rpc import status_pb2
 from grpc_status import rpc_status
@@ -27,10 +26,12 @@ from recollect_server.domain.errors import (
     Stopping,
     StorageUnavailable,
     TooManySubscribers,
+    Unauthenticated,
 )
 from recollect_server.services.streaming.watching import Watched, Watcher
 from recollect_server.transport.errors import internal, status_of
-from recollect_server.transport.handling import Send
+from recollect_server.transport.gate import Ended
+from recollect_server.transport.handling import Call, Send
 from recollect_server.transport.senders import Scheduled, Sender, Senders
 from recollect_server.transport.updates import elements
 
@@ -66,6 +67,7 @@ class Stream:
         "ending",
         "max_batch",
         "over",
+        "principal",
         "scheduled",
         "send",
         "sent",
@@ -79,14 +81,15 @@ class Stream:
         watched: Watched,
         watcher: Watcher,
         max_batch: int,
-        context: grpc.ServicerContext,
+        call: Call,
         send: Send,
     ) -> None:
         self.watched = watched
         self.watcher = watcher
         self.max_batch = max_batch
         self.send = send
-        self._context = context
+        self._context = call.context
+        self.principal = call.principal
         self.scheduled = self.again = False
         self.over = False
         """The call is over, or about to be: nothing is sent any more."""
@@ -152,7 +155,7 @@ class Streams:
         watched: Watched,
         subscribe: Callable[[], Watcher],
         max_batch: int,
-        context: grpc.ServicerContext,
+        call: Call,
         send: Send,
         *,
         resumed: bool,
@@ -169,7 +172,7 @@ class Streams:
                 raise TooManySubscribers(self._limits.max_subscribers)
             self._opening += 1
         try:
-            stream = Stream(watched, subscribe(), max_batch, context, send)
+            stream = Stream(watched, subscribe(), max_batch, call, send)
             stream.beat = resumed  # says that what was missed is over
             with self._guard:
                 self._streams.add(stream)
@@ -184,6 +187,21 @@ class Streams:
         if self._stopping.is_set():
             stream.ending = status_of(Stopping())
         self._senders.schedule((stream,))
+
+    def end(self, ended: Ended) -> None:
+        """End the streams of callers that would not be admitted any more."""
+        with self._guard:
+            streams = list(self._streams)
+        reasons: dict[str, str] = {}  # by token: thousands of streams may have one
+        concerned: list[Stream] = []
+        for stream in streams:
+            caller = stream.principal
+            if (reason := reasons.get(caller.token_id)) is None:
+                reason = reasons[caller.token_id] = ended(caller)
+            if reason and stream.ending is None:
+                stream.ending = status_of(Unauthenticated(reason))
+                concerned.append(stream)
+        self._senders.schedule(concerned)
 
     def count(self) -> int:
         """Return the number of open streams."""

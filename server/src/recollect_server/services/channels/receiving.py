@@ -16,6 +16,7 @@ from recollect_server.domain.addresses import EMAIL, WEB
 from recollect_server.domain.commands import Command, parse
 from recollect_server.domain.conversation import Began, CommandRun, Continued, Conversation
 from recollect_server.domain.errors import ConversationNotFound, InvalidField, StorageUnavailable
+from recollect_server.domain.filters import Filter
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.routing import (
@@ -40,8 +41,7 @@ from recollect_server.services.space.locks import Lock
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import Committed, RequestKey, placed
-from recollect_server.storage.index.conversations import Filter
-from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.lines import contents_of, messages_of
 from recollect_server.storage.logs.received import hash_of_delivery, key_of_delivery
 
@@ -117,8 +117,12 @@ class Receiving:
             self._commands.finish(outcome.run, outcome.conversation.id)
         return Received(outcome, duplicate=previous is not None)
 
-    def run_command(self, conversation_id: str, text: str, request_id: str) -> Replied:
-        """Run a command as if it had come in over the conversation's channel."""
+    def run_command(
+        self, conversation_id: str, text: str, request_id: str, channel: str = ""
+    ) -> Replied:
+        """Run a command as if it had come in over the conversation's channel. `channel` is where
+        its caller speaks from; empty: anywhere.
+        """
         command = parse(text)
         if command is None:
             raise InvalidField.of(
@@ -139,7 +143,9 @@ class Receiving:
             ):
                 raise ConversationNotFound(conversation_id)
             else:
-                replied = self._run_in(conversation_id, CommandCall(command, text, request))
+                replied = self._run_in(
+                    conversation_id, CommandCall(command, text, request), channel
+                )
         self._commands.finish(replied.run, replied.conversation.id)
         return replied
 
@@ -300,8 +306,9 @@ class Receiving:
         call = CommandCall(command, inbound.text, request, headers.ids)
         return self._commands.run(call, said_in, beginning)
 
-    def _run_in(self, conversation_id: str, call: CommandCall) -> Replied:
+    def _run_in(self, conversation_id: str, call: CommandCall, speaks_from: str) -> Replied:
         conversation = self._space.read(conversation_id).conversation
+        check_writable(conversation, [speaks_from])
         channel, place = conversation.channel, place_of(conversation.channel, conversation.party)
         beginning = Beginning(
             channel, conversation.participants, conversation.party, place.known or channel == EMAIL

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.errors import ConversationReadOnly, IndexUnavailable
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts
 from recollect_server.services.streaming.log import Encode, Interest, News, UpdateLog
@@ -55,7 +55,14 @@ class LiveUpdates:
         self._log.wake()
 
     def publish(
-        self, conversation_id: str, draft_id: str, offset: int, text: str, *, done: bool
+        self,
+        conversation_id: str,
+        draft_id: str,
+        offset: int,
+        text: str,
+        *,
+        done: bool,
+        speaks_from: str = "",
     ) -> None:
         """Publish more text of an unfinished answer. Raises InvalidField, ConversationNotFound,
         StorageUnavailable.
@@ -65,6 +72,8 @@ class LiveUpdates:
             self._space.index.settle()
         with self._space.reading(conversation_id) as state:
             channel = state.conversation.channel
+            if state.conversation.pinned and speaks_from not in ("", channel):
+                raise ConversationReadOnly(conversation_id, channel)
             self._drafts.publish(conversation_id, channel, draft_id, offset, text, done=done)
         self._log.touch((conversation_id, channel))
 
