@@ -126,7 +126,7 @@ def start(
             server = Server(
                 gate,
                 spaces,
-                _server_options(settings),
+                _server_options(settings, tokens),
                 degraded={"RecallService": space.recall.degraded},
             )
         gate.follow(streams.end, server.end_streams)
@@ -152,11 +152,11 @@ def _tls_files(settings: Settings) -> TlsFiles | None:
     return TlsFiles(settings.tls_cert, settings.tls_key, settings.client_ca)
 
 
-def _server_options(settings: Settings) -> ServerOptions:
+def _server_options(settings: Settings, tokens: Tokens) -> ServerOptions:
     return ServerOptions(
         addresses=settings.addresses,
         tls=_tls_files(settings),
-        refusal=lambda: _NOBODY_MAY_CALL,
+        refusal=lambda: "" if tokens.any() else _NOBODY_MAY_CALL,
         threads=settings.threads,
         write_threads=settings.write_threads,
         search_threads=settings.search_threads,
