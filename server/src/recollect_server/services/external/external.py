@@ -133,9 +133,9 @@ class External:
         """Store a message of a third party exactly once by channel and provider's id, and ask the
         owner if trust requires it.
 
-        `party` is normalised by the caller; `time` is in milliseconds, None for now. The arguments are
-        validated already. Raises StorageUnavailable, IndexUnavailable: then the message may be stored
-        or not, and the provider delivers it again.
+        `party` is normalised by the caller; `time` is in milliseconds, None for now. The arguments
+        are validated already. Raises StorageUnavailable, IndexUnavailable: then the message may be
+        stored or not, and the provider delivers it again.
         """
         with self._space.exclusive(
             delivery=f"{channel} {provider_message_id}", party=f"{channel} {party}"

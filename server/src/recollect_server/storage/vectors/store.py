@@ -246,8 +246,8 @@ class VectorStore:
     ) -> list[tuple[EmbeddedText, bool]]:
         """Store embedded texts, and how far each conversation was examined, all or nothing.
 
-        Returns the places that are new or have a new text, and whether there was a text before. Places
-        of conversations that were deleted meanwhile are skipped.
+        Returns the places that are new or have a new text, and whether there was a text before.
+        Places of conversations that were deleted meanwhile are skipped.
         """
         with self._using() as connection:
             kept = [place for place in places if place.conversation_id not in self._gone]
