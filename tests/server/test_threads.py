@@ -30,24 +30,24 @@ class Silent:
     def __init__(self, channel: grpc.Channel) -> None:
         grpc.channel_ready_future(channel).result(30)
         self._channel = channel
-        self._told = threading.Event()
+        self._released = threading.Event()
         self._request = b""
         self.calls: list[Any] = []
 
     def begin(self, method: str) -> Any:
-        """Begins one. Calls of the method that begin later reach the server later."""
+        """Begin a call. Calls of the method that begin later reach the server later."""
         multi: grpc.StreamUnaryMultiCallable[bytes, bytes] = self._channel.stream_unary(method)
         call: Any = multi.future(self._requests())
         self.calls.append(call)
         return call
 
     def end(self, request: bytes = b"") -> None:
-        """Lets those that were not cancelled send a request, or end without one."""
+        """Let the calls that were not cancelled send a request, or end without one."""
         self._request = request
-        self._told.set()
+        self._released.set()
 
     def _requests(self) -> Iterator[bytes]:
-        self._told.wait(60)
+        self._released.wait(60)
         if self._request:
             yield self._request
 
@@ -121,11 +121,11 @@ class Echo:
     channel: grpc.Channel
     pool: CallPool
 
-    def call(self, said: bytes, timeout: float = 30) -> bytes:
+    def call(self, request: bytes, timeout: float = 30) -> bytes:
         echo: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self.channel.unary_unary(
             "/test.Echo/Echo"
         )
-        return echo(said, timeout=timeout)
+        return echo(request, timeout=timeout)
 
 
 @contextmanager
@@ -166,7 +166,7 @@ class Turns:
     """A server whose handler notes its requests, and answers once the test lets it."""
 
     def __init__(self, threads: int, present_seconds: float) -> None:
-        self.begun: list[bytes] = []
+        self.order: list[bytes] = []
         self.go_on = threading.Event()
         self.pool = CallPool(threads, "test", present_seconds=present_seconds)
         self.server = grpc.server(self.pool)
@@ -183,17 +183,17 @@ class Turns:
         )
 
     def _handle(self, request: bytes, _: grpc.ServicerContext) -> bytes:
-        self.begun.append(request)
+        self.order.append(request)
         if request != b"at once":
             self.go_on.wait(30)
         return request
 
     def call(self, channel: grpc.Channel, request: bytes) -> Any:
         """Begins a call, and waits until its request is with a thread or waits for one."""
-        here = len(self.begun) + self.pool.waiting()
+        here = len(self.order) + self.pool.waiting()
         echo: Any = channel.unary_unary("/test.Echo/Echo")
         pending = echo.future(request, timeout=30)
-        until(lambda: len(self.begun) + self.pool.waiting() > here)
+        until(lambda: len(self.order) + self.pool.waiting() > here)
         return pending
 
     def close(self) -> None:
@@ -225,7 +225,7 @@ def test_callers_take_turns_however_many_calls_one_of_them_has(
     calls += [server.call(server.other, b"other %d" % number) for number in range(2)]
     server.go_on.set()
     assert all(call.result() for call in calls)
-    assert server.begun[:5] == [b"flood 0", b"flood 1", b"other 0", b"flood 2", b"other 1"]
+    assert server.order[:5] == [b"flood 0", b"flood 1", b"other 0", b"flood 2", b"other 1"]
 
 
 def test_a_flood_has_its_share_of_the_threads_while_somebody_else_calls(
@@ -234,7 +234,7 @@ def test_a_flood_has_its_share_of_the_threads_while_somebody_else_calls(
     server = turns(4)
     assert server.call(server.other, b"at once").result() == b"at once"
     calls = [server.call(server.flooding, b"flood") for _ in range(10)]
-    assert (server.begun.count(b"flood"), server.pool.waiting()) == (2, 8)
+    assert (server.order.count(b"flood"), server.pool.waiting()) == (2, 8)
     assert server.call(server.other, b"at once").result() == b"at once"
     server.go_on.set()
     assert all(call.result() for call in calls)
@@ -244,7 +244,7 @@ def test_a_caller_alone_has_all_threads(turns: Callable[..., Turns]) -> None:
     server = turns(4, 0)
     assert server.call(server.other, b"at once").result() == b"at once"
     calls = [server.call(server.flooding, b"flood") for _ in range(10)]
-    assert (server.begun.count(b"flood"), server.pool.waiting()) == (4, 6)
+    assert (server.order.count(b"flood"), server.pool.waiting()) == (4, 6)
     server.go_on.set()
     assert all(call.result() for call in calls)
 

@@ -13,6 +13,8 @@ from recollect.errors import ErrorReason, RecollectError
 
 _WORTH_REPEATING = frozenset({"UNAVAILABLE", "CANCELLED"})
 """UNAVAILABLE says so. CANCELLED, where nobody did, is how a server refuses a burst of calls."""
+_WORTH_WAITING_FOR = frozenset({ErrorReason.LIMIT_EXCEEDED, ErrorReason.TOO_MANY_SPACES})
+"""Refused before anything was done, and allowed again after the delay that the server names."""
 MAX_TIMEOUT = 100_000_000
 """Seconds, some three years. gRPC's clock overflows at 10^10 and then answers DEADLINE_EXCEEDED at
 once.
@@ -25,9 +27,8 @@ class RetryPolicy:
     full jitter.
 
     Only what is safe is repeated: a call that changes nothing, or one that carries a `request_id`;
-    and only where the server was unavailable, dropped the call, or named the time at which a limit
-    allows it. The time-out bounds the call as a
-    whole, whatever the number of attempts.
+    and only where the server was unavailable or dropped the call, or a limit is reached that lifts
+    within the time-out. The time-out bounds the call as a whole, whatever the number of attempts.
 
     >>> Client(retry=RetryPolicy(max_attempts=10))
     """
@@ -94,8 +95,7 @@ class Attempts:
 
 
 def _is_worth_repeating(error: RecollectError) -> bool:
-    """Return True if the call may succeed later. A limit names the time."""
-    if error.reason == ErrorReason.LIMIT_EXCEEDED:
+    if error.reason in _WORTH_WAITING_FOR:
         return error.retry_delay is not None
     return error.code in _WORTH_REPEATING
 
