@@ -102,7 +102,8 @@ def beside(
     """Return the median rate of one caller beside another one, that beside a flood, and the median
     of their ratio. `others` has the tokens of the other caller and of the flood.
     """
-    ordinary, flood = [], []
+    ordinary: list[float] = []
+    flood: list[float] = []
     with callers(target, 1, own) as caller:
         for _ in range(rounds):
             for count, token, rates in ((1, others[0], ordinary), (FLOOD, others[1], flood)):

@@ -240,6 +240,40 @@ def test_a_flood_has_its_share_of_the_threads_while_somebody_else_calls(
     assert all(call.result() for call in calls)
 
 
+def test_a_caller_has_all_threads_again_once_the_others_are_gone(
+    turns: Callable[..., Turns],
+) -> None:
+    server = turns(4, 0.3)
+    assert server.call(server.other, b"at once").result() == b"at once"
+    calls = [server.call(server.flooding, b"flood") for _ in range(10)]
+    # without another call, or the end of one
+    until(lambda: server.order.count(b"flood") == 4)
+    server.go_on.set()
+    assert all(call.result() for call in calls)
+
+
+def test_calls_that_send_nothing_take_no_share_of_the_threads(
+    turns: Callable[..., Turns],
+) -> None:
+    server = turns(4)
+    silent = Silent(server.other)
+    call = silent.begin("/test.Echo/Echo")
+    calls = [server.call(server.flooding, b"flood") for _ in range(10)]
+    assert (server.order.count(b"flood"), server.pool.waiting()) == (4, 6)
+    server.go_on.set()
+    assert all(call.result() for call in calls)
+    call.cancel()
+
+
+def test_callers_who_are_gone_are_forgotten(turns: Callable[..., Turns]) -> None:
+    server = turns(4, 0)
+    for _ in range(3):
+        assert server.call(server.other, b"at once").result() == b"at once"
+        assert server.call(server.flooding, b"at once").result() == b"at once"
+    assert len(server.pool._callers) <= 2
+    assert len(server.pool._present) <= 2
+
+
 def test_a_caller_alone_has_all_threads(turns: Callable[..., Turns]) -> None:
     server = turns(4, 0)
     assert server.call(server.other, b"at once").result() == b"at once"

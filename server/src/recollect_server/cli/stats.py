@@ -94,9 +94,9 @@ def stats(config: Path | None, **flags: Any) -> None:
             external.progress.get(name) != size for name, size in parties.items()
         ),
         "escalations_open": external.open_escalations,
-        "limited_today": _limited(settings),
         "limited_senders": ", ".join(
             [str(limited), *(f"{it.channel} {it.sender} ({it.refused} refused)" for it in worst)]
         ),
+        "limited_today": _limited(settings),
     }.items():
         click.echo(f"{name}: {value}")

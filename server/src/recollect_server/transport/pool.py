@@ -60,9 +60,10 @@ _UNKNOWN = object()  # key of all who will be refused
 class _Caller:
     """Calls of one caller. The pool guards it."""
 
-    __slots__ = ("last", "ready", "requested", "running", "unread")
+    __slots__ = ("key", "last", "ready", "requested", "running", "unread")
 
-    def __init__(self) -> None:
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
         self.unread: deque[Callable[[], bool]] = deque()
         """Calls whose requests are not asked for."""
         self.requested = 0
@@ -101,12 +102,18 @@ class CallPool(ThreadPoolExecutor):
         self._able = _is_able()
         self._size = threads
         self._caller_of = caller_of
-        self._guard = threading.Lock()  # guards what follows; nothing slow happens under it
+        # guards what follows; nothing slow happens under it
+        self._guard = threading.Condition(threading.Lock())
         self._room = ahead
         self._room_of_one = max(1, ahead // _SHARE_AHEAD)
         self._present_seconds = present_seconds
         self._busy = 0  # threads that run calls, or are about to
-        self._callers: OrderedDict[Hashable, _Caller] = OrderedDict()  # by their last activity
+        self._callers: dict[Hashable, _Caller] = {}
+        self._present: OrderedDict[Hashable, _Caller] = OrderedDict()
+        """Callers who share in the threads, by their last activity."""
+        self._watching = False
+        """True while a thread waits for a caller to be present no more."""
+        self._stopping = False
         self._ready: deque[_Caller] = deque()  # callers with ready calls, in the order of turns
         self._unread: deque[_Caller] = deque()  # callers with unread calls, likewise
 
@@ -152,6 +159,13 @@ class CallPool(ThreadPoolExecutor):
         self._begin(key, ask)
         return done
 
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more calls, and end the threads."""
+        with self._guard:
+            self._stopping = True
+            self._guard.notify_all()
+        super().shutdown(wait, cancel_futures=cancel_futures)
+
     def waiting(self) -> int:
         """Return the number of calls whose requests are here and that have no thread."""
         with self._guard:
@@ -179,6 +193,7 @@ class CallPool(ThreadPoolExecutor):
                 self._room += 1
                 following = self._next(self._unread, _REQUESTED, self._room_of_one)
                 if following is None:
+                    self._forget(caller)
                     return
                 caller = following
                 ask = caller.unread.popleft()
@@ -193,12 +208,18 @@ class CallPool(ThreadPoolExecutor):
         """Run a call when it is its caller's turn: its request is here, or none is wanted."""
         with self._guard:
             caller = self._caller(key)
-            self._callers.move_to_end(key)
+            self._present[key] = caller
+            self._present.move_to_end(key)
             caller.ready.append((run, received))
             if len(caller.ready) == 1:
                 self._ready.append(caller)
-            if starts := self._busy < self._size and caller.running < self._most_of_one():
+            may_run = caller.running < self._most_of_one()
+            # A call that may not run yet needs a thread that watches for the moment when it may.
+            if starts := self._busy < self._size and (may_run or not self._watching):
                 self._busy += 1
+                if self._watching:
+                    self._watching = starts = False
+                    self._guard.notify()
         if starts:
             super().submit(self._work)
 
@@ -210,7 +231,7 @@ class CallPool(ThreadPoolExecutor):
                 if caller is not None:
                     caller.running -= 1
                     caller.last = time.monotonic()
-                caller = self._next(self._ready, _RUNNING, self._most_of_one())
+                caller = self._next_ready()
                 if caller is None:
                     self._busy -= 1
                     return
@@ -218,6 +239,10 @@ class CallPool(ThreadPoolExecutor):
                 caller.running += 1
                 if caller.ready:
                     self._ready.append(caller)
+                if starts := bool(self._ready) and self._busy < self._size and not self._watching:
+                    self._busy += 1  # of the others one may run too, now or soon
+            if starts:
+                super().submit(self._work)
             if received:
                 self._leave(caller)
             run()
@@ -231,7 +256,29 @@ class CallPool(ThreadPoolExecutor):
         """Return a caller, new or not. `_guard` is held."""
         caller = self._callers.get(key)
         if caller is None:
-            caller = self._callers[key] = _Caller()
+            caller = self._callers[key] = _Caller(key)
+        return caller
+
+    def _forget(self, caller: _Caller) -> None:
+        """Forget a caller of whom nothing is here. `_guard` is held."""
+        if caller.is_idle and caller.key not in self._present:
+            self._callers.pop(caller.key, None)
+
+    def _next_ready(self) -> _Caller | None:
+        """Take the caller whose call runs next; None for a thread that is not needed.
+
+        Where every ready caller has its share of the threads, one thread waits for the others to be
+        present no more: nothing else would happen then.
+        """
+        caller = self._next(self._ready, _RUNNING, self._most_of_one())
+        while caller is None and self._ready and not (self._watching or self._stopping):
+            self._watching = True
+            self._busy -= 1
+            self._guard.wait(self._present_seconds)
+            if self._watching:  # else a call arrived, which counted this thread
+                self._watching = False
+                self._busy += 1
+            caller = self._next(self._ready, _RUNNING, self._most_of_one())
         return caller
 
     def _next(
@@ -248,12 +295,13 @@ class CallPool(ThreadPoolExecutor):
     def _most_of_one(self) -> int:
         """Return the number of threads that one caller may have now."""
         absent = time.monotonic() - self._present_seconds
-        while self._callers:
-            key, caller = next(iter(self._callers.items()))
-            if not caller.is_idle or caller.last > absent:
+        while self._present:
+            key, caller = next(iter(self._present.items()))
+            if caller.running or caller.ready or caller.last > absent:
                 break
-            del self._callers[key]
-        return max(1, self._size // max(1, len(self._callers)))
+            del self._present[key]
+            self._forget(caller)
+        return max(1, self._size // max(1, len(self._present)))
 
 
 def ask_for_request(
