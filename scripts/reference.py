@@ -29,7 +29,7 @@ from google.protobuf.descriptor_pb2 import (
 ROOT = Path(__file__).parent.parent
 
 _SETTINGS_SECTIONS = {
-    "listen": "Server and data",
+    "tls_cert": "Server and data",
     "max_working_turns": "Limits",
     "threads": "Concurrency",
     "update_retention": "Live updates",
@@ -53,7 +53,7 @@ def settings() -> None:
             print("| environment | flag | default | meaning |\n| --- | --- | --- | --- |")
         value = described.default
         shown = duration_text(value) if isinstance(value, timedelta) else str(value)
-        shown = shown.lower() if isinstance(value, bool) else shown
+        shown = shown.lower() if value is None or isinstance(value, bool) else shown
         flag = name.replace("_", "-")
         text = _cell(described.description or "")
         print(f"| `RECOLLECT_{name.upper()}` | `--{flag}` | `{shown}` | {text} |")

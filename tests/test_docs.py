@@ -35,6 +35,7 @@ def test_the_settings_page_lists_every_setting_with_its_default() -> None:
     )
     shown = {
         "True": "true",
+        "None": "none",
         "False": "false",
         "0:00:10": "10s",
         "0:00:15": "15s",

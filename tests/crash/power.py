@@ -13,12 +13,12 @@ from tempfile import TemporaryDirectory
 from recollect_server.app import FolderLock
 from recollect_server.domain.conversation import CALLER, NoteRecord, Party
 from recollect_server.domain.errors import RecollectError
+from recollect_server.domain.filters import Filter
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.time import system_clock
 from recollect_server.services.conversations import Appended, Conversations
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
-from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.logs.folder import FolderStore
 
 from tests.crash.checker import by_conversation, in_transcript

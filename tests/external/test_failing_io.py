@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from recollect_server.domain.external import Direction
+from recollect_server.domain.filters import CommunicationFilter
 from recollect_server.domain.time import system_clock
 from recollect_server.services.external.external import External
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.services.upkeep.verification import verify
-from recollect_server.storage.index.external import CommunicationFilter
 from recollect_server.storage.logs.folder import FolderStore
 
 from tests.faults.conftest import library

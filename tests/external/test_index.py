@@ -13,7 +13,7 @@ from recollect_server.domain.external import (
     fold,
 )
 from recollect_server.services.space.logs import entries_of
-from recollect_server.storage.index.external_index import ExternalIndex
+from recollect_server.storage.index.external import ExternalIndex
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.record import Entry

@@ -8,7 +8,7 @@ import pytest
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.external import Direction, Trust
 from recollect_server.domain.message import Attachment
-from recollect_server.storage.index.external_index import ExternalIndex
+from recollect_server.storage.index.external import ExternalIndex
 from recollect_server.storage.logs.writer import TranscriptWriter
 
 from tests.conftest import RunningServer, Start

@@ -7,9 +7,8 @@ import pytest
 from recollect.v1 import external_communication_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
 from recollect_server.domain.external import EmailHeaders, Provenance
-from recollect_server.storage.index.channel_tables import contact_names
 from recollect_server.storage.index.file import NAME
-from recollect_server.storage.index.migrations import MIGRATIONS
+from recollect_server.storage.index.migrations import MIGRATIONS, contact_names
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import KNOWN, UNTRUSTED, Meet, Outside, Watch, answers

@@ -154,7 +154,9 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
 def test_serve_refuses_what_config_refuses() -> None:
     result = run("serve", "--listen", "0.0.0.0:50051")
     assert result.exit_code == 1
-    assert "listen: must be unix:PATH or a loopback address" in result.stderr
+    assert (
+        "listen: 0.0.0.0:50051 can be reached from other machines, so it needs TLS" in result.stderr
+    )
 
 
 @pytest.mark.parametrize("said", ["1ms", "500ms", "1500ms", "2s", "90s", "10m", "3h", "36h", "7d"])

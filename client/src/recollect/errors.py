@@ -10,6 +10,7 @@
     ├── Unauthenticated       no token, or a wrong one
     ├── ResourceExhausted     too much or too fast; `retry_delay` says when to try again
     ├── Unavailable           nobody answers, or the server cannot write or search just now
+    │   └── TlsMismatch       the two ends do not agree on TLS; the text says what to change
     ├── DeadlineExceeded      it took longer than the time-out, or than the server allows
     ├── Cancelled             the server, or something on the way to it, dropped the call
     ├── DataDamaged           what was asked for is there and cannot be read
@@ -39,6 +40,7 @@ __all__ = [
     "PermissionDenied",
     "RecollectError",
     "ResourceExhausted",
+    "TlsMismatch",
     "TurnOutOfDate",
     "Unauthenticated",
     "Unavailable",
@@ -168,6 +170,12 @@ class ResourceExhausted(RecollectError):
 class Unavailable(RecollectError):
     """Nobody answers, or the server cannot write or search just now. The client's own retries were
     used up.
+    """
+
+
+class TlsMismatch(Unavailable):
+    """No connection was made, because the two ends do not agree on TLS: one speaks it and the other
+    does not, or a certificate is not accepted. The text says what to change.
     """
 
 

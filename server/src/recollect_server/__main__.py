@@ -15,7 +15,11 @@ for descriptor in range(3):
 # cost more than they give.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from recollect_server.cli import commands  # noqa: E402 - after the two steps above
+# gRPC would write a line of its own to standard error, among the log's, at every handshake that
+# fails: whoever connects to a port of TLS without TLS could fill a disk.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+from recollect_server.cli import commands  # noqa: E402 - after the steps above
 
 
 def main() -> None:

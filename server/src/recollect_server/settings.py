@@ -27,10 +27,15 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
+from recollect_server.domain import endpoints
+
 _PREFIX = "RECOLLECT_"  # of each setting in the environment
-_OTHERS = {"ADDRESS", "CONVERSATION_ID", "MODEL", "KILL_AT"}
-"""Names after the prefix that are no settings: the client's commands read or set the first three,
-tests the last.
+_OTHERS = {
+    *("ADDRESS", "TOKEN", "CA", "CLIENT_CERT", "CLIENT_KEY"),
+    *("MCP_TOKEN", "CONVERSATION_ID", "MODEL", "KILL_AT"),
+}
+"""Names after the prefix that are no settings: clients read or set all but the last, which tests
+set.
 """
 _KUBERNETES = re.compile(
     r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)",
@@ -45,7 +50,6 @@ _KUBERNETES_URL = re.compile(r"(tcp|udp|sctp)://")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
-_LOOPBACK = re.compile(r"(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|localhost|\[::1\]):(\d{1,5})")
 
 
 class WrongSettings(Exception):
@@ -82,17 +86,13 @@ def _duration(value: object) -> object:
 
 
 def _listen(value: str) -> str:
-    if value.startswith("unix:") and len(value) > 5:
-        return value
-    match = _LOOPBACK.fullmatch(value)
-    if match is None:
-        raise ValueError(
-            "must be unix:PATH or a loopback address as 127.0.0.1:50051: other addresses need TLS and a token, which this"
-            " version does not have"
-        )
-    if int(match[2]) > 65535:
-        raise ValueError(f"has port {match[2]}; ports end at 65535")
-    return value
+    addresses = endpoints.split(value)
+    for address in addresses:
+        if why := endpoints.problem(address):
+            raise ValueError(f"{address:.100} {why}" if len(addresses) > 1 else why)
+    if twice := {it for it in addresses if addresses.count(it) > 1 and not it.endswith(":0")}:
+        raise ValueError(f"names {min(twice)} twice")
+    return ", ".join(addresses)
 
 
 def _not_empty(value: object) -> object:
@@ -100,6 +100,11 @@ def _not_empty(value: object) -> object:
     if value == "":
         raise ValueError("must not be empty: write . for the current folder")
     return value
+
+
+def _none_if_empty(value: object) -> object:
+    """Take an empty path, as an environment variable may be, for none."""
+    return None if value == "" else value
 
 
 def _at_least(least: timedelta) -> AfterValidator:
@@ -160,6 +165,22 @@ def _one_line(value: str) -> str:
 
 
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
+File = Annotated[Path | None, BeforeValidator(_none_if_empty)]
+
+
+def _needs_tls(value: str, info: ValidationInfo) -> str:
+    """Refuse an address that other machines reach, unless a certificate or a proxy protects it."""
+    if info.data.get("tls_cert") or info.data.get("insecure_plaintext", True):
+        return value
+    for address in endpoints.split(value):
+        if not endpoints.is_local(address):
+            raise ValueError(
+                f"{address} can be reached from other machines, so it needs TLS: name a"
+                " certificate and its key with --tls-cert and --tls-key, or give"
+                " --insecure-plaintext true where a proxy ends TLS before it; and it needs a"
+                " token: `recollect-server token create --kind brain`"
+            )
+    return value
 
 
 class Settings(BaseSettings):
@@ -169,9 +190,27 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True)
 
-    listen: Annotated[str, AfterValidator(_listen)] = Field(
+    # The files before the addresses: whether an address is allowed depends on them.
+    tls_cert: File = Field(
+        None,
+        description="certificate of TCP addresses, in PEM, with those of its authorities after it;"
+        " read again when it changes",
+    )
+    tls_key: File = Field(None, description="private key of tls_cert, in PEM")
+    client_ca: File = Field(
+        None, description="authorities, in PEM, of which every caller over TCP needs a certificate"
+    )
+    insecure_plaintext: bool = Field(
+        False,
+        description="listen beyond loopback without TLS, behind a proxy or mesh that ends it; tokens"
+        " are needed all the same",
+    )
+    listen: Annotated[
+        str, BeforeValidator(_names), AfterValidator(_listen), AfterValidator(_needs_tls)
+    ] = Field(
         "127.0.0.1:50051",
-        description="loopback address (host:port) or unix:PATH, which only its owner may connect to",
+        description="addresses, separated by commas: host:port, which beyond loopback needs TLS and"
+        " a token, or unix:PATH, which only its owner may connect to",
     )
     data_dir: Annotated[Path, BeforeValidator(_not_empty)] = Field(
         Path(".recollect"), description="folder that holds all data"
@@ -399,6 +438,20 @@ class Settings(BaseSettings):
         if (messages := info.data.get("compaction_messages")) is not None and value >= messages:
             raise ValueError(f"must be less than compaction_messages, which is {messages}")
         return value
+
+    @field_validator("tls_key", "client_ca")
+    @classmethod
+    def _belongs_to_a_certificate(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if info.data.get("tls_cert") is None and value is not None and "tls_cert" in info.data:
+            raise ValueError("needs tls_cert beside it, the certificate that the server shows")
+        if info.field_name == "tls_key" and value is None and info.data.get("tls_cert"):
+            raise ValueError("is needed beside tls_cert: name the certificate's private key")
+        return value
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses to listen on."""
+        return endpoints.split(self.listen)
 
     @property
     def model_names(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from recollect._backends.tasks import Connection, Stream
+from recollect._shared.endpoint import Endpoint
 from recollect._shared.retry import Attempts, RetryPolicy, checked_timeout
 from recollect._shared.rpc import Answer, Call, Method, Request, Response
 from recollect.errors import RecollectError
@@ -15,13 +16,12 @@ class Invoker:
 
     def __init__(
         self,
-        target: str,
+        endpoint: Endpoint,
         timeout: float,
-        token: str | None,
         retry: RetryPolicy | None,
         sleep: Callable[[float], Awaitable[object]],
     ) -> None:
-        self._connection = Connection(target, token)
+        self._connection = Connection(endpoint)
         self._timeout = checked_timeout(timeout)
         self.retry = retry
         self.sleep = sleep
@@ -40,11 +40,19 @@ class Invoker:
             outcome = await self._connection.send(call, attempts.time_left())
             if not isinstance(outcome, RecollectError):
                 return call.read(outcome)
-            await self.sleep(attempts.delay_after(outcome))
+            try:
+                delay = attempts.delay_after(outcome)
+            except RecollectError as error:
+                raise await self.diagnosed(error, attempts.time_left()) from None
+            await self.sleep(delay)
 
     def stream(self, method: Method[Request, Response], request: Request) -> Stream[Response]:
         """Open a stream. Raises ClientClosed."""
         return self._connection.stream(method, request)
+
+    async def diagnosed(self, error: RecollectError, seconds: float) -> RecollectError:
+        """Return what to raise for a call that failed for good: where TLS is the reason, that."""
+        return await self._connection.diagnosed(error, seconds)
 
     async def close(self) -> None:
         """End the connection and the calls that run over it. Closing again does nothing."""

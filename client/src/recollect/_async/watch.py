@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from recollect._async.invoker import Invoker
 from recollect._backends.tasks import Done, Stream
+from recollect._shared.channel import DEFAULT_TIMEOUT
 from recollect._shared.rpc import Call
 from recollect._shared.watching import Element, Item, Watching
 from recollect.errors import ClientClosed, RecollectError
@@ -63,7 +64,11 @@ class Watch(AsyncIterator[Item]):
                 self._watching.received(response)
             elif not self._closed:
                 self._stream = None
-                await self._invoker.sleep(self._watching.delay_after(failure))
+                try:
+                    delay = self._watching.delay_after(failure)
+                except RecollectError as error:
+                    raise await self._invoker.diagnosed(error, DEFAULT_TIMEOUT) from None
+                await self._invoker.sleep(delay)
         raise StopAsyncIteration
 
     async def __aenter__(self) -> Self:

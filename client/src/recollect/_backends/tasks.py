@@ -7,7 +7,9 @@ from typing import Any, Generic
 import grpc
 import grpc.aio
 
-from recollect._shared import channel
+from recollect._shared.channel import CHANNEL_OPTIONS
+from recollect._shared.diagnosis import diagnosed
+from recollect._shared.endpoint import Endpoint
 from recollect._shared.failures import failure
 from recollect._shared.rpc import Answer, Call, Method, Request, Response
 from recollect.errors import Cancelled, ClientClosed, RecollectError
@@ -18,9 +20,10 @@ class Connection:
     call.
     """
 
-    def __init__(self, target: str, token: str | None) -> None:
-        self.target = channel.checked_target(target)
-        self._metadata = channel.call_metadata(token)
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.target = endpoint.target
+        self._endpoint = endpoint
+        self._metadata = endpoint.metadata
         self._closed = False
         self._channel: grpc.aio.Channel | None = None
         self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[Any, Any]] = {}
@@ -52,6 +55,14 @@ class Connection:
         opened = self._connected().unary_stream(method.path, method.serialize, method.parse)
         return Stream(opened(request, metadata=self._metadata), lambda: self._closed)
 
+    async def diagnosed(self, error: RecollectError, seconds: float) -> RecollectError:
+        """Return the error of a call that failed for good, or in its place what is wrong with the
+        connection, within some seconds.
+        """
+        if self._closed:
+            return error
+        return await asyncio.to_thread(diagnosed, error, self._endpoint, seconds)
+
     async def close(self) -> None:
         """End the connection and the calls that run over it. Closing again does nothing."""
         self._closed = True
@@ -60,7 +71,12 @@ class Connection:
 
     def _connected(self) -> grpc.aio.Channel:
         if self._channel is None:
-            self._channel = grpc.aio.insecure_channel(self.target, channel.CHANNEL_OPTIONS)
+            tls = self._endpoint.tls
+            self._channel = (
+                grpc.aio.insecure_channel(self.target, CHANNEL_OPTIONS)
+                if tls is None
+                else grpc.aio.secure_channel(self.target, tls.credentials(), CHANNEL_OPTIONS)
+            )
         return self._channel
 
     def _method(

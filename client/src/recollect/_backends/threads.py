@@ -5,7 +5,9 @@ from typing import Any, Generic
 
 import grpc
 
-from recollect._shared import channel
+from recollect._shared.channel import CHANNEL_OPTIONS
+from recollect._shared.diagnosis import diagnosed
+from recollect._shared.endpoint import Endpoint
 from recollect._shared.failures import failure
 from recollect._shared.rpc import Answer, Call, Method, Request, Response
 from recollect.errors import ClientClosed, RecollectError
@@ -14,11 +16,16 @@ from recollect.errors import ClientClosed, RecollectError
 class Connection:
     """A gRPC channel. It connects with the first call."""
 
-    def __init__(self, target: str, token: str | None) -> None:
-        self.target = channel.checked_target(target)
-        self._metadata = channel.call_metadata(token)
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.target = endpoint.target
+        self._endpoint = endpoint
+        self._metadata = endpoint.metadata
         self._closed = False
-        self._channel = grpc.insecure_channel(self.target, channel.CHANNEL_OPTIONS)
+        self._channel = (
+            grpc.insecure_channel(self.target, CHANNEL_OPTIONS)
+            if endpoint.tls is None
+            else grpc.secure_channel(self.target, endpoint.tls.credentials(), CHANNEL_OPTIONS)
+        )
         self._methods: dict[str, grpc.UnaryUnaryMultiCallable[Any, Any]] = {}
 
     def send(
@@ -47,6 +54,12 @@ class Connection:
             return Stream(opened(request, metadata=self._metadata), lambda: self._closed)
         except ValueError as error:  # as in `send`
             raise ClientClosed(str(error)) from None
+
+    def diagnosed(self, error: RecollectError, seconds: float) -> RecollectError:
+        """Return the error of a call that failed for good, or in its place what is wrong with the
+        connection, within some seconds.
+        """
+        return error if self._closed else diagnosed(error, self._endpoint, seconds)
 
     def close(self) -> None:
         """End the connection and the calls that run over it. Closing again does nothing."""

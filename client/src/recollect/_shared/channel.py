@@ -1,4 +1,4 @@
-"""The connection's parts: target, options, and the token that goes with every call."""
+"""The connection's parts: target and options."""
 
 import re
 
@@ -22,7 +22,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 5_000),
-    # Recollect listens on this machine: a proxy from the environment leads nowhere.
+    # Recollect is called directly: a proxy for web pages in the environment leads nowhere.
     ("grpc.enable_http_proxy", 0),
 )
 
@@ -90,12 +90,3 @@ def _problem_of_address(address: str) -> str:
     if not _HOST.fullmatch(host):
         return "has a host that cannot be read (an IPv6 address stands between brackets)"
     return ""
-
-
-def call_metadata(token: str | None) -> tuple[tuple[str, str], ...]:
-    """Return the metadata of every call. The token never appears in an error's text."""
-    if token is None:
-        return ()
-    if not token or not all("!" <= character <= "~" for character in token):
-        raise invalid("token", "is printable ASCII without spaces, and not empty")
-    return (("authorization", f"Bearer {token}"),)

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from recollect._shared.channel import DEFAULT_TARGET, DEFAULT_TIMEOUT
+from recollect._shared.endpoint import Endpoint, Pem
 from recollect._shared.retry import DEFAULT_RETRY, RetryPolicy
 from recollect._sync.channels import Channels
 from recollect._sync.conversations import Conversations
@@ -22,9 +23,14 @@ class Client:
     ...     conversation = client.conversations.create("web")
 
     `target` is the server's address, or `unix:PATH`. `timeout` bounds every call in seconds, its
-    retries included; each method takes another. `token` goes with every call as a bearer token.
-    `retry` says how calls are repeated, `None` never to. `sleep` is how it waits before a retry;
-    tests give their own.
+    retries included; each method takes another. `retry` says how calls are repeated, `None` never
+    to. `sleep` is how it waits before a retry; tests give their own.
+
+    `token` goes with every call (else RECOLLECT_TOKEN), and `space` names whose data is meant (else
+    RECOLLECT_SPACE, else what the token is for). `ca` turns TLS on: a file with the authority of
+    the server's certificate, its PEM as bytes, or `"system"` for authorities that this machine
+    trusts (else RECOLLECT_CA). `cert` is a certificate of the client's own and its key, for servers
+    that ask for one. A token goes over the network in plain text only if `insecure` is true.
 
     Nothing is connected before the first call. Every failure is a `RecollectError`.
     """
@@ -44,10 +50,17 @@ class Client:
         *,
         timeout: float = DEFAULT_TIMEOUT,
         token: str | None = None,
+        space: str | None = None,
+        ca: Pem | None = None,
+        cert: tuple[Pem, Pem] | None = None,
+        insecure: bool = False,
         retry: RetryPolicy | None = DEFAULT_RETRY,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._invoker = Invoker(target, timeout, token, retry, sleep)
+        endpoint = Endpoint.of(
+            target, token=token, space=space, ca=ca, cert=cert, insecure=insecure
+        )
+        self._invoker = Invoker(endpoint, timeout, retry, sleep)
         self.conversations = Conversations(self._invoker)
         self.recall = Recall(self._invoker)
         self.channels = Channels(self._invoker)

@@ -4,6 +4,7 @@
 from collections.abc import Callable
 
 from recollect._backends.threads import Connection, Stream
+from recollect._shared.endpoint import Endpoint
 from recollect._shared.retry import Attempts, RetryPolicy, checked_timeout
 from recollect._shared.rpc import Answer, Call, Method, Request, Response
 from recollect.errors import RecollectError
@@ -16,13 +17,12 @@ class Invoker:
 
     def __init__(
         self,
-        target: str,
+        endpoint: Endpoint,
         timeout: float,
-        token: str | None,
         retry: RetryPolicy | None,
         sleep: Callable[[float], object],
     ) -> None:
-        self._connection = Connection(target, token)
+        self._connection = Connection(endpoint)
         self._timeout = checked_timeout(timeout)
         self.retry = retry
         self.sleep = sleep
@@ -41,11 +41,19 @@ class Invoker:
             outcome = self._connection.send(call, attempts.time_left())
             if not isinstance(outcome, RecollectError):
                 return call.read(outcome)
-            self.sleep(attempts.delay_after(outcome))
+            try:
+                delay = attempts.delay_after(outcome)
+            except RecollectError as error:
+                raise self.diagnosed(error, attempts.time_left()) from None
+            self.sleep(delay)
 
     def stream(self, method: Method[Request, Response], request: Request) -> Stream[Response]:
         """Open a stream. Raises ClientClosed."""
         return self._connection.stream(method, request)
+
+    def diagnosed(self, error: RecollectError, seconds: float) -> RecollectError:
+        """Return what to raise for a call that failed for good: where TLS is the reason, that."""
+        return self._connection.diagnosed(error, seconds)
 
     def close(self) -> None:
         """End the connection and the calls that run over it. Closing again does nothing."""

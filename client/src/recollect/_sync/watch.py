@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from recollect._backends.threads import Stream
+from recollect._shared.channel import DEFAULT_TIMEOUT
 from recollect._shared.rpc import Call
 from recollect._shared.watching import Element, Item, Watching
 from recollect._sync.invoker import Invoker
@@ -63,7 +64,11 @@ class Watch(Iterator[Item]):
                 self._watching.received(response)
             elif not self._closed:
                 self._stream = None
-                self._invoker.sleep(self._watching.delay_after(failure))
+                try:
+                    delay = self._watching.delay_after(failure)
+                except RecollectError as error:
+                    raise self._invoker.diagnosed(error, DEFAULT_TIMEOUT) from None
+                self._invoker.sleep(delay)
         raise StopIteration
 
     def __enter__(self) -> Self:

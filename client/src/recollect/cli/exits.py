@@ -32,6 +32,7 @@ _BY_ERROR: dict[type[RecollectError], int] = {
     errors.InvalidArgument: USAGE,
     errors.NotFound: NOT_FOUND,
     errors.Unavailable: NOT_REACHABLE,
+    errors.TlsMismatch: NOT_REACHABLE,
     errors.DeadlineExceeded: NOT_REACHABLE,
     errors.Cancelled: NOT_REACHABLE,
     errors.AlreadyExists: REFUSED,
@@ -51,7 +52,7 @@ def code_of(error: RecollectError) -> int:
 
 def sentence_of(error: RecollectError, address: str) -> str:
     """Return the sentence about a failed call, on one line."""
-    if isinstance(error, errors.Unavailable) and error.reason is None:
+    if type(error) is errors.Unavailable and error.reason is None:
         return (
             f"no Recollect server answers on {address}: start one with `recollect-server"
             " serve`, or name it with --address"

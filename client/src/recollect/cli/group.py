@@ -55,6 +55,8 @@ def _discard_output() -> None:
 def commands() -> None:
     """Read, search, continue and look after the conversations of a Recollect server.
 
+    The token of a server that asks for one is read from RECOLLECT_TOKEN.
+
     On a terminal commands print for people; into a pipe or a file, or with --json, they print JSON
     lines.
     """

@@ -2,6 +2,7 @@
 code.
 """
 
+import os
 import sys
 from importlib.util import find_spec
 
@@ -15,6 +16,7 @@ def main() -> None:
             f"recollect needs {' and '.join(missing)}: pip install 'recollect-client[cli]'\n"
         )
         sys.exit(1)
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a failure is one sentence, without gRPC's
     from recollect.cli.group import run
 
     sys.exit(run(sys.argv[1:]))

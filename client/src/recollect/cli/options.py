@@ -19,6 +19,7 @@ from click.shell_completion import CompletionItem
 
 from recollect import Client, InvalidArgument, RecollectError, RetryPolicy
 from recollect._shared.channel import ADDRESS, DEFAULT_TARGET, DEFAULT_TIMEOUT, checked_target
+from recollect._shared.endpoint import CA, SPACE, SYSTEM, checked_space
 from recollect._shared.moments import moment
 from recollect._shared.retry import MAX_TIMEOUT
 from recollect.cli import exits
@@ -72,8 +73,21 @@ class Address(_Text):
             self.fail(error.violations[0].description, param, ctx)
 
 
+class Space(_Text):
+    """The name of a space."""
+
+    name = "space"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name."""
+        try:
+            return checked_space(value)
+        except InvalidArgument as error:
+            self.fail(error.violations[0].description, param, ctx)
+
+
 def with_shell(command: F) -> F:
-    """Give a command `--address`, `--timeout` and `--json`, and a `Shell` as its first argument."""
+    """Give a command the options of a connection, `--json`, and a `Shell` as its first argument."""
     return _with_shell(command, DEFAULT_TIMEOUT)
 
 
@@ -84,9 +98,19 @@ def with_patient_shell(command: F) -> F:
 
 def _with_shell(command: F, default_timeout: float) -> F:
     @wraps(command)
-    def run(*, address: str, timeout: float, as_json: bool, **values: Any) -> Any:
+    def run(
+        *,
+        address: str,
+        space: str | None,
+        ca: str | None,
+        insecure: bool,
+        timeout: float,
+        as_json: bool,
+        **values: Any,
+    ) -> Any:
+        access: dict[str, Any] = {"space": space, "ca": ca, "insecure": insecure}
         try:
-            with Client(address, timeout=timeout, retry=_RETRY) as client:
+            with Client(address, timeout=timeout, retry=_RETRY, **access) as client:
                 as_json = as_json or not sys.stdout.isatty()
                 return command(Shell(client, address, as_json), **values)
         except RecollectError as error:
@@ -103,6 +127,27 @@ def _with_shell(command: F, default_timeout: float) -> F:
             metavar="SECONDS",
             show_default=True,
             help="The longest time that a call may take.",
+        ),
+        click.option(
+            "--insecure",
+            is_flag=True,
+            help="Send the token over the network in plain text, where the network is trusted.",
+        ),
+        click.option(
+            "--ca",
+            metavar="FILE",
+            envvar=CA,
+            show_envvar=True,
+            help=f"Speak TLS: the authority of the server's certificate; `{SYSTEM}` for a public"
+            " one.",
+        ),
+        click.option(
+            "--space",
+            type=Space(),
+            metavar="NAME",
+            envvar=SPACE,
+            show_envvar=True,
+            help="The space: whose data is meant.",
         ),
         click.option(
             "--address",
@@ -133,8 +178,10 @@ class ConversationId(_Text):
     ) -> list[CompletionItem]:
         """Return ids of the newest conversations, with their titles."""
         address = ctx.params.get("address") or ctx.lookup_default("address") or DEFAULT_TARGET
+        access: dict[str, Any] = {name: ctx.params.get(name) for name in ("space", "ca")}
+        insecure = bool(ctx.params.get("insecure"))
         try:
-            with Client(address, timeout=2, retry=None) as client:
+            with Client(address, timeout=2, retry=None, insecure=insecure, **access) as client:
                 page = client.conversations.list_page(page_size=_SUGGESTIONS)
         except RecollectError:
             return []

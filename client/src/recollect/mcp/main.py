@@ -37,6 +37,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if find_spec("mcp") is None:
         sys.exit("recollect-mcp needs mcp: pip install 'recollect-client[mcp]'")
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a failure is one sentence, without gRPC's
     from recollect.mcp import server
 
     try:

@@ -29,6 +29,7 @@ from recollect_server.settings import Settings
 from recollect_server.storage.logs.store import LogUnavailable
 from recollect_server.storage.logs.tokens import TokenLedger
 from recollect_server.transport.answers import Answers
+from recollect_server.transport.certificates import TlsFiles
 from recollect_server.transport.gate import Gate
 from recollect_server.transport.server import Server, ServerOptions
 from recollect_server.transport.streams import StreamLimits, Streams
@@ -43,18 +44,28 @@ __all__ = (
     "start",
 )
 
+_NOBODY_MAY_CALL = (
+    "other machines reach it, and there is no token yet: make one with"
+    " `recollect-server token create --kind brain`"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class App:
     """A server that listens."""
 
-    address: str
-    """Address for clients."""
+    addresses: tuple[str, ...]
+    """Addresses for clients, in the order of the setting."""
     data_dir: Path
     recovered: Recovered
     """Of the default space."""
     spaces: Spaces[OpenSpace]
     _stops: tuple[Callable[[], None], ...]
+
+    @property
+    def address(self) -> str:
+        """Return the first address for clients."""
+        return self.addresses[0]
 
     def stop(self) -> None:
         """Finish the calls under way and close everything, in reverse order. Call it once."""
@@ -115,12 +126,12 @@ def start(
             server = Server(
                 gate,
                 spaces,
-                _server_options(settings),
+                _server_options(settings, tokens),
                 degraded={"RecallService": space.recall.degraded},
             )
         gate.follow(streams.end, server.end_streams)
         stops.append(gate.stop)
-        address = server.start()
+        addresses = tuple(server.start())
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         # first: a server that stops would wait for open streams, all of its grace
         stops.append(streams.stop)
@@ -131,12 +142,21 @@ def start(
         for stop in reversed(stops):
             stop()
         raise
-    return App(address, settings.data_dir, recovered, spaces, tuple(stops))
+    return App(addresses, settings.data_dir, recovered, spaces, tuple(stops))
 
 
-def _server_options(settings: Settings) -> ServerOptions:
+def _tls_files(settings: Settings) -> TlsFiles | None:
+    """Return the files of the server's certificate; None if its ports use no TLS."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    return TlsFiles(settings.tls_cert, settings.tls_key, settings.client_ca)
+
+
+def _server_options(settings: Settings, tokens: Tokens) -> ServerOptions:
     return ServerOptions(
-        listen=settings.listen,
+        addresses=settings.addresses,
+        tls=_tls_files(settings),
+        refusal=lambda: "" if tokens.any() else _NOBODY_MAY_CALL,
         threads=settings.threads,
         write_threads=settings.write_threads,
         search_threads=settings.search_threads,

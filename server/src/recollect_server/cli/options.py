@@ -36,8 +36,9 @@ def with_settings(command: F) -> F:
             if isinstance(described.default, timedelta)
             else described.default
         )
+        shown = "none" if default is None else default
         command = click.option(
-            flag, name, metavar="VALUE", help=f"{described.description} [{default}]"
+            flag, name, metavar="VALUE", help=f"{described.description} [{shown}]"
         )(command)
     path = NamedPath(path_type=Path)
     return click.option("--config", type=path, metavar="FILE", help="a YAML file with settings")(

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from recollect_server import app
 from recollect_server.cli.folder import shown
 from recollect_server.cli.logs import say, set_up_logs
 from recollect_server.cli.options import load_settings, with_settings
+from recollect_server.domain import endpoints
 from recollect_server.domain.errors import RecollectError
+from recollect_server.settings import Settings
 from recollect_server.transport.listening import CannotListen
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # as malloc.h numbers them
@@ -49,13 +51,27 @@ def serve(config: Path | None, **flags: Any) -> None:
     gc.freeze()
     recovered = running.recovered
     note = f", {recovered.messages} messages indexed anew" if recovered.messages else ""
+    addresses = ", ".join(_described(running.addresses, settings))
     say(
-        f"Recollect listens on {running.address} and keeps {recovered.conversations} conversations in"
+        f"Recollect listens on {addresses} and keeps {recovered.conversations} conversations in"
         f" {running.data_dir.resolve()}{note}. Stop it with Ctrl-C.",
         sys.stdout,
     )
     signal.sigwait(_STOPS)
     running.stop()
+
+
+def _described(addresses: Sequence[str], settings: Settings) -> Iterator[str]:
+    """Describe each address, with whether it uses TLS where that matters."""
+    for address in addresses:
+        if address.startswith(endpoints.UNIX):
+            yield address
+        elif settings.tls_cert is not None:
+            yield f"{address} (TLS)"
+        elif endpoints.is_local(address):
+            yield address
+        else:
+            yield f"{address} (PLAINTEXT: anything between it and its callers can read all)"
 
 
 @contextmanager

@@ -7,8 +7,7 @@ import click
 
 from recollect_server.cli.folder import folder_of, said_plainly
 from recollect_server.cli.options import load_settings, with_settings
-from recollect_server.storage.index.checking import state_of
-from recollect_server.storage.index.external_checking import external_state_of
+from recollect_server.storage.index.checking import external_state_of, state_of
 from recollect_server.storage.index.notes import NoteState, note_state_of
 from recollect_server.storage.index.routing import limited_of
 from recollect_server.storage.index.tiers import hits_of

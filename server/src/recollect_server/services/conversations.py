@@ -32,6 +32,7 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
     TurnOutOfDate,
 )
+from recollect_server.domain.filters import Filter
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.notes import notes_due
@@ -42,8 +43,7 @@ from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState, placed
 from recollect_server.services.working_context import turns_of
-from recollect_server.storage.index.conversations import Filter
-from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.lines import messages_of
 from recollect_server.storage.logs.record import message_fields
 

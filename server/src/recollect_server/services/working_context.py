@@ -17,10 +17,10 @@ import structlog
 from recollect_server.domain.budget import first_turns, message_tokens, newest_turns
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.filters import Filter
 from recollect_server.domain.message import Message, Role, reading_order
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
-from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.messages import Place, newest_within
 from recollect_server.storage.logs.lines import Line, messages_of
 from recollect_server.storage.logs.store import LogNotFound, Position

@@ -9,6 +9,7 @@ from recollect_server.domain.addresses import WEB
 from recollect_server.domain.commands import listed_model
 from recollect_server.domain.conversation import CALLER, NoteRecord
 from recollect_server.domain.errors import InvalidField
+from recollect_server.domain.filters import Filter
 from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.routing import pinned_party
 from recollect_server.domain.time import Clock
@@ -17,7 +18,6 @@ from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.streaming.log import Interest
 from recollect_server.services.streaming.snapshot import Choice
 from recollect_server.services.working_context import Loaded, WorkingContext
-from recollect_server.storage.index.conversations import Filter
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_FILTER, Checks, Limits
 from recollect_server.transport.checks_message import check_messages

@@ -6,9 +6,9 @@ from recollect.v1 import external_communication_service_pb2 as api
 
 from recollect_server.domain.addresses import OWNERS_ALONE, normal_address
 from recollect_server.domain.external import Trust
+from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
-from recollect_server.storage.index.external import CommunicationFilter, Words
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_ADDRESS, Checks, Limits
 from recollect_server.transport.convert import optional_milliseconds
@@ -108,7 +108,7 @@ class ExternalCommunicationHandlers:
         checks.span(request.date_range, "start", "end", "date_range.")
         checks.communication_id("communication_id", request.communication_id, required=False)
         checks.done()
-        query = Words(
+        query = CommunicationSearch(
             request.query,
             (normal_address(request.channel, request.party) if request.channel else "")
             or request.party,

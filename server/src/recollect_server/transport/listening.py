@@ -13,9 +13,11 @@ from tempfile import mkdtemp
 
 import grpc
 
+from recollect_server.domain import endpoints
+from recollect_server.transport.certificates import Certificates, TlsFiles, WrongCertificate
+
 _SOCKET = "socket"  # name of a Unix socket's file until it takes its path
 _MAX_SOCKET_PATH = 107 if sys.platform == "linux" else 103  # bytes that the system takes
-_UNIX = "unix:"
 
 
 class CannotListen(Exception):
@@ -25,33 +27,56 @@ class CannotListen(Exception):
 class Listeners:
     """The addresses of one server: opened once, closed once."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
-        """`addresses`: `host:port` (port 0: any free one) or `unix:PATH`."""
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        tls: TlsFiles | None = None,
+        refusal: Callable[[], str] = lambda: "",
+    ) -> None:
+        """`addresses`: `host:port` (port 0: any free one) or `unix:PATH`. With `tls`, ports use
+        TLS. `refusal` returns why nobody may call from other machines yet, with advice; empty if
+        they may.
+        """
         self._addresses = addresses
+        self._tls = tls
+        self._refusal = refusal
         self._sockets: list[UnixSocket] = []
 
     def open(self, server: grpc.Server) -> list[str]:
-        """Add the addresses to a server that has not started, and return those to call. Raises
-        CannotListen.
+        """Add the addresses to a server that has not started, and return those to call, in order.
+        Raises CannotListen; then no file of a socket is left.
         """
-        return [self._open(address, server) for address in self._addresses]
+        try:
+            certificates = None if self._tls is None else Certificates(self._tls)
+            return [self._open(address, server, certificates) for address in self._addresses]
+        except WrongCertificate as error:
+            raise CannotListen(f"cannot use TLS: {error}") from error
+        except CannotListen:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Remove the files of the Unix sockets, once the server has stopped."""
         for unix_socket in self._sockets:
             unix_socket.remove()
 
-    def _open(self, address: str, server: grpc.Server) -> str:
+    def _open(self, address: str, server: grpc.Server, certificates: Certificates | None) -> str:
+        if not endpoints.is_local(address) and (refusal := self._refusal()):
+            raise CannotListen(f"cannot listen on {address}: {refusal}")
         try:
-            if address.startswith(_UNIX):
-                path = Path(address.removeprefix(_UNIX))
+            if address.startswith(endpoints.UNIX):
+                path = Path(address.removeprefix(endpoints.UNIX))
                 self._sockets.append(UnixSocket(path, server.add_insecure_port))
                 return address
             if why := _why_not(address):
                 # asked of the system: gRPC would only say that it failed, and write to standard
                 # error
                 raise CannotListen(f"cannot listen on {address}: {why}")
-            port = server.add_insecure_port(address)
+            port = (
+                server.add_insecure_port(address)
+                if certificates is None
+                else server.add_secure_port(address, certificates.credentials())
+            )
         except RuntimeError as error:
             raise CannotListen(
                 f"cannot listen on {address}: name another address with --listen ({error})"
@@ -159,10 +184,10 @@ def _why_not(listen: str) -> str:
     host, port = listen.rsplit(":", 1)
     why = ""
     try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        resolved = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
     except OSError as error:
         return _refusal(error)
-    for family, kind, protocol, _, address in found:
+    for family, kind, protocol, _, address in resolved:
         with socket.socket(family, kind, protocol) as probe:
             # as gRPC does: what was closed just now is in nobody's way
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

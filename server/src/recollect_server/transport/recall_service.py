@@ -4,14 +4,13 @@ from recollect.v1 import recall_pb2
 from recollect.v1 import recall_service_pb2 as api
 
 from recollect_server.domain.context import Budget
+from recollect_server.domain.filters import Filter, Scope
 from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.rendering import FORMS
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import ContextBuilder
 from recollect_server.services.recall.recall import Recall
 from recollect_server.services.tiers import Tiers
-from recollect_server.storage.index.conversations import Filter
-from recollect_server.storage.index.search import Scope
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_FILTER, Checks
 from recollect_server.transport.convert import conversation_to, fill_message, optional_milliseconds

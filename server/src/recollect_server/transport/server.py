@@ -3,7 +3,7 @@ without losing a call.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,7 @@ from recollect.v1 import (
 
 from recollect_server.services.spaces import Spaces
 from recollect_server.transport import health, reflection
+from recollect_server.transport.certificates import TlsFiles
 from recollect_server.transport.gate import Ended, Gate
 from recollect_server.transport.handling import (
     CallLog,
@@ -53,8 +54,8 @@ _LONG = {"Delete"}  # writes that may take long: they do not stand in the way of
 class ServerOptions:
     """Options of the listening server."""
 
-    listen: str
-    """`host:port` (port 0: any free one) or `unix:PATH`."""
+    addresses: tuple[str, ...]
+    """Each `host:port` (port 0: any free one) or `unix:PATH`."""
     threads: int
     write_threads: int
     search_threads: int
@@ -68,6 +69,10 @@ class ServerOptions:
     """Watches of health that may be open."""
     slow_call: float = 1.0
     """Seconds; calls that take longer are logged at `info`."""
+    tls: TlsFiles | None = None
+    """The certificate of the ports."""
+    refusal: Callable[[], str] = lambda: ""
+    """Returns why addresses beyond loopback are refused, with advice; empty if they are not."""
 
 
 class Server:
@@ -140,15 +145,15 @@ class Server:
             self._server.add_registered_method_handlers(
                 reflection.SERVICE.full_name, self._reflection.handlers()
             )
-        self._listeners = Listeners((options.listen,))
+        self._listeners = Listeners(options.addresses, options.tls, options.refusal)
         self._stopped = threading.Event()
 
-    def start(self) -> str:
-        """Listen, and return the address to call. Raises CannotListen."""
-        [address] = self._listeners.open(self._server)
+    def start(self) -> list[str]:
+        """Listen, and return the addresses to call. Raises CannotListen."""
+        addresses = self._listeners.open(self._server)
         self._server.start()
         self._health.serve()
-        return address
+        return addresses
 
     def end_streams(self, ended: Ended) -> None:
         """End the reflection streams of callers that would not be admitted any more."""

@@ -12,12 +12,12 @@ import structlog
 
 from recollect_server.domain.addresses import OWNERS_ALONE, normal_address
 from recollect_server.domain.errors import IdentityNotFound, RequestIdReused
+from recollect_server.domain.filters import Filter
 from recollect_server.domain.identity import Identity, People
 from recollect_server.domain.time import to_text
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
-from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.logs.ledger import Ledger
 
 log = structlog.get_logger("recollect.identities")

@@ -16,6 +16,7 @@ from recollect_server.domain.addresses import EMAIL, WEB
 from recollect_server.domain.commands import Command, parse
 from recollect_server.domain.conversation import Began, CommandRun, Continued, Conversation
 from recollect_server.domain.errors import ConversationNotFound, InvalidField, StorageUnavailable
+from recollect_server.domain.filters import Filter
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.routing import (
@@ -40,8 +41,7 @@ from recollect_server.services.space.locks import Lock
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import Committed, RequestKey, placed
-from recollect_server.storage.index.conversations import Filter
-from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.lines import contents_of, messages_of
 from recollect_server.storage.logs.received import hash_of_delivery, key_of_delivery
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from recollect_server.domain.context import About, Candidate, Dropped, Source, Tier
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.deadline import UNLIMITED, Deadline
+from recollect_server.domain.filters import Filter, Scope
 from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message
 from recollect_server.domain.rendering.form import Form
@@ -25,10 +26,8 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.services.tiers import Tiers
 from recollect_server.services.working_context import read_found
-from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
-from recollect_server.storage.index.search import Scope
 
 # characters of a message that are asked with: a search is for a question, not for a page
 _QUESTION = 4000

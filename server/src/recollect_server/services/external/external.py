@@ -27,6 +27,7 @@ from recollect_server.domain.external import (
     question_about,
     refusal,
 )
+from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_escalation_id
 from recollect_server.domain.message import Attachment
@@ -36,7 +37,7 @@ from recollect_server.domain.time import arrival
 from recollect_server.services.external.store import CommunicationStore, Written
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.state import RequestKey
-from recollect_server.storage.index.external import CommunicationFilter, StoredCommunication, Words
+from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.messages import newest_within
 
 PageEnd = tuple[int, str]
@@ -271,7 +272,7 @@ class External:
         return EscalationPage(found[:size], (last.create_time, last.id) if last else None)
 
     def search(
-        self, asked: Words, limit: int, deadline: Deadline = UNLIMITED
+        self, query: CommunicationSearch, limit: int, deadline: Deadline = UNLIMITED
     ) -> tuple[list[Match], int]:
         """Find the messages that fit some words best, and count those that match.
 
@@ -279,11 +280,11 @@ class External:
         DeadlineExceeded.
         """
         self._store.bring_up()
-        if asked.communication_id:
-            self._store.find(asked.communication_id)
+        if query.communication_id:
+            self._store.find(query.communication_id)
         index = self._space.index
         with index.until(deadline):
-            found = index.external.search(asked, limit)
+            found = index.external.search(query, limit)
         stems, prefixes = (
             {term.stem for term in found.terms if term.prefix == prefix} for prefix in (False, True)
         )

@@ -20,7 +20,7 @@ from recollect_server.services.space.logs import IndexAhead
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.index.external import StoredCommunication
+from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.logs.store import START, LogConflict, Position
 

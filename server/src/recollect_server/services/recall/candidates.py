@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.embedding import DIMENSIONS, asks, name_hash, names, roles
+from recollect_server.domain.filters import Scope
 from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.services.recall.calibration import calibrated, with_dates
 from recollect_server.services.recall.dates import Mention, asks_of_dates, read_dates, without_dates
@@ -26,7 +27,7 @@ from recollect_server.services.recall.retrievers import (
 from recollect_server.services.recall.sections import by_sections
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.search import Bm25, Messages, Scope
+from recollect_server.storage.index.search import Bm25, Messages
 from recollect_server.storage.index.words import Term
 from recollect_server.storage.ranking import Counts, among, conversation_bm25, highest, starts
 from recollect_server.storage.vectors.scan import Scores

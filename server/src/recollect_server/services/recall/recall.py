@@ -10,6 +10,7 @@ import numpy as np
 from recollect_server.domain.conversation import Conversation, opening_of
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, InvalidField
+from recollect_server.domain.filters import Filter, Scope
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message
 from recollect_server.services.channels.identities import Identities
@@ -29,10 +30,10 @@ from recollect_server.services.recall.showing import Showing
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 from recollect_server.services.working_context import Turns, page_of_turns
-from recollect_server.storage.index.conversations import Filter, Stored
+from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
-from recollect_server.storage.index.search import Found, Scope
+from recollect_server.storage.index.search import Found
 from recollect_server.storage.index.words import Term
 
 # conversations that are scored beside twice as many as are asked for: by other legs others may be

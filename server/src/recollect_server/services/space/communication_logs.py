@@ -16,9 +16,9 @@ from recollect_server.domain.external import (
 )
 from recollect_server.services.space.logs import Indexed, Logs, Reading
 from recollect_server.storage.index.checking import Contents
-from recollect_server.storage.index.external import StoredCommunication
+from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.lines import Line, Place
+from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.record import LOST_CHANNEL
 from recollect_server.storage.logs.store import Kind
 
@@ -29,7 +29,7 @@ class CommunicationReading(Reading[Communication]):
     it is read: many are long.
     """
 
-    places: list[Place] = field(default_factory=list)
+    messages_read: list[tuple[Line, ExternalMessage]] = field(default_factory=list)
     wordless: list[int] = field(default_factory=list)
     """Lines whose words the index has otherwise."""
     deliveries: dict[str, int] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class CommunicationReading(Reading[Communication]):
         assert line.entry is not None
         match line.entry.content:
             case ExternalMessage() as message:
-                self.places.append((line.sequence, line.offset, line.length))
+                self.messages_read.append((line, message))
                 if (
                     self.contents
                     and self.number is not None
@@ -59,8 +59,8 @@ class CommunicationReading(Reading[Communication]):
                 self.escalations[it.id] = Escalation(
                     it.id, self.state.id, it.sequence, it.question, it.time
                 )
-            case EscalationResolved() as it if asked := self.escalations.get(it.id):
-                self.escalations[it.id] = replace(asked, answer=it.answer, resolve_time=it.time)
+            case EscalationResolved() as it if opened := self.escalations.get(it.id):
+                self.escalations[it.id] = replace(opened, answer=it.answer, resolve_time=it.time)
             case _:
                 pass
 
@@ -72,7 +72,9 @@ class CommunicationReading(Reading[Communication]):
     def differences(self, contents: Contents, number: int, *, words: bool) -> Iterator[str]:
         """Yield messages, words, deliveries and escalations that the index has otherwise."""
         external = contents.external
-        if external.places(number) != self.places:
+        channel = self.state.channel if self.state else LOST_CHANNEL
+        expected = [external.row_of(number, channel, *read) for read in self.messages_read]
+        if external.rows(number) != expected:
             yield "its messages stand in the index otherwise"
         if words and self.wordless:
             yield f"the index has other words than the transcript, as of line {self.wordless[0]}"

@@ -33,8 +33,7 @@ from recollect_server.storage.logs.store import Kind
 class ConversationReading(Reading[Conversation]):
     """A transcript that is read to its end."""
 
-    placed: list[tuple[Message, int, int]] = field(default_factory=list)
-    """Messages with offset and length."""
+    messages_read: list[tuple[Line, Message]] = field(default_factory=list)
     anchors: list[tuple[int, AnchorSet]] = field(default_factory=list)
     """With the event's line."""
     mail: set[int] = field(default_factory=set)
@@ -48,7 +47,7 @@ class ConversationReading(Reading[Conversation]):
             self.mail |= mail_ids_of([content])
         match content:
             case Message():
-                self.placed.append((content, line.offset, line.length))
+                self.messages_read.append((line, content))
             case AnchorSet():
                 self.anchors.append((line.sequence, content))
             case Continued():
@@ -59,7 +58,7 @@ class ConversationReading(Reading[Conversation]):
     def problems(self) -> Iterator[str]:
         """Yield turn numbers that leave one out."""
         turn = 0
-        for message, _, _ in self.placed:
+        for _, message in self.messages_read:
             if not 1 <= message.turn_number <= turn + 1:  # a late message is of an earlier turn
                 yield f"line {message.sequence} is of turn {message.turn_number} and follows turn {turn}"
             turn = max(turn, message.turn_number)
@@ -67,12 +66,12 @@ class ConversationReading(Reading[Conversation]):
     def differences(self, contents: Contents, number: int, *, words: bool) -> Iterator[str]:
         """Yield messages, words and routes that the index has otherwise."""
         rows = contents.rows(number)
-        for message, offset, length in self.placed:
-            expected = contents.row_of(number, message, offset, length)
-            row = rows.pop(expected[0], None)
+        for line, message in self.messages_read:
+            expected = contents.row_of(number, line, message)
+            row = rows.pop(expected.id, None)
             if row != expected:
                 yield f"line {message.sequence} {'is not in the index' if row is None else 'stands in the index otherwise'}"
-            if words and contents.take_words(expected[0]) != contents.words_of(message):
+            if words and not contents.has_words(expected.id, message):
                 yield f"line {message.sequence}: the index has other words"
         if rows:
             yield f"the index has {len(rows)} messages that the transcript has not"
@@ -120,7 +119,7 @@ class ConversationLogs(Logs[Conversation]):
         return {name: size for name, (size, _) in index.conversations.progress().items()}
 
     def goes_on(self, index: Index, stored: Indexed[Conversation]) -> bool:
-        """Return whether the newest message still stands where the index says.
+        """Return True if the newest message still stands where the index says.
 
         What was put in or taken out before it moves it. Then nothing that the index knows is where
         it says.

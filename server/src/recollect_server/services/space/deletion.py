@@ -33,9 +33,9 @@ from recollect_server.services.space.routes import Routes
 from recollect_server.services.space.state import RequestKey
 from recollect_server.services.space.states import States
 from recollect_server.storage.failpoints import hit
+from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Removed, Spoken
-from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.logs.anchors import AnchorFile, forgotten_keys
 from recollect_server.storage.logs.ledger import Ledger
 from recollect_server.storage.logs.lines import contents_of, spoken

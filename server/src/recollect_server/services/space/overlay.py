@@ -13,8 +13,8 @@ import structlog
 
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.routing import Place
+from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.logs.lines import Line
 
 log = structlog.get_logger("recollect.index")

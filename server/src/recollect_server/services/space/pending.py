@@ -16,7 +16,7 @@ import structlog
 from recollect_server.domain.message import Message
 from recollect_server.services.space.overlay import Overlay
 from recollect_server.services.space.state import ConversationState, RequestKey
-from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.index.columns import KnownRequest
 
 log = structlog.get_logger("recollect.pending")
 

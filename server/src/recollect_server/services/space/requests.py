@@ -29,7 +29,7 @@ from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.services.space.states import States
-from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.anchors import AnchorFile
 from recollect_server.storage.logs.lines import Line, messages_of
 from recollect_server.storage.logs.store import (

@@ -33,8 +33,8 @@ from recollect_server.services.space.states import States
 from recollect_server.services.space.upkeep import Upkeep
 from recollect_server.services.space.writes import Writes
 from recollect_server.storage.failpoints import hit
+from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.logs.anchors import AnchorFile
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.lines import Line, Place, contents_of

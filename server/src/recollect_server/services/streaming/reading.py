@@ -25,9 +25,10 @@ from recollect_server.domain.update import (
     Update,
     Updated,
 )
+from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.log import Changes
-from recollect_server.storage.index.updates import Row, UpdateKind
+from recollect_server.storage.index.updates import UpdateKind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.record import Entry
 from recollect_server.storage.logs.store import LogNotFound, Position
@@ -47,13 +48,13 @@ class Placed:
 
 def told(epoch: str, cursor: int, news: object) -> list[Placed]:
     """Return the updates of what the index has just taken in behind a cursor."""
-    if isinstance(news, Row):
+    if isinstance(news, UpdateRow):
         return [_deleted(epoch, news)]
     assert isinstance(news, Added)
     entries = {line.sequence: line.entry for line in news.lines if line.entry is not None}
     numbered = enumerate(news.updates, start=cursor + 1)
     rows = (
-        Row(at, news.number, kind, time, first, last, "")
+        UpdateRow(at, news.number, kind, time, first, last, "")
         for at, (kind, time, first, last) in numbered
     )
     return [_placed(epoch, row, news.conversation, entries) for row in rows]
@@ -92,7 +93,7 @@ def _entries(lines: Lines, changes: Changes, number: int) -> dict[int, Entry] | 
     return by_sequence
 
 
-def _deleted(epoch: str, row: Row) -> Placed:
+def _deleted(epoch: str, row: UpdateRow) -> Placed:
     conversation_id, _, channel = row.detail.partition(" ")
     return Placed(
         row.cursor, channel, Update(f"{epoch}-{row.cursor}", conversation_id, row.time, Deleted())
@@ -100,7 +101,7 @@ def _deleted(epoch: str, row: Row) -> Placed:
 
 
 def _placed(
-    epoch: str, row: Row, conversation: Conversation, entries: Mapping[int, Entry]
+    epoch: str, row: UpdateRow, conversation: Conversation, entries: Mapping[int, Entry]
 ) -> Placed:
     update = Update(
         f"{epoch}-{row.cursor}", conversation.id, row.time, _kind(row, conversation, entries)
@@ -108,7 +109,7 @@ def _placed(
     return Placed(row.cursor, conversation.channel, update)
 
 
-def _kind(row: Row, conversation: Conversation, entries: Mapping[int, Entry]) -> Kind:
+def _kind(row: UpdateRow, conversation: Conversation, entries: Mapping[int, Entry]) -> Kind:
     first = entries.get(row.first)
     if row.kind == UpdateKind.MESSAGES:
         lines = [

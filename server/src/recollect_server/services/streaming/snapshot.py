@@ -7,10 +7,10 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from recollect_server.domain.errors import ConversationNotFound, StorageUnavailable
+from recollect_server.domain.filters import Filter
 from recollect_server.domain.update import ConversationList, ConversationLoaded, Update
 from recollect_server.services.streaming.log import Interest, Position, UpdateLog
 from recollect_server.services.working_context import Limits, WorkingContext, read_places
-from recollect_server.storage.index.conversations import Filter
 
 _CONVERSATIONS = 50
 _KEPT = 8  # snapshots that many may begin with at once, after a restart

@@ -173,7 +173,7 @@ def _vectors(embedded: dict[int, bytes], reading: ConversationReading) -> Iterat
     """Yield vectors of other texts than the transcript has. A missing one is worked out while a
     server runs: no problem.
     """
-    texts = {message.sequence: text_of(message) for message, _, _ in reading.placed}
+    texts = {message.sequence: text_of(message) for _, message in reading.messages_read}
     texts[ABBREVIATION] = reading.state.abbreviation if reading.state else ""
     for line, found in sorted(embedded.items()):
         if line not in texts or found != hash_of(texts[line]):

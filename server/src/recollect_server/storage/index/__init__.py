@@ -1,18 +1,16 @@
 """The index: one SQLite database beside the transcripts. Everything in it can be rebuilt from them.
 
 Callers import `index` (one `Index` for each space) and the types of its queries and results;
-`checking` and `external_checking` read all of it for `verify`. Inside:
+`checking` reads all of it for `verify`. Inside:
 
-- `writer` is the only connection that changes the file, behind a queue; `database` adds the readers
-  (`connections`) and the file's condition, and is what the parts share; `file` is the file as seen
-  from outside;
-- `migrations` is the history of its tables (`external_tables` and `channel_tables` are steps),
-  `incoming` what an append adds, `columns` the columns of a conversation, from which its document,
-  trigger and rows derive;
+- `columns` declares the columns of the tables, each once: rows, the trigger that takes in an append
+  and the comparison with the transcripts derive from it; `migrations` is the history of the tables,
+  `incoming` what an append adds;
+- `file` is the file and the connections to it; `writer` is the only one that changes it, behind a
+  queue; `database` adds the readers and the file's condition, and is what the parts share;
 - the parts of an `Index`, each beside its tables: `conversations`, `messages`, `requests`, `search`
-  (with `words`), `log` (of `updates`), `removal`, `notes`, `anchors`, `routing`, `external_index`
-  (with `external`), `tiers`;
-- `lengths` is what is kept of conversations in memory.
+  (with `words`), `log` (of `updates`), `removal`, `notes`, `anchors`, `routing`, `external` (with
+  `external_rows`), `tiers`.
 
 Errors of SQLite leave this package as `IndexUnavailable`.
 """

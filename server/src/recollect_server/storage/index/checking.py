@@ -6,23 +6,56 @@ from pathlib import Path
 
 import apsw
 
-from recollect_server.domain.budget import message_tokens
+from recollect_server.domain.external import Escalation, ExternalMessage
 from recollect_server.domain.ids import id_range, message_id
 from recollect_server.domain.message import Message
-from recollect_server.storage.index.connections import looking
-from recollect_server.storage.index.external_checking import ExternalContents
-from recollect_server.storage.index.file import DAMAGED, NAME
+from recollect_server.storage.index import external_rows, messages
+from recollect_server.storage.index.columns import MESSAGES, MessageRow
+from recollect_server.storage.index.external_rows import EXTERNAL_MESSAGES, ExternalMessageRow
+from recollect_server.storage.index.file import DAMAGED, NAME, look, looking
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.messages import searchable_text
 from recollect_server.storage.index.words import tokens
+from recollect_server.storage.logs.lines import Line
 
 _MAX_TERM = 32_768  # bytes of a word that FTS5 keeps (FTS5_MAX_TOKEN_SIZE)
 
-Row = tuple[int, int, int, int, int, int]
-"""A message as it stands in the index: id, turn, time, offset, length, tokens."""
-
 # bytes: a word that is cut may end within a character
-_WORDS = "SELECT CAST(term AS BLOB), doc, offset FROM turns_occurrences"
+_WORDS = "SELECT CAST(term AS BLOB), doc, offset FROM {}_occurrences"
+_message_of = MESSAGES.reader()
+_external_message_of = EXTERNAL_MESSAGES.reader()
+
+
+class Words:
+    """Digests of the words that a full-text table has for each message: each word counts with its
+    place, in any order. Raises IndexUnavailable.
+    """
+
+    def __init__(self, index: Index, table: str) -> None:
+        self._index = index
+        self._table = table
+        self._digests: dict[int, int] | None = None
+
+    def take(self, identity: int) -> int:
+        """Return the digest of a message's words in the index. Ask once for each."""
+        if self._digests is None:
+            digests: defaultdict[int, int] = defaultdict(int)
+            with self._index.reading() as connection:
+                for term, document, place in connection.execute(_WORDS.format(self._table)):
+                    digests[document] += hash((term, place))
+            self._digests = dict(digests)
+        return self._digests.pop(identity, 0)
+
+    def digest_of(self, text: str) -> int:
+        """Return the digest that a message of this text must have."""
+        with self._index.reading() as connection:
+            words = tokens(connection, text.encode())
+        return sum(
+            hash((stem.encode()[:_MAX_TERM], place)) for place, (_, _, stem) in enumerate(words)
+        )
+
+    def left(self) -> int:
+        """Return the number of messages that have words in the index and were not asked for."""
+        return len(self._digests or ())
 
 
 class Contents:
@@ -31,27 +64,25 @@ class Contents:
     def __init__(self, index: Index) -> None:
         self.external = ExternalContents(index)
         self._index = index
-        self._words: dict[int, int] | None = None
+        self._words = Words(index, "turns")
 
     def problems(self) -> list[str]:
         """Return the problems that SQLite finds in its own pages and trees, and FTS5 in its
         segments.
         """
         with self._index.reading() as connection:
-            found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
-        return [] if found == ["ok"] else found
+            rows = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
+        return [] if rows == ["ok"] else rows
 
-    def rows(self, number: int) -> dict[int, Row]:
-        """The messages of a conversation by id."""
+    def rows(self, number: int) -> dict[int, MessageRow]:
+        """Return the messages of a conversation by id."""
         with self._index.reading() as connection:
-            rows = connection.execute(
-                "SELECT id, turn_number, time, offset, length, tokens FROM messages WHERE id BETWEEN ? AND ?",
-                id_range(number),
-            )
-            return {row[0]: row for row in rows}
+            query = f"SELECT {MESSAGES.list} FROM messages WHERE id BETWEEN ? AND ?"
+            rows = map(_message_of, connection.execute(query, id_range(number)))
+            return {row.id: row for row in rows}
 
     def requests(self, conversation_id: str) -> dict[str, str]:
-        """The requests that a conversation's lines carried: hash by id."""
+        """Return the requests that a conversation's lines carried: hash by id."""
         with self._index.reading() as connection:
             query = "SELECT request_id, hash FROM requests WHERE conversation_id = ?"
             return {
@@ -68,7 +99,7 @@ class Contents:
         return None if row is None else (str(row[0]), str(row[1]))
 
     def mail(self, number: int) -> set[int]:
-        """The Message-IDs that lead to a conversation, as numbers."""
+        """Return the Message-IDs that lead to a conversation, as numbers."""
         with self._index.reading() as connection:
             return {
                 row[0]
@@ -76,7 +107,7 @@ class Contents:
             }
 
     def continued(self, number: int) -> str:
-        """The conversation that goes on for one, or nothing."""
+        """Return the conversation that goes on for one, or nothing."""
         with self._index.reading() as connection:
             return str(
                 connection.execute("SELECT id FROM continued WHERE number = ?", (number,)).get or ""
@@ -92,41 +123,54 @@ class Contents:
         with self._index.reading() as connection:
             return int(connection.execute("SELECT count(*) FROM messages").get)
 
-    def row_of(self, number: int, message: Message, offset: int, length: int) -> Row:
-        """The row that a message must have."""
-        identity = message_id(number, message.sequence)
-        return (
-            identity,
-            message.turn_number,
-            message.timestamp,
-            offset,
-            length,
-            message_tokens(message),
-        )
+    def row_of(self, number: int, line: Line, message: Message) -> MessageRow:
+        """Return the row that a message must have."""
+        return messages.row_of(number, line, message)
 
-    def take_words(self, identity: int) -> int:
-        """A digest of the words that the index has for a message: each counts with its place, in
-        any order. Once for each.
-        """
-        if self._words is None:
-            digests: defaultdict[int, int] = defaultdict(int)
-            with self._index.reading() as connection:
-                for term, document, place in connection.execute(_WORDS):
-                    digests[document] += hash((term, place))
-            self._words = dict(digests)
-        return self._words.pop(identity, 0)
-
-    def words_of(self, message: Message) -> int:
-        """The digest that a message must have."""
-        with self._index.reading() as connection:
-            found = tokens(connection, searchable_text(message).encode())
-        return sum(
-            hash((stem.encode()[:_MAX_TERM], place)) for place, (_, _, stem) in enumerate(found)
-        )
+    def has_words(self, identity: int, message: Message) -> bool:
+        """Return True if the index has the words of a message. Ask once for each."""
+        expected = self._words.digest_of(messages.searchable_text(message))
+        return self._words.take(identity) == expected
 
     def left(self) -> int:
         """Return the number of messages that have words in the index and were not asked for."""
-        return len(self._words or ())
+        return self._words.left()
+
+
+class ExternalContents:
+    """All that an index holds of external communications. Raises IndexUnavailable."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._words = Words(index, "external")
+
+    def rows(self, number: int) -> list[ExternalMessageRow]:
+        """Return the messages of a communication, in order."""
+        query = f"SELECT {EXTERNAL_MESSAGES.list} FROM external_messages WHERE number = ? ORDER BY sequence"
+        with self._index.reading() as connection:
+            return [_external_message_of(row) for row in connection.execute(query, (number,))]
+
+    def row_of(
+        self, number: int, channel: str, line: Line, message: ExternalMessage
+    ) -> ExternalMessageRow:
+        """Return the row that a message must have."""
+        return external_rows.row_of(number, channel, line, message)
+
+    def deliveries(self, number: int) -> dict[str, int]:
+        """Return the line of each delivery of a communication, by the provider's id."""
+        with self._index.reading() as connection:
+            query = "SELECT provider_message_id, sequence FROM external_deliveries WHERE number = ?"
+            return {str(row[0]): int(row[1]) for row in connection.execute(query, (number,))}
+
+    def has_words(self, number: int, message: ExternalMessage) -> bool:
+        """Return True if the index has the words of a message. Ask once for each."""
+        expected = self._words.digest_of(external_rows.searchable_text(message))
+        return self._words.take(message_id(number, message.sequence)) == expected
+
+    def escalations(self, number: int) -> dict[str, Escalation]:
+        """Return the escalations of a communication by id."""
+        escalations = self._index.external.escalations(number, 1 << 62, resolved=True)
+        return {escalation.id: escalation for escalation in escalations}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +188,7 @@ class State:
 
 
 def state_of(folder: Path) -> State:
-    """Looks at the index in a folder without taking it from a server that runs."""
+    """Look at the index in a folder without taking it from a server that runs."""
     path = folder / NAME
     if not path.exists():
         return State("missing: the next start makes it anew", {})
@@ -153,25 +197,54 @@ def state_of(folder: Path) -> State:
             query = (
                 "SELECT c.id, p.bytes, p.lines FROM conversations c JOIN progress p USING (number)"
             )
-            known = {row[0]: (row[1], row[2]) for row in connection.execute(query)}
-            messages = int(connection.execute("SELECT count(*) FROM messages").get)
-            wanted = connection.execute(
+            indexed = {row[0]: (row[1], row[2]) for row in connection.execute(query)}
+            count = int(connection.execute("SELECT count(*) FROM messages").get)
+            reason = connection.execute(
                 "SELECT value FROM identity WHERE name = 'rebuild_wanted'"
             ).get
     except apsw.Error as error:
         return State(f"unusable ({error}): the next start makes it anew", {})
-    progress = {name: size for name, (size, _) in known.items()}
-    lines = {name: count for name, (_, count) in known.items()}
-    if wanted or path.with_name(NAME + DAMAGED).exists():
+    progress = {name: size for name, (size, _) in indexed.items()}
+    lines = {name: each for name, (_, each) in indexed.items()}
+    if reason or path.with_name(NAME + DAMAGED).exists():
         return State(
-            f"to be made anew at the next start: {wanted or 'a page of it is damaged'}",
+            f"to be made anew at the next start: {reason or 'a page of it is damaged'}",
             progress,
-            messages,
+            count,
         )
     return State(
         "whole",
         progress,
-        messages,
+        count,
         sum(file.stat().st_size for file in folder.glob(f"{NAME}*")),
         lines,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalState:
+    """State of an index file, as far as communications go."""
+
+    progress: dict[str, int]
+    """Bytes of each transcript that are indexed."""
+    messages: int = 0
+    open_escalations: int = 0
+
+
+def external_state_of(folder: Path) -> ExternalState:
+    """Look at the index in a folder without taking it from a server that runs."""
+    return look(folder, _state, ExternalState({}))
+
+
+def _state(connection: apsw.Connection) -> ExternalState:
+    progress = {
+        row[0]: row[1]
+        for row in connection.execute("SELECT id, bytes FROM external_communications")
+    }
+    messages = int(connection.execute("SELECT count(*) FROM external_messages").get)
+    waiting = int(
+        connection.execute(
+            "SELECT count(*) FROM external_escalations WHERE resolve_time IS NULL"
+        ).get
+    )
+    return ExternalState(progress, messages, waiting)

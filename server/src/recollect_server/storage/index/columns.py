@@ -1,157 +1,299 @@
-"""The columns of a conversation, declared once.
+"""The columns of the tables, each declared once with the attribute that it holds.
 
-The document of an append, the trigger that takes it in and the rows that are read derive from
-`COLUMNS`. Its order is part of the format: the trigger in an index file reads the values by their
-position.
+The rows that are written, the rows that are read, the trigger that takes in an append and the
+comparison of the index with the transcripts derive from these declarations. Their order is part of
+the format: the trigger in an index file reads the values by their position.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import orjson
 
 from recollect_server.domain.conversation import Conversation, NoteRecord, Party
 from recollect_server.domain.message import Usage
 
-
-def _strings(text: str) -> tuple[str, ...]:
-    return tuple(orjson.loads(text))
-
-
-def _calls(text: str | None) -> tuple[tuple[int, str], ...]:
-    return tuple((turn, name) for turn, name in orjson.loads(text)) if text else ()
+T = TypeVar("T")
 
 
 class Column(NamedTuple):
-    """A column of the table `conversations`, and the attribute that it holds. JSON arrays are kept
-    as their text.
-    """
+    """A column of a table, and the attribute that it holds."""
 
     name: str
-    attribute: str
+    attribute: str = ""
+    """Path of the attribute, as `party.contact`; empty: the column's name."""
     is_fixed: bool = False
     """True if the first line of the transcript sets it, and no later one changes it."""
     load: Callable[[Any], object] | None = None
-    """Makes the attribute of the column's value."""
+    """Make the attribute of the column's value."""
+    dump: Callable[[Any], object] | None = None
+    """Make the column's value of the attribute, where SQLite cannot take that."""
+    expression: str = ""
+    """Expression in a `SELECT`, of a column in another table; empty: the column itself."""
+
+    @property
+    def path(self) -> str:
+        """Return the path of the attribute."""
+        return self.attribute or self.name
 
 
-COLUMNS = (
-    Column("id", "id", is_fixed=True),
-    Column("channel", "channel", is_fixed=True),
-    Column("create_time", "create_time", is_fixed=True),
-    Column("update_time", "update_time"),
-    Column("title", "title"),
-    Column("opening", "opening"),
-    Column("topics", "topics", load=_strings),
-    Column("participants", "participants", load=_strings),
-    Column("turn_count", "turn_count"),
-    Column("message_count", "message_count"),
-    Column("manually_named", "manually_named", load=bool),
-    Column("pinned", "pinned", load=bool),
-    Column("model", "model"),
+class Columns(Generic[T]):
+    """The columns of a table, in its order, and the objects that its rows hold."""
+
+    def __init__(
+        self, table: str, kind: type[T], *columns: Column, parts: Mapping[str, type] | None = None
+    ) -> None:
+        """`parts` are the types of attributes that are objects themselves, by name.
+
+        Columns with an expression stand behind the others, and are only read.
+        """
+        self.table = table
+        self.kind = kind
+        self._parts = parts or {}
+        self._columns = columns
+        self._own = tuple(column for column in columns if not column.expression)
+        self.names = tuple(column.name for column in self._own)
+        self.changing = tuple(column.name for column in self._own if not column.is_fixed)
+        self.list = ", ".join(self.names)
+        self.marks = ", ".join("?" * len(self.names))
+        self.insert = f"INTO {table}({self.list}) VALUES({self.marks})"
+        """The statement that adds a row, behind its verb."""
+        self.values: Callable[[T], tuple[Any, ...]] = self._writer()
+        """Return the values of an object's own columns."""
+
+    def select(self, alias: str = "") -> str:
+        """Return the expressions of all columns, for a `SELECT`; `alias` is that of the table."""
+        prefix = f"{alias}." if alias else ""
+        return ", ".join(column.expression or prefix + column.name for column in self._columns)
+
+    def _writer(self) -> Callable[[T], tuple[Any, ...]]:
+        if len(self._own) > 1 and not any(column.dump for column in self._own):
+            return cast(
+                Callable[[T], tuple[Any, ...]], attrgetter(*(column.path for column in self._own))
+            )
+        names: dict[str, Any] = {f"dump_{at}": it.dump for at, it in enumerate(self._own)}
+        values = [
+            f"dump_{at}(it.{column.path})" if column.dump else f"it.{column.path}"
+            for at, column in enumerate(self._own)
+        ]
+        return _compiled(f"lambda it: ({', '.join(values)},)", names)
+
+    def reader(self, start: int = 0) -> Callable[[Any], T]:
+        """Return the function that makes an object of a row of `select`, which begins at `start`.
+
+        It is compiled, as `dataclasses` does: a loop over the columns took twice as long.
+        """
+        names: dict[str, Any] = {"kind": self.kind} | {
+            f"{part}_type": kind for part, kind in self._parts.items()
+        }
+        arguments: dict[str, list[str]] = {"": [], **{part: [] for part in self._parts}}
+        for at, column in enumerate(self._columns, start=start):
+            part, _, name = column.path.rpartition(".")
+            names[f"load_{at}"] = column.load
+            arguments[part].append(
+                f"{name}=load_{at}(row[{at}])" if column.load else f"{name}=row[{at}]"
+            )
+        parts = [f"{part}={part}_type({', '.join(arguments[part])})" for part in self._parts]
+        return _compiled(f"lambda row: kind({', '.join(arguments[''] + parts)})", names)
+
+
+def _compiled(source: str, names: dict[str, Any]) -> Callable[[Any], Any]:
+    function: Callable[[Any], Any] = eval(source, names)  # noqa: S307 - only names from declarations
+    return function
+
+
+def dump_json(value: Any) -> str:
+    """Return a value as the text of JSON."""
+    return orjson.dumps(value).decode()
+
+
+def load_texts(text: str) -> tuple[str, ...]:
+    """Return the tuple of texts that a JSON array holds."""
+    return tuple(orjson.loads(text))
+
+
+def _load_calls(text: str | None) -> tuple[tuple[int, str], ...]:
+    return tuple((turn, name) for turn, name in orjson.loads(text)) if text else ()
+
+
+CONVERSATIONS = Columns(
+    "conversations",
+    Conversation,
+    Column("id", is_fixed=True),
+    Column("channel", is_fixed=True),
+    Column("create_time", is_fixed=True),
+    Column("update_time"),
+    Column("title"),
+    Column("opening"),
+    Column("topics", load=load_texts),
+    Column("participants", load=load_texts),
+    Column("turn_count"),
+    Column("message_count"),
+    Column("manually_named", load=bool),
+    Column("pinned", load=bool),
+    Column("model"),
     Column("contact", "party.contact", is_fixed=True),
     Column("group_id", "party.group_id", is_fixed=True),
     Column("thread_id", "party.thread_id", is_fixed=True),
     Column("subject", "party.subject", is_fixed=True),
     Column("usage_input", "usage_total.input"),
     Column("usage_output", "usage_total.output"),
-    Column("cost_total", "cost_total"),
-    Column("text_bytes", "text_bytes"),
-    Column("compressed_through", "compressed_through"),
-    Column("abbreviated_through", "abbreviated_through"),
-    Column("open_calls", "open_calls", load=_calls),
+    Column("cost_total"),
+    Column("text_bytes"),
+    Column("compressed_through"),
+    Column("abbreviated_through"),
+    Column("open_calls", load=_load_calls),
+    # In tables of their own, so that an append does not write them again.
+    Column("abbreviation", expression="coalesce(n.abbreviation, '')"),
+    Column("compression_summary", expression="coalesce(n.compression_summary, '')"),
+    Column("contact_name", "party.contact_name", expression="coalesce(k.name, '')"),
+    *(
+        Column(
+            f"{note}_{name}",
+            f"{note}_record.{name}",
+            expression=f"coalesce(r.{note}_{name}, {default})",
+        )
+        for note in ("abbreviation", "title")
+        for name, default in (("writer", "''"), ("model", "''"), ("time", "0"))
+    ),
+    parts={
+        "party": Party,
+        "usage_total": Usage,
+        "abbreviation_record": NoteRecord,
+        "title_record": NoteRecord,
+    },
 )
-
-# Attributes in tables of their own, so that an append does not write them again, each with its
-# expression in `SELECT`.
-_BESIDE = {
-    "abbreviation": "coalesce(n.abbreviation, '')",
-    "compression_summary": "coalesce(n.compression_summary, '')",
-    "party.contact_name": "coalesce(k.name, '')",
-    "abbreviation_record.writer": "coalesce(r.abbreviation_writer, '')",
-    "abbreviation_record.model": "coalesce(r.abbreviation_model, '')",
-    "abbreviation_record.time": "coalesce(r.abbreviation_time, 0)",
-    "title_record.writer": "coalesce(r.title_writer, '')",
-    "title_record.model": "coalesce(r.title_model, '')",
-    "title_record.time": "coalesce(r.title_time, 0)",
-}
-_NESTED = {
-    "party": Party,
-    "usage_total": Usage,
-    "abbreviation_record": NoteRecord,
-    "title_record": NoteRecord,
-}
-_ATTRIBUTES = (*(column.attribute for column in COLUMNS), *_BESIDE)
+"""A conversation. JSON, in which an append brings them, turns arrays into text and truth values
+into numbers.
+"""
 
 SELECT = (
-    f"SELECT c.number, {', '.join((*(f'c.{column.name}' for column in COLUMNS), *_BESIDE.values()))}"
+    f"SELECT c.number, {CONVERSATIONS.select('c')}"
     " FROM conversations c LEFT JOIN notes n ON n.number = c.number LEFT JOIN contact_names k ON k.number = c.number"
     " LEFT JOIN note_records r ON r.number = c.number "
 )
 """Rows of conversations: the number, then what `conversation_of` reads."""
 
-values_of: Callable[[Conversation], tuple[object, ...]] = attrgetter(
-    *(column.attribute for column in COLUMNS)
-)
-"""The values of a conversation's columns. JSON turns arrays into text and truth values into
-numbers.
-"""
+conversation_of = CONVERSATIONS.reader(1)
+"""Return the conversation of a row of `SELECT`."""
 
 
-def _reader() -> Callable[[Any], Conversation]:
-    """Compile `conversation_of` from the declarations, as `dataclasses` does: a loop over the
-    columns took twice as long.
+class MessageRow(NamedTuple):
+    """A message of a conversation in the index."""
+
+    id: int
+    """Id by `domain.ids`: the conversation's number and the line."""
+    turn_number: int
+    time: int
+    offset: int
+    length: int
+    """Place of its line in the transcript, in bytes."""
+    tokens: int
+
+
+MESSAGES = Columns("messages", MessageRow, *map(Column, MessageRow._fields))
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRequest:
+    """A request that was carried out: the lines it wrote (0 to 0: none) and, where no line tells
+    it, its answer.
     """
-    names: dict[str, Any] = {
-        "Conversation": Conversation,
-        **{f"{part}_type": kind for part, kind in _NESTED.items()},
-    }
-    arguments: dict[str, list[str]] = {"": [], **{part: [] for part in _NESTED}}
-    loads = [column.load for column in COLUMNS] + [None] * len(_BESIDE)
-    for at, (attribute, load) in enumerate(zip(_ATTRIBUTES, loads, strict=True), start=1):
-        part, _, name = attribute.rpartition(".")
-        names[f"load_{at}"] = load
-        arguments[part].append(f"{name}=load_{at}(row[{at}])" if load else f"{name}=row[{at}]")
-    nested = [f"{part}={part}_type({', '.join(arguments[part])})" for part in _NESTED]
-    reader: Callable[[Any], Conversation] = eval(  # noqa: S307 - only names from above
-        f"lambda row: Conversation({', '.join(arguments[''] + nested)})", names
-    )
-    return reader
+
+    request_id: str
+    hash: str
+    conversation_id: str
+    first_sequence: int = 0
+    last_sequence: int = 0
+    cursor: int = 0
+    answer: str = ""
 
 
-conversation_of = _reader()
-"""Returns the conversation of a row of `SELECT`."""
+REQUESTS = Columns(
+    "requests",
+    KnownRequest,
+    Column("request_id"),
+    Column("hash"),
+    Column("conversation_id"),
+    Column("first_sequence"),
+    Column("last_sequence"),
+    Column("cursor"),
+    Column("answer"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRow:
+    """A change: of which conversation, when, and in which lines of its transcript (0 to 0:
+    none).
+    """
+
+    cursor: int
+    number: int
+    kind: str
+    time: int
+    first: int
+    last: int
+    detail: str
+    """Of a deleted conversation: its id and its channel, which stand nowhere else any more."""
+
+
+UPDATES = Columns(
+    "updates",
+    UpdateRow,
+    Column("cursor"),
+    Column("number"),
+    Column("kind"),
+    Column("time"),
+    Column("first_sequence", "first"),
+    Column("last_sequence", "last"),
+    Column("detail"),
+)
 
 
 def take_in_trigger() -> str:
-    """Return the trigger by which the document of an append comes in."""
-    names = ("number", *(column.name for column in COLUMNS))
-    changing = (column.name for column in COLUMNS if not column.is_fixed)
+    """Return the trigger by which the document of an append comes in (see `incoming`)."""
+    names = ("number", *CONVERSATIONS.names)
+    number = "NEW.document ->> '$.conversation[0]'"
+    cursor = "(NEW.document ->> '$.cursor')"
+    updates = {
+        "cursor": f"{cursor} + key + 1",
+        "number": number,
+        "kind": "value ->> 0",
+        "time": "value ->> 1",
+        "first_sequence": "value ->> 2",
+        "last_sequence": "value ->> 3",
+        "detail": "''",
+    }
+    requests = {
+        "request_id": "value ->> 0",
+        "hash": "value ->> 1",
+        "conversation_id": "NEW.document ->> '$.conversation[1]'",
+        "first_sequence": "value ->> 2",
+        "last_sequence": "value ->> 3",
+        "cursor": f"iif(value ->> 4 = 0, 0, {cursor} + (value ->> 4))",
+        "answer": "''",
+    }
     return f"""
     CREATE TRIGGER take_in INSTEAD OF INSERT ON incoming BEGIN
         SELECT RAISE(ABORT, 'the lines before these are not indexed')
-            WHERE coalesce((SELECT bytes FROM progress WHERE number = NEW.document ->> '$.conversation[0]'), 0)
-                <> NEW.document ->> '$.progress[0]';
+            WHERE coalesce((SELECT bytes FROM progress WHERE number = {number}), 0) <> NEW.document ->> '$.progress[0]';
         INSERT INTO conversations({", ".join(names)})
             SELECT {", ".join(f"NEW.document ->> '$.conversation[{i}]'" for i in range(len(names)))} WHERE true
-            ON CONFLICT(number) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in changing)};
+            ON CONFLICT(number) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in CONVERSATIONS.changing)};
         INSERT OR REPLACE INTO notes
-            SELECT NEW.document ->> '$.conversation[0]', NEW.document ->> '$.notes[0]', NEW.document ->> '$.notes[1]'
+            SELECT {number}, NEW.document ->> '$.notes[0]', NEW.document ->> '$.notes[1]'
             WHERE NEW.document -> '$.notes' IS NOT NULL;
-        INSERT INTO messages
-            SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
-            FROM json_each(NEW.document, '$.messages');
-        INSERT INTO turns_fts(rowid, text) SELECT value ->> 0, value ->> 6 FROM json_each(NEW.document, '$.messages');
-        INSERT INTO updates
-            SELECT (NEW.document ->> '$.cursor') + key + 1, NEW.document ->> '$.conversation[0]', value ->> 0, value ->> 1,
-                value ->> 2, value ->> 3, ''
-            FROM json_each(NEW.document, '$.updates');
-        INSERT OR IGNORE INTO requests
-            SELECT value ->> 0, value ->> 1, NEW.document ->> '$.conversation[1]', value ->> 2, value ->> 3,
-                iif(value ->> 4 = 0, 0, (NEW.document ->> '$.cursor') + (value ->> 4)), ''
-            FROM json_each(NEW.document, '$.requests');
-        INSERT OR REPLACE INTO progress
-            SELECT NEW.document ->> '$.conversation[0]', NEW.document ->> '$.progress[1]', NEW.document ->> '$.progress[2]';
+        INSERT INTO messages({MESSAGES.list})
+            SELECT {", ".join(f"value ->> {at}" for at in range(len(MESSAGES.names)))} FROM json_each(NEW.document, '$.messages');
+        INSERT INTO turns_fts(rowid, text)
+            SELECT value ->> 0, value ->> {len(MESSAGES.names)} FROM json_each(NEW.document, '$.messages');
+        INSERT INTO updates({UPDATES.list})
+            SELECT {", ".join(updates[name] for name in UPDATES.names)} FROM json_each(NEW.document, '$.updates');
+        INSERT OR IGNORE INTO requests({REQUESTS.list})
+            SELECT {", ".join(requests[name] for name in REQUESTS.names)} FROM json_each(NEW.document, '$.requests');
+        INSERT OR REPLACE INTO progress SELECT {number}, NEW.document ->> '$.progress[1]', NEW.document ->> '$.progress[2]';
     END;
     """

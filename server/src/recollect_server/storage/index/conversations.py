@@ -2,13 +2,18 @@
 them.
 """
 
+import threading
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import apsw
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
-from recollect_server.domain.conversation import NOBODY, Conversation, Party
+from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.filters import Filter
 from recollect_server.storage.index.columns import SELECT, conversation_of
 from recollect_server.storage.index.database import Database
 
@@ -28,88 +33,6 @@ class Outline(NamedTuple):  # made by the hundred: cheaper than a frozen datacla
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
-    """Filter of conversations; every part that is set must match. Times in milliseconds,
-    `updated_before` excluded.
-    """
-
-    channels: tuple[str, ...] = ()
-    topics: tuple[str, ...] = ()
-    participants: tuple[str, ...] = ()
-    party: Party = NOBODY
-    pinned: bool | None = None
-    updated_after: int | None = None
-    updated_before: int | None = None
-    title: str = ""
-    notes_failed: bool | None = None
-    conversation_id: str = ""
-    conversation_ids: tuple[str, ...] = ()
-    identities: tuple[tuple[str, str], ...] = ()
-    """Channels and addresses there that count as participants."""
-
-    def with_identities(self, identities: tuple[tuple[str, str], ...]) -> "Filter":
-        """The same, where these count as participants too."""
-        return replace(self, identities=identities)
-
-    def where(self) -> tuple[str, list[Any]]:
-        """A condition over `conversations c`, and its values."""
-        parts: list[str] = []
-        values: list[Any] = []
-
-        def add(condition: str, *parameters: object) -> None:
-            parts.append(condition)
-            values.extend(parameters)
-
-        if self.conversation_id:
-            add("c.id = ?", self.conversation_id)
-        if self.conversation_ids:
-            add(
-                "c.id IN (SELECT value FROM json_each(?))",
-                orjson.dumps(self.conversation_ids).decode(),
-            )
-        if self.channels:
-            add(f"c.channel IN ({_marks(self.channels)})", *self.channels)
-        if self.topics:
-            add(
-                f"c.number IN (SELECT number FROM topics WHERE topic IN ({_marks(self.topics)}))",
-                *self.topics,
-            )
-        if self.participants:
-            found = [
-                f"SELECT number FROM participants WHERE participant IN ({_marks(self.participants)})"
-            ]
-            values.extend(self.participants)
-            if self.identities:
-                pairs = orjson.dumps(self.identities).decode()
-                found.append(
-                    "SELECT p.number FROM json_each(?) j JOIN participants p ON p.participant = j.value ->> 1"
-                    " JOIN conversations x ON x.number = p.number AND x.channel = j.value ->> 0"
-                )
-                found.append(
-                    "SELECT x.number FROM json_each(?) j JOIN conversations x"
-                    " ON x.contact = j.value ->> 1 AND x.channel = j.value ->> 0 AND x.contact <> ''"
-                )
-                values.extend((pairs, pairs))
-            add(f"c.number IN ({' UNION ALL '.join(found)})")
-        for column in ("contact", "group_id", "thread_id", "subject"):
-            if value := getattr(self.party, column):
-                add(f"c.{column} = ?", value)
-        if self.pinned is not None:
-            add("c.pinned = ?", int(self.pinned))
-        if self.notes_failed is not None:
-            add("c.needs_abbreviation <> ''" if self.notes_failed else "c.needs_abbreviation = ''")
-        if self.updated_after is not None:
-            add("c.update_time >= ?", self.updated_after)
-        if self.updated_before is not None:
-            add("c.update_time < ?", self.updated_before)
-        if self.title:
-            # instr, not LIKE: no character of the text is a pattern. Lower case on both sides, by
-            # SQLite for ASCII alone.
-            add("instr(casefold(c.title), ?) > 0", self.title.casefold())
-        return " AND ".join(parts) or "1", values
-
-
-@dataclass(frozen=True, slots=True)
 class Stored:
     """A conversation in the index: its number here, and how far its transcript is indexed."""
 
@@ -124,6 +47,64 @@ class Stored:
     def state(self) -> Conversation:
         """Return the state of the log, as every stored log has it."""
         return self.conversation
+
+
+def condition_of(chosen: Filter) -> tuple[str, list[Any]]:
+    """Return the condition of a filter over `conversations c`, and its values."""
+    parts: list[str] = []
+    values: list[Any] = []
+
+    def add(condition: str, *parameters: object) -> None:
+        parts.append(condition)
+        values.extend(parameters)
+
+    if chosen.conversation_id:
+        add("c.id = ?", chosen.conversation_id)
+    if chosen.conversation_ids:
+        add(
+            "c.id IN (SELECT value FROM json_each(?))",
+            orjson.dumps(chosen.conversation_ids).decode(),
+        )
+    if chosen.channels:
+        add(f"c.channel IN ({_marks(chosen.channels)})", *chosen.channels)
+    if chosen.topics:
+        add(
+            f"c.number IN (SELECT number FROM topics WHERE topic IN ({_marks(chosen.topics)}))",
+            *chosen.topics,
+        )
+    if chosen.participants:
+        queries = [
+            f"SELECT number FROM participants WHERE participant IN ({_marks(chosen.participants)})"
+        ]
+        values.extend(chosen.participants)
+        if chosen.identities:
+            pairs = orjson.dumps(chosen.identities).decode()
+            queries.append(
+                "SELECT p.number FROM json_each(?) j JOIN participants p ON p.participant = j.value ->> 1"
+                " JOIN conversations x ON x.number = p.number AND x.channel = j.value ->> 0"
+            )
+            queries.append(
+                "SELECT x.number FROM json_each(?) j JOIN conversations x"
+                " ON x.contact = j.value ->> 1 AND x.channel = j.value ->> 0 AND x.contact <> ''"
+            )
+            values.extend((pairs, pairs))
+        add(f"c.number IN ({' UNION ALL '.join(queries)})")
+    for column in ("contact", "group_id", "thread_id", "subject"):
+        if value := getattr(chosen.party, column):
+            add(f"c.{column} = ?", value)
+    if chosen.pinned is not None:
+        add("c.pinned = ?", int(chosen.pinned))
+    if chosen.notes_failed is not None:
+        add("c.needs_abbreviation <> ''" if chosen.notes_failed else "c.needs_abbreviation = ''")
+    if chosen.updated_after is not None:
+        add("c.update_time >= ?", chosen.updated_after)
+    if chosen.updated_before is not None:
+        add("c.update_time < ?", chosen.updated_before)
+    if chosen.title:
+        # instr, not LIKE: no character of the text is a pattern. Lower case on both sides, by
+        # SQLite for ASCII alone.
+        add("instr(casefold(c.title), ?) > 0", chosen.title.casefold())
+    return " AND ".join(parts) or "1", values
 
 
 def _marks(values: tuple[str, ...]) -> str:
@@ -161,7 +142,7 @@ class ConversationTable:
 
         Not by number: a new index gives other numbers, and the same answers.
         """
-        where, values = chosen.where()
+        where, values = condition_of(chosen)
         order, comparison = ("DESC", "<") if newest_first else ("ASC", ">")
         if after is not None:
             where += f" AND (c.update_time, c.id) {comparison} (?, ?)"
@@ -212,3 +193,55 @@ class ConversationTable:
                 "SELECT c.id, p.bytes, p.lines FROM conversations c JOIN progress p USING (number)"
             )
             return {row[0]: (row[1], row[2]) for row in rows}
+
+
+class Lengths:
+    """Bytes of text by conversation number, in memory, for BM25 needs them for each search: 8 bytes
+    a conversation. Whoever writes the table keeps them.
+    """
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._guard = threading.Lock()  # guards everything below; only arithmetic happens under it
+        rows: list[tuple[int, int]] = connection.execute(
+            "SELECT number, text_bytes FROM conversations"
+        ).fetchall()  # type: ignore[assignment]  # the table's types
+        self._lengths = np.full(1 + max((row[0] for row in rows), default=0), -1, dtype=np.int64)
+        for number, length in rows:
+            self._lengths[number] = length
+        self._conversations = len(rows)
+        self._bytes = sum(row[1] for row in rows)
+        self.messages = int(
+            connection.execute("SELECT coalesce(sum(message_count), 0) FROM conversations").get
+        )
+
+    def read(self) -> tuple[NDArray[np.int64], int, float]:
+        """Return the lengths by number (of a number that is free: anything), how many
+        conversations there are, and their mean length.
+        """
+        with self._guard:
+            return self._lengths, self._conversations, self._bytes / max(self._conversations, 1)
+
+    def set(self, number: int, length: int, messages: int) -> None:
+        """Note a conversation's length, and how many messages were added to it."""
+        with self._guard:
+            if number >= len(self._lengths):
+                self._lengths = np.concatenate(
+                    [self._lengths, np.full(number + 1024, -1, dtype=np.int64)]
+                )
+            before = int(self._lengths[number])
+            self._conversations += before < 0
+            self._bytes += length - max(before, 0)
+            self._lengths[number] = length
+            self.messages += messages
+
+    def remove(self, number: int) -> None:
+        """Note that a conversation is deleted. Its messages are counted down as they go."""
+        with self._guard:
+            self._conversations -= 1
+            self._bytes -= int(self._lengths[number])
+            self._lengths[number] = -1
+
+    def count(self, messages: int) -> None:
+        """Add to the number of messages."""
+        with self._guard:
+            self.messages += messages

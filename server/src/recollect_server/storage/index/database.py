@@ -14,8 +14,7 @@ import apsw
 
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.storage.index.connections import Readers
-from recollect_server.storage.index.file import DAMAGED, NAME
+from recollect_server.storage.index.file import DAMAGED, NAME, Readers
 from recollect_server.storage.index.writer import Writer
 
 T = TypeVar("T")

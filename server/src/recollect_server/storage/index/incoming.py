@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import orjson
 
-from recollect_server.domain.budget import message_tokens
 from recollect_server.domain.conversation import (
     NO_RECORD,
     Abbreviated,
@@ -22,12 +21,11 @@ from recollect_server.domain.conversation import (
     SplitSuggested,
     TitleAssigned,
 )
-from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message
-from recollect_server.storage.index.columns import values_of
-from recollect_server.storage.index.messages import searchable_text
-from recollect_server.storage.index.notes_words import Entry
+from recollect_server.storage.index.columns import CONVERSATIONS
+from recollect_server.storage.index.messages import row_of, searchable_text
 from recollect_server.storage.index.updates import UpdateKind
+from recollect_server.storage.index.words import Entry
 from recollect_server.storage.logs.lines import Line
 
 _KINDS: dict[type, UpdateKind] = {
@@ -65,19 +63,16 @@ def document_of(
     words: list[Entry] | None,
     cursor: int,
 ) -> str:
-    """The document for these lines of a conversation.
+    """Return the document for these lines of a conversation.
 
-    `before` and `after` are what is known without and with them; `mail` the Message-IDs that they
-    name; `words` those of its notes, where they changed; `cursor` is the one before that of the
-    first of the `updates`.
+    `before` and `after` are the conversation without and with them; `mail` the Message-IDs that
+    they name; `words` those of its notes, where they changed; `cursor` is the one before that of
+    the first of the `updates`.
     """
     document = {
-        "conversation": (number, *values_of(after)),
+        "conversation": (number, *CONVERSATIONS.values(after)),
         "messages": [
-            (
-                message_id(number, line.sequence), message.turn_number, message.timestamp, line.offset, line.length,
-                message_tokens(message), searchable_text(message),
-            )
+            (*row_of(number, line, message), searchable_text(message))
             for line in lines
             if line.entry is not None and isinstance(message := line.entry.content, Message)
         ],
@@ -85,7 +80,7 @@ def document_of(
         "cursor": cursor,
         "requests": _requests_of(lines, updates),
         "progress": (lines[0].offset, lines[-1].end, lines[-1].sequence),
-    }  # fmt: skip
+    }
     notes = (after.abbreviation, after.compression_summary)
     if notes != (("", "") if before is None else (before.abbreviation, before.compression_summary)):
         document["notes"] = notes
@@ -115,7 +110,7 @@ def document_of(
 
 
 def updates_of(lines: list[Line], time: int) -> list[Update]:
-    """One update for every batch of messages and for every event, in their order."""
+    """Return one update for every batch of messages and for every event, in their order."""
     updates: list[Update] = []
     for line in lines:
         if line.entry is None:
@@ -134,27 +129,27 @@ def updates_of(lines: list[Line], time: int) -> list[Update]:
                 kind = UpdateKind.CHANGED if title is None else UpdateKind.TITLE
                 updates.append([kind, time, line.sequence, line.sequence])
             case content:
-                if (known := _KINDS.get(type(content))) is not None:
-                    updates.append([known, time, line.sequence, line.sequence])
+                if (event := _KINDS.get(type(content))) is not None:
+                    updates.append([event, time, line.sequence, line.sequence])
     return updates
 
 
 def _requests_of(lines: list[Line], updates: list[Update]) -> list[list[object]]:
-    """The requests that wrote these lines: id, hash, first and last line, and which of the updates
-    is its last (from 1).
+    """Return the requests that wrote these lines: id, hash, first and last line, and which of the
+    updates is its last (from 1).
     """
-    known: dict[str, list[object]] = {}
+    requests: dict[str, list[object]] = {}
     for line in lines:
         if line.entry is not None and (request_id := line.entry.stamp.request_id):
-            first = known.setdefault(
+            first = requests.setdefault(
                 request_id,
                 [request_id, line.entry.stamp.request_hash, line.sequence, line.sequence],
             )
             first[3] = line.sequence
-    for request in known.values():
+    for request in requests.values():
         # Both are in the order of the lines: a request's last update is the last that began with it
         # or before.
         request.append(
             bisect_right(updates, cast(int, request[3]), key=lambda update: cast(int, update[2]))
         )
-    return list(known.values())
+    return list(requests.values())

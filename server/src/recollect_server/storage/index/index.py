@@ -12,14 +12,13 @@ import apsw
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.deadline import Deadline
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.index import notes_words, requests
+from recollect_server.storage.index import requests, words
 from recollect_server.storage.index.anchors import AnchorTable
-from recollect_server.storage.index.conversations import ConversationTable
+from recollect_server.storage.index.conversations import ConversationTable, Lengths
 from recollect_server.storage.index.database import Database
-from recollect_server.storage.index.external_index import ExternalIndex
+from recollect_server.storage.index.external import ExternalIndex
 from recollect_server.storage.index.file import seal
 from recollect_server.storage.index.incoming import Added, document_of, updates_of
-from recollect_server.storage.index.lengths import Lengths
 from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.messages import MessageTable
 from recollect_server.storage.index.migrations import expected_tables
@@ -102,11 +101,11 @@ class Index:
         updates = updates_of(lines, time) if log else []
         for name in mail:
             self._seen.add(name)
-        words: list[notes_words.Entry] | None = None
-        if notes_words.have_changed(before, after):
+        entries: list[words.Entry] | None = None
+        if words.have_notes_changed(before, after):
             with self.reading(settled=False) as connection:  # only its tokeniser is used
-                words = notes_words.entries_of(connection, after)
-        build = partial(document_of, own, before, after, lines, updates, mail, words)
+                entries = words.entries_of_notes(connection, after)
+        build = partial(document_of, own, before, after, lines, updates, mail, entries)
         news = Added(own, after, lines, updates) if updates else None
         cursor = self._database.writer.put(
             build, lines[-1].end - lines[0].offset, len(updates), failed, news

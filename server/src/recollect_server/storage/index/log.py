@@ -9,13 +9,15 @@ from dataclasses import dataclass
 import apsw
 
 from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.filters import Filter
 from recollect_server.storage.index import updates
-from recollect_server.storage.index.conversations import ConversationTable, Filter
+from recollect_server.storage.index.columns import UpdateRow
+from recollect_server.storage.index.conversations import ConversationTable
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.messages import MessageTable, Place
 
 Told = Callable[[Sequence[tuple[int, object]]], None]
-"""Told what the log got, in its order: the cursor before it, and an `Added` or the `Row` of a
+"""Told what the log got, in its order: the cursor before it, and an `Added` or the `UpdateRow` of a
 deletion. Must return at once.
 """
 
@@ -30,7 +32,7 @@ class Changes:
     """Nothing is behind this cursor, at that moment."""
     more: bool
     """True if there may be more changes behind the last of the rows."""
-    rows: list[updates.Row]
+    rows: list[UpdateRow]
     conversations: dict[int, Conversation]
     """Those of the rows, by number, but for deleted ones."""
     starts: dict[int, Place]
@@ -225,7 +227,7 @@ class IndexLog:
         """Leaves out the cursors that may have been given out for updates which a crash took."""
         self._database.writer.skip_cursors()
 
-    def _within(self, rows: list[updates.Row], max_bytes: int) -> list[updates.Row]:
+    def _within(self, rows: list[UpdateRow], max_bytes: int) -> list[UpdateRow]:
         """Return the first of these changes whose messages have `max_bytes` together, at least
         one.
         """

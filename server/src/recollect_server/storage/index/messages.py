@@ -8,7 +8,7 @@ more, from the transcript.
 import apsw
 import orjson
 
-from recollect_server.domain.budget import first_turns, newest_turns
+from recollect_server.domain.budget import first_turns, message_tokens, newest_turns
 from recollect_server.domain.ids import (
     MAX_LINES,
     SEQUENCE_BITS,
@@ -18,7 +18,9 @@ from recollect_server.domain.ids import (
 )
 from recollect_server.domain.message import Message
 from recollect_server.domain.text import segment
+from recollect_server.storage.index.columns import MessageRow
 from recollect_server.storage.index.database import Database
+from recollect_server.storage.logs.lines import Line
 
 Place = tuple[int, int, int]
 """Position of a line: sequence, offset, length in bytes."""
@@ -41,6 +43,18 @@ def searchable(sender: str, content: str) -> str:
     """Return the indexed text of a message of which no more is known."""
     text = f"{sender}: {content}" if sender else content
     return segment(text.replace("\0", " "))
+
+
+def row_of(number: int, line: Line, message: Message) -> MessageRow:
+    """Return the row of a message."""
+    return MessageRow(
+        message_id(number, line.sequence),
+        message.turn_number,
+        message.timestamp,
+        line.offset,
+        line.length,
+        message_tokens(message),
+    )
 
 
 def newest_within(places: list[Place], max_bytes: int) -> list[Place]:

@@ -13,10 +13,8 @@ import apsw
 
 from recollect_server.domain.conversation import RULE
 from recollect_server.domain.ids import SEQUENCE_BITS
-from recollect_server.storage.index.channel_tables import channel_tables, contact_names
-from recollect_server.storage.index.columns import take_in_trigger
-from recollect_server.storage.index.external_tables import external_tables, external_words
-from recollect_server.storage.index.notes_words import notes_words_table
+from recollect_server.storage.index.columns import load_texts, take_in_trigger
+from recollect_server.storage.index.words import entries_of_texts
 
 INCOMING = """
     -- The way in: `INSERT INTO incoming` takes one JSON document (see `incoming.py`) into every table at once.
@@ -125,6 +123,124 @@ def _notes_and_anchors(connection: apsw.Connection) -> None:
     """)
 
 
+def _external_tables(connection: apsw.Connection) -> None:
+    """Add the tables of external communications. None of a conversation's tables has anything of
+    theirs, but for `requests`.
+    """
+    connection.execute("""
+        -- With how far the transcript is indexed: one row changes with every message as it is.
+        CREATE TABLE external_communications(
+            number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
+            channel TEXT NOT NULL, party TEXT NOT NULL, trust TEXT NOT NULL, scopes TEXT NOT NULL,
+            create_time INTEGER NOT NULL, update_time INTEGER NOT NULL, message_count INTEGER NOT NULL,
+            open TEXT NOT NULL, released INTEGER NOT NULL, bytes INTEGER NOT NULL, lines INTEGER NOT NULL);
+        CREATE INDEX external_by_party ON external_communications(party, channel, id);
+        CREATE INDEX external_by_time ON external_communications(update_time, id);
+        CREATE INDEX external_by_trust ON external_communications(trust, update_time, id);
+        CREATE INDEX external_that_wait ON external_communications(update_time, id) WHERE open <> '[]';
+        CREATE TABLE external_messages(
+            number INTEGER NOT NULL, sequence INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL,
+            PRIMARY KEY(number, sequence)) WITHOUT ROWID;
+        -- What each provider delivered, so that nothing is taken twice.
+        CREATE TABLE external_deliveries(
+            channel TEXT NOT NULL, provider_message_id TEXT NOT NULL, number INTEGER NOT NULL, sequence INTEGER NOT NULL,
+            PRIMARY KEY(channel, provider_message_id)) WITHOUT ROWID;
+        CREATE TABLE external_escalations(
+            id TEXT PRIMARY KEY, number INTEGER NOT NULL, sequence INTEGER NOT NULL, question TEXT NOT NULL,
+            create_time INTEGER NOT NULL, answer TEXT NOT NULL, resolve_time INTEGER) WITHOUT ROWID;
+        CREATE INDEX external_escalations_by_time ON external_escalations(create_time, id);
+        CREATE INDEX external_escalations_open ON external_escalations(create_time, id) WHERE resolve_time IS NULL;
+        CREATE INDEX external_escalations_of ON external_escalations(number, create_time, id);
+        -- As `updates`: the functions there serve both.
+        CREATE TABLE external_updates(
+            cursor INTEGER PRIMARY KEY AUTOINCREMENT, number INTEGER NOT NULL, kind TEXT NOT NULL, time INTEGER NOT NULL,
+            sequence INTEGER NOT NULL, escalation_id TEXT NOT NULL);
+    """)
+
+
+def _external_words(connection: apsw.Connection) -> None:
+    """Add names, subjects, acknowledgements, groups and words of external communications.
+
+    What is there is taken out: the next start takes every transcript in again. The log of updates
+    begins anew behind its last cursor, so a panel gets a snapshot with `reset`.
+    """
+    last = (
+        connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'external_updates'").get
+        or 0
+    )
+    connection.execute("""
+        ALTER TABLE external_communications ADD COLUMN party_name TEXT NOT NULL DEFAULT '';
+        ALTER TABLE external_communications ADD COLUMN subject TEXT NOT NULL DEFAULT '';
+        ALTER TABLE external_communications ADD COLUMN acknowledged INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE external_messages ADD COLUMN time INTEGER NOT NULL DEFAULT 0;
+        -- The channel and the group that it was written in; empty: none.
+        ALTER TABLE external_messages ADD COLUMN place TEXT NOT NULL DEFAULT '';
+        CREATE INDEX external_in_groups ON external_messages(place, time) WHERE place <> '';
+        -- The id of a row is that of `domain.ids`, with the communication's number.
+        CREATE VIRTUAL TABLE external_fts USING fts5(text, content='', tokenize='porter unicode61');
+        INSERT INTO external_fts(external_fts, rank) VALUES('secure-delete', 1);
+        CREATE VIRTUAL TABLE external_vocabulary USING fts5vocab(external_fts, 'row');
+        CREATE VIRTUAL TABLE external_occurrences USING fts5vocab(external_fts, 'instance');
+        DELETE FROM requests WHERE conversation_id IN (SELECT id FROM external_communications);
+        DELETE FROM external_communications;
+        DELETE FROM external_messages;
+        DELETE FROM external_deliveries;
+        DELETE FROM external_escalations;
+        DELETE FROM external_updates;
+    """)
+    # not the last itself: whoever has that cursor would be told of every message again
+    following = int(last) + 1
+    connection.execute("DELETE FROM sqlite_sequence WHERE name = 'external_updates'")
+    connection.execute("INSERT INTO sqlite_sequence VALUES('external_updates', ?)", (following,))
+    connection.execute(
+        "INSERT OR REPLACE INTO identity VALUES('external_updates_pruned', ?)", (str(following),)
+    )
+
+
+def _channel_tables(connection: apsw.Connection) -> None:
+    """Add the tables that messages of channels are routed by.
+
+    Where a conversation is held stands in its own row; `mail` has the ids that lead to a
+    conversation on e-mail, `continued` where what comes in for a conversation goes instead. The
+    transcripts tell all of it, but for `forgotten`, which a ledger tells, and `limited`, which
+    nothing else tells.
+    """
+    connection.execute("""
+        CREATE INDEX conversations_pinned ON conversations(channel, contact, group_id, thread_id, id) WHERE pinned = 1;
+        CREATE INDEX conversations_of_contact ON conversations(contact, channel) WHERE contact <> '';
+
+        -- 63 bits of the SHA-256 of a Message-ID, and the conversation that named it.
+        CREATE TABLE mail(name INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY(name, number)) WITHOUT ROWID;
+        CREATE INDEX mail_of_conversation ON mail(number);
+        CREATE TABLE continued(number INTEGER PRIMARY KEY, id TEXT NOT NULL);
+        CREATE TRIGGER take_in_mail INSTEAD OF INSERT ON incoming WHEN NEW.document -> '$.mail' IS NOT NULL BEGIN
+            INSERT OR IGNORE INTO mail
+                SELECT value, NEW.document ->> '$.conversation[0]' FROM json_each(NEW.document, '$.mail');
+        END;
+        CREATE TRIGGER take_in_continued INSTEAD OF INSERT ON incoming WHEN NEW.document -> '$.continued' IS NOT NULL BEGIN
+            INSERT OR REPLACE INTO continued VALUES(NEW.document ->> '$.conversation[0]', NEW.document ->> '$.continued');
+        END;
+
+        -- Messages of providers whose conversation was deleted: hashes of their ids. They are never stored again.
+        CREATE TABLE forgotten(key TEXT PRIMARY KEY) WITHOUT ROWID;
+        -- Senders that wrote faster than allowed.
+        CREATE TABLE limited(
+            channel TEXT NOT NULL, sender TEXT NOT NULL, refused INTEGER NOT NULL, time INTEGER NOT NULL,
+            PRIMARY KEY(channel, sender)) WITHOUT ROWID;
+        CREATE INDEX limited_by_time ON limited(time);
+    """)
+
+
+def contact_names(connection: apsw.Connection) -> None:
+    """Add the display names of contacts. No transcript before this step has any."""
+    connection.execute("""
+        CREATE TABLE contact_names(number INTEGER PRIMARY KEY, name TEXT NOT NULL);
+        CREATE TRIGGER take_in_contact_name INSTEAD OF INSERT ON incoming WHEN NEW.document -> '$.contactName' IS NOT NULL BEGIN
+            INSERT OR REPLACE INTO contact_names VALUES(NEW.document ->> '$.conversation[0]', NEW.document ->> '$.contactName');
+        END;
+    """)
+
+
 def _tiers(connection: apsw.Connection) -> None:
     connection.execute("""
         -- Which conversations moved between the tiers of contexts, and what contexts were made of. Nothing in the transcripts says
@@ -146,6 +262,32 @@ def _late_messages(connection: apsw.Connection) -> None:
         DROP TRIGGER IF EXISTS take_in;  -- indexes of earlier versions have one with the columns of their time
         {take_in_trigger()}
     """)
+
+
+def _notes_words(connection: apsw.Connection) -> None:
+    """Add the words of notes, those of the conversations that are indexed."""
+    connection.execute("""
+        CREATE TABLE notes_words(
+            stem TEXT, number INTEGER, count INTEGER NOT NULL, PRIMARY KEY(stem, number)) WITHOUT ROWID;
+        CREATE INDEX notes_words_by_number ON notes_words(number);
+        CREATE TRIGGER take_in_notes_words INSTEAD OF INSERT ON incoming WHEN NEW.document -> '$.words' IS NOT NULL BEGIN
+            DELETE FROM notes_words WHERE number = NEW.document ->> '$.conversation[0]';
+            INSERT INTO notes_words
+                SELECT value ->> 0, NEW.document ->> '$.conversation[0]', value ->> 1 FROM json_each(NEW.document, '$.words');
+        END;
+    """)
+    rows = connection.execute(
+        "SELECT c.number, c.title, c.topics, coalesce(n.abbreviation, '') FROM conversations c"
+        " LEFT JOIN notes n ON n.number = c.number WHERE c.title <> '' OR c.topics <> '[]' OR n.abbreviation <> ''"
+    ).fetchall()
+    for number, title, topics, abbreviation in rows:
+        entries = entries_of_texts(
+            connection, str(title), load_texts(str(topics)), str(abbreviation)
+        )
+        connection.executemany(
+            "INSERT INTO notes_words VALUES(?, ?, ?)",
+            [(stem, number, count) for stem, count in entries],
+        )
 
 
 def _note_records(connection: apsw.Connection) -> None:
@@ -172,13 +314,13 @@ def _note_records(connection: apsw.Connection) -> None:
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _first_tables,
     _notes_and_anchors,
-    external_tables,
-    channel_tables,
+    _external_tables,
+    _channel_tables,
     _tiers,
     contact_names,
-    external_words,
+    _external_words,
     _late_messages,
-    notes_words_table,
+    _notes_words,
     _note_records,
 )
 

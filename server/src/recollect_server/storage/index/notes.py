@@ -13,11 +13,13 @@ import apsw
 import orjson
 
 from recollect_server.domain.conversation import CALLER, RULE
+from recollect_server.domain.filters import Filter
 from recollect_server.storage.index import requests
-from recollect_server.storage.index.conversations import Filter
+from recollect_server.storage.index.columns import KnownRequest
+from recollect_server.storage.index.conversations import condition_of
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.file import look
-from recollect_server.storage.index.requests import KnownRequest, SeenNames
+from recollect_server.storage.index.requests import SeenNames
 
 _REASONS = 3  # that are shown
 _SHOWN = 10  # conversations that failed
@@ -107,7 +109,7 @@ class NoteQueue:
         `writers`: those of the present abbreviations; none: all but callers. `by_rule`: a rule is
         to write it.
         """
-        where, values = chosen.where()
+        where, values = condition_of(chosen)
         marks = ", ".join("?" * len(writers))
         by = (
             f"coalesce(r.abbreviation_writer, '') IN ({marks})"

@@ -18,9 +18,11 @@ import apsw
 import orjson
 
 from recollect_server.domain.ids import id_range, message_id, sequence_of
-from recollect_server.storage.index import connections, updates
+from recollect_server.storage.index import updates
+from recollect_server.storage.index.columns import UpdateRow
+from recollect_server.storage.index.conversations import Lengths
 from recollect_server.storage.index.database import Database
-from recollect_server.storage.index.lengths import Lengths
+from recollect_server.storage.index.file import patience
 from recollect_server.storage.index.messages import searchable
 
 _HANGING = (
@@ -59,7 +61,7 @@ class Removal:
         """Removes the conversation's row: no call finds it any more. The rest follows with the
         methods below.
         """
-        rows: list[updates.Row] = []
+        rows: list[UpdateRow] = []
 
         def job(connection: apsw.Connection, cursor: int) -> Removed:
             channel = connection.execute(
@@ -200,7 +202,7 @@ class Removal:
         """
 
         def job(connection: apsw.Connection, _: int) -> bool:
-            with connections.patience(connection, _LOG_PATIENCE):
+            with patience(connection, _LOG_PATIENCE):
                 return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
 
         return any(self._database.writer.write(job, alone=True) for _ in range(_LOG_TRIES))

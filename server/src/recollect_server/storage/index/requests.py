@@ -2,30 +2,17 @@
 
 import mmap
 import threading
-from dataclasses import dataclass
 
 import apsw
 
+from recollect_server.storage.index.columns import REQUESTS, KnownRequest
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.logs.received import key_of_delivery
 
 _BITS = 16  # of the Bloom filter, for each name
 _LEAST_NAMES = 1 << 20  # 2 MB
-
-
-@dataclass(frozen=True, slots=True)
-class KnownRequest:
-    """A request that was carried out: the lines it wrote (0 to 0: none) and, where no line tells
-    it, its answer.
-    """
-
-    request_id: str
-    hash: str
-    conversation_id: str
-    first_sequence: int = 0
-    last_sequence: int = 0
-    cursor: int = 0
-    answer: str = ""
+_FIND = f"SELECT {REQUESTS.list} FROM requests WHERE request_id = ?"
+_request_of = REQUESTS.reader()
 
 
 class SeenNames:
@@ -90,13 +77,7 @@ def add(connection: apsw.Connection, request: KnownRequest) -> None:
     """Record a request. One that is recorded already (its line was indexed before) stays as it
     was.
     """
-    connection.execute(
-        "INSERT OR IGNORE INTO requests VALUES(?, ?, ?, ?, ?, ?, ?)",
-        (
-            request.request_id, request.hash, request.conversation_id, request.first_sequence, request.last_sequence,
-            request.cursor, request.answer,
-        ),
-    )  # fmt: skip
+    connection.execute(f"INSERT OR IGNORE {REQUESTS.insert}", REQUESTS.values(request))
 
 
 class RequestTable:
@@ -111,10 +92,8 @@ class RequestTable:
         if request_id not in self._seen:
             return None
         with self._database.reading() as connection:
-            row = connection.execute(
-                "SELECT * FROM requests WHERE request_id = ?", (request_id,)
-            ).fetchone()
-            return None if row is None else KnownRequest(*row)
+            row = connection.execute(_FIND, (request_id,)).fetchone()
+            return None if row is None else _request_of(row)
 
     def add(self, request: KnownRequest) -> None:
         """Record a request that wrote no line."""

@@ -5,7 +5,7 @@ conversation has each word.
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apsw
@@ -14,6 +14,7 @@ import orjson
 from numpy.typing import NDArray
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN
+from recollect_server.domain.filters import Filter, Scope
 from recollect_server.domain.ids import (
     MAX_LINES,
     SEQUENCE_BITS,
@@ -21,34 +22,15 @@ from recollect_server.domain.ids import (
     number_of,
     sequence_of,
 )
-from recollect_server.storage.index import notes_words, words
-from recollect_server.storage.index.conversations import Filter
+from recollect_server.storage.index import words
+from recollect_server.storage.index.conversations import Lengths, condition_of
 from recollect_server.storage.index.database import Database
-from recollect_server.storage.index.lengths import Lengths
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.words import QuestionWords, Term
 from recollect_server.storage.ranking import Postings
 
 _QUIET = 3_600_000  # milliseconds without a message that end a section
 _SECTION = 16  # messages of one, at the most
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Scope of a search: conversations, and times in milliseconds (`end` excluded)."""
-
-    conversations: Filter = field(default_factory=Filter)
-    start: int | None = None
-    end: int | None = None
-    hidden: frozenset[int] = frozenset()
-    """Messages, by id, that are not found themselves; what stands beside them is still judged by
-    them.
-    """
-
-    @property
-    def timed(self) -> bool:
-        """Return whether the scope has a range of time."""
-        return self.start is not None or self.end is not None
 
 
 class Found(NamedTuple):
@@ -264,7 +246,7 @@ def sections(
 
 def numbers_of(connection: apsw.Connection, chosen: Filter) -> NDArray[np.int64] | None:
     """The numbers of the conversations that match, ascending; None for all."""
-    where, values = chosen.where()
+    where, values = condition_of(chosen)
     if where == "1":
         return None
     rows = connection.execute(
@@ -303,7 +285,7 @@ def said_in(connection: apsw.Connection, scope: Scope, limit: int) -> NDArray[np
     """Return the ids of messages of the scope, which has both times: those of the conversations
     that were updated last.
     """
-    where, values = scope.conversations.where()
+    where, values = condition_of(scope.conversations)
     rows = connection.execute(
         "SELECT m.id FROM conversations c JOIN messages m"
         f" ON m.id BETWEEN c.number << {SEQUENCE_BITS} AND ((c.number + 1) << {SEQUENCE_BITS}) - 1"
@@ -342,7 +324,7 @@ def _any(terms: list[Term]) -> str:
 
 def _conditions(scope: Scope) -> tuple[list[str], list[Any]]:
     parts, values = _times(scope)
-    where, more = scope.conversations.where()
+    where, more = condition_of(scope.conversations)
     if where != "1":
         parts.append(
             f"turns_fts.rowid >> {SEQUENCE_BITS} IN (SELECT c.number FROM conversations c WHERE {where})"
@@ -419,7 +401,7 @@ class Search:
         ascending), and their BM25.
         """
         with self._database.reading() as connection:
-            return notes_words.scores(connection, terms, self._lengths.read()[1], limit)
+            return words.scores_of_notes(connection, terms, self._lengths.read()[1], limit)
 
     def postings(self, terms: list[Term]) -> Postings:
         """Return every occurrence of the terms."""

@@ -13,10 +13,13 @@ from typing import Any
 import apsw
 import orjson
 
+from recollect_server.storage.index.columns import UPDATES, UpdateRow
+
 CRASH_GAP = 1 << 20
 """More cursors than can have been given out, or told of, for changes that a crash took."""
 
 _MAX_LOST = 100
+_row_of = UPDATES.reader()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,29 +51,13 @@ class UpdateKind(StrEnum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A change: of which conversation, when, and in which lines of its transcript (0 to 0:
-    none).
-    """
-
-    cursor: int
-    number: int
-    kind: str
-    time: int
-    first: int
-    last: int
-    detail: str
-    """Of a deleted conversation: its id and its channel, which stand nowhere else any more."""
-
-
 def after(
     connection: apsw.Connection,
     cursor: int,
     limit: int,
     conversation_ids: Collection[str],
     channels: Collection[str],
-) -> list[Row]:
+) -> list[UpdateRow]:
     """The oldest changes behind a cursor, of these conversations and channels (none: of all);
     deletions always.
     """
@@ -84,9 +71,10 @@ def after(
     if conditions:
         where = f"AND (kind = 'deleted' OR number IN (SELECT number FROM conversations WHERE {' AND '.join(conditions)}))"
     rows = connection.execute(
-        f"SELECT * FROM updates WHERE cursor > ? {where} ORDER BY cursor LIMIT ?", (*values, limit)
+        f"SELECT {UPDATES.list} FROM updates WHERE cursor > ? {where} ORDER BY cursor LIMIT ?",
+        (*values, limit),
     )
-    return [Row(*row) for row in rows]
+    return [_row_of(row) for row in rows]
 
 
 def conversations_between(connection: apsw.Connection, begin: int, end: int) -> list[str]:
@@ -111,17 +99,16 @@ def reaches_back_to(connection: apsw.Connection, cursor: int, log: Log = CONVERS
     )
 
 
-def add_deleted(connection: apsw.Connection, row: Row) -> None:
+def add_deleted(connection: apsw.Connection, row: UpdateRow) -> None:
     """Logs that a conversation is gone."""
-    connection.execute(
-        "INSERT INTO updates VALUES(?, ?, ?, ?, ?, ?, ?)",
-        (row.cursor, row.number, row.kind, row.time, row.first, row.last, row.detail),
-    )
+    connection.execute(f"INSERT {UPDATES.insert}", UPDATES.values(row))
 
 
-def deleted(cursor: int, number: int, time: int, conversation_id: str, channel: str) -> Row:
+def deleted(cursor: int, number: int, time: int, conversation_id: str, channel: str) -> UpdateRow:
     """The row for a conversation that is gone."""
-    return Row(cursor, number, UpdateKind.DELETED.value, time, 0, 0, f"{conversation_id} {channel}")
+    return UpdateRow(
+        cursor, number, UpdateKind.DELETED.value, time, 0, 0, f"{conversation_id} {channel}"
+    )
 
 
 def remove(connection: apsw.Connection, number: int, limit: int) -> int:

@@ -1,13 +1,22 @@
-"""Words: how a query becomes terms, and where a text has them. The tokeniser is the index's own, so
-both sides agree.
+"""Words: how a query becomes terms, where a text has them, and those of notes. The tokeniser is the
+index's own, so both sides agree.
+
+The words of notes (titles, topics and abbreviations) are in a plain table and not in FTS5: where a
+row is changed and then deleted, FTS5 may leave the words in its segments, even with
+`secure-delete`. A table of whose freed cells SQLite writes zeros leaves none.
 """
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import apsw
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
+from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.languages import EVERYDAY_WORDS, STOP_WORDS
 from recollect_server.domain.text import pairs, runs, segment
@@ -27,6 +36,11 @@ Among three messages no word is rare, and one that most of them have weighs noth
 everyday words are common whatever the store.
 """
 _COMMON = STOP_WORDS | EVERYDAY_WORDS
+_TITLE, _TOPICS, _ABBREVIATION = 3, 2, 1  # what a word counts in each
+_LAST = "\U0010ffff"  # behind all that begin with a prefix
+
+Entry = tuple[str, int]
+"""A stem, and how often it stands in the notes, weighted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,3 +230,55 @@ def _frequencies(
             ).get
             found[at] = (int(count), found[at][1])
     return found
+
+
+def have_notes_changed(before: Conversation | None, after: Conversation) -> bool:
+    """Return True if the notes have other words than before."""
+    texts = (after.title, after.topics, after.abbreviation)
+    return texts != ((before.title, before.topics, before.abbreviation) if before else ("", (), ""))
+
+
+def entries_of_notes(connection: apsw.Connection, conversation: Conversation) -> list[Entry]:
+    """Return what is indexed of a conversation's notes."""
+    return entries_of_texts(
+        connection, conversation.title, conversation.topics, conversation.abbreviation
+    )
+
+
+def entries_of_texts(
+    connection: apsw.Connection, title: str, topics: Sequence[str], abbreviation: str
+) -> list[Entry]:
+    """Return the stems of notes, weighted by the text that they stand in."""
+    counts: Counter[str] = Counter()
+    for text, weight in (
+        (title, _TITLE),
+        ("\n".join(topics), _TOPICS),
+        (abbreviation, _ABBREVIATION),
+    ):
+        for _, _, stem in tokens(connection, segment(text.replace("\0", " ")).encode()):
+            counts[stem] += weight
+    return list(counts.items())
+
+
+def scores_of_notes(
+    connection: apsw.Connection, terms: list[Term], total: int, most: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the numbers of the conversations whose notes fit best, ascending, and BM25 of their
+    notes. Shape [n] each.
+
+    `total` is how many conversations there are. Lengths count nothing: notes are all about as long.
+    """
+    scores: dict[int, float] = {}
+    values: tuple[str, ...]
+    for term in terms:
+        if term.prefix:
+            where, values = "stem >= ? AND stem < ?", (term.stem, term.stem + _LAST)
+        else:
+            where, values = "stem = ?", (term.stem,)
+        query = f"SELECT json_group_array(json_array(number, count)) FROM notes_words WHERE {where}"
+        rows: list[tuple[int, int]] = orjson.loads(connection.execute(query, values).get)
+        idf = math.log(1 + (max(total, len(rows)) - len(rows) + 0.5) / (len(rows) + 0.5))
+        for number, count in rows:
+            scores[number] = scores.get(number, 0.0) + idf * count * (K1 + 1) / (count + K1)
+    best = sorted(sorted(scores, key=lambda number: (-scores[number], number))[:most])
+    return np.array(best, np.int64), np.array([scores[number] for number in best], np.float64)

@@ -17,7 +17,7 @@ import apsw
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index import updates as update_log
-from recollect_server.storage.index.connections import Readers, open_writer
+from recollect_server.storage.index.file import Readers, open_writer
 from recollect_server.storage.index.migrations import migrate
 
 T = TypeVar("T")

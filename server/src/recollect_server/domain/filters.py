@@ -1,0 +1,72 @@
+"""Filters: which conversations, messages and communications a call is about. Every part that is set
+must match. Times are in milliseconds.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from recollect_server.domain.conversation import NOBODY, Party
+from recollect_server.domain.external import Trust
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Filter of conversations. `updated_before` is excluded."""
+
+    channels: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    participants: tuple[str, ...] = ()
+    party: Party = NOBODY
+    pinned: bool | None = None
+    updated_after: int | None = None
+    updated_before: int | None = None
+    title: str = ""
+    notes_failed: bool | None = None
+    conversation_id: str = ""
+    conversation_ids: tuple[str, ...] = ()
+    identities: tuple[tuple[str, str], ...] = ()
+    """Channels and addresses there that count as participants."""
+
+    def with_identities(self, identities: tuple[tuple[str, str], ...]) -> "Filter":
+        """Return the same filter, where these count as participants too."""
+        return replace(self, identities=identities)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Scope of a search: conversations, and a range of time (`end` excluded)."""
+
+    conversations: Filter = field(default_factory=Filter)
+    start: int | None = None
+    end: int | None = None
+    hidden: frozenset[int] = frozenset()
+    """Messages, by id, that are no hits themselves; what stands beside them is still judged by
+    them.
+    """
+
+    @property
+    def timed(self) -> bool:
+        """Return True if the scope has a range of time."""
+        return self.start is not None or self.end is not None
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicationFilter:
+    """Filter of external communications."""
+
+    party: str = ""
+    trust: Trust | None = None
+    waiting: bool = False
+    """Only those with an open escalation."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicationSearch:
+    """Search for messages of external communications by the words of a text. `end` is excluded."""
+
+    text: str
+    party: str = ""
+    channel: str = ""
+    trust: Trust | None = None
+    start: int | None = None
+    end: int | None = None
+    communication_id: str = ""

@@ -1,0 +1,234 @@
+"""Rows of external communications: the columns of their tables, and how lines are taken in."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+import apsw
+
+from recollect_server.domain.external import (
+    Communication,
+    Direction,
+    Escalation,
+    EscalationOpened,
+    EscalationResolved,
+    ExternalMessage,
+    Trust,
+    TrustSet,
+    fold,
+)
+from recollect_server.domain.ids import message_id
+from recollect_server.domain.text import segment
+from recollect_server.storage.index import requests
+from recollect_server.storage.index.columns import (
+    Column,
+    Columns,
+    KnownRequest,
+    dump_json,
+    load_texts,
+)
+from recollect_server.storage.logs.lines import Line
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCommunication:
+    """A communication in the index: its number here, and how far its transcript is indexed."""
+
+    number: int
+    communication: Communication
+    bytes: int
+    lines: int
+
+    @property
+    def state(self) -> Communication:
+        """Return the state of the log, as every stored log has it."""
+        return self.communication
+
+
+COMMUNICATIONS = Columns(
+    "external_communications",
+    StoredCommunication,
+    Column("id", "communication.id", is_fixed=True),
+    Column("channel", "communication.channel", is_fixed=True),
+    Column("party", "communication.party", is_fixed=True),
+    Column("trust", "communication.trust", load=Trust, dump=str),
+    Column("scopes", "communication.scopes", load=load_texts, dump=dump_json),
+    Column("create_time", "communication.create_time", is_fixed=True),
+    Column("update_time", "communication.update_time"),
+    Column("message_count", "communication.message_count"),
+    Column("open", "communication.open", load=load_texts, dump=dump_json),
+    Column("released", "communication.released", load=bool, dump=int),
+    Column("bytes"),
+    Column("lines"),
+    Column("party_name", "communication.party_name"),
+    Column("subject", "communication.subject"),
+    Column("acknowledged", "communication.acknowledged", load=bool, dump=int),
+    Column("number", expression="number"),
+    parts={"communication": Communication},
+)
+
+
+class ExternalMessageRow(NamedTuple):
+    """A message of a communication in the index."""
+
+    number: int
+    sequence: int
+    offset: int
+    length: int
+    """Place of its line in the transcript, in bytes."""
+    time: int
+    place: str
+    """The channel and the group that it was written in (see `place_name`); empty: none."""
+
+
+EXTERNAL_MESSAGES = Columns(
+    "external_messages", ExternalMessageRow, *map(Column, ExternalMessageRow._fields)
+)
+
+ESCALATIONS = Columns(
+    "external_escalations",
+    Escalation,
+    Column("id"),
+    Column("sequence"),
+    Column("question"),
+    Column("create_time"),
+    Column("answer"),
+    Column("resolve_time"),
+    Column("communication_id", expression="c.id"),
+)
+
+
+class ExternalUpdate(StrEnum):
+    """Kind of update."""
+
+    MESSAGE = "message"
+    CHANGED = "changed"
+    ESCALATED = "escalated"
+
+
+class ExternalRow(NamedTuple):
+    """A change: of which communication, when, in which line of its transcript, and of which
+    escalation, if of any.
+    """
+
+    cursor: int
+    number: int
+    kind: str
+    time: int
+    sequence: int
+    escalation_id: str
+
+
+EXTERNAL_UPDATES = Columns("external_updates", ExternalRow, *map(Column, ExternalRow._fields))
+
+_TAKE_IN = (
+    f"INSERT {COMMUNICATIONS.insert} ON CONFLICT(id) DO UPDATE SET"
+    f" {', '.join(f'{name} = excluded.{name}' for name in COMMUNICATIONS.changing)} RETURNING number"
+)
+
+
+def searchable_text(message: ExternalMessage) -> str:
+    """Return the text of a message that is indexed: its sender's name, its subject and its text."""
+    mail = message.origin.email
+    parts = (message.origin.sender_name, mail.subject if mail else "", message.text)
+    return segment("\n".join(part for part in parts if part).replace("\0", " "))
+
+
+def place_name(channel: str, group: str) -> str:
+    """Return the name of a group on a channel, as rows of messages have it; empty for none."""
+    return f"{channel} {group}" if group else ""
+
+
+def row_of(number: int, channel: str, line: Line, message: ExternalMessage) -> ExternalMessageRow:
+    """Return the row of a message."""
+    place = place_name(channel, message.origin.group)
+    return ExternalMessageRow(
+        number, line.sequence, line.offset, line.length, message.timestamp, place
+    )
+
+
+def take_in(
+    connection: apsw.Connection,
+    before: Communication | None,
+    after: Communication,
+    lines: list[Line],
+    time: int,
+    *,
+    log: bool,
+) -> int:
+    """Take in lines that follow what is indexed, and return the communication's number.
+
+    `log` False leaves the update log out. Raises apsw.Error if the lines do not follow.
+    """
+    query = "SELECT bytes FROM external_communications WHERE id = ?"
+    if (connection.execute(query, (after.id,)).get or 0) != lines[0].offset:
+        raise apsw.AbortError("the lines before these are not indexed")
+    stored = StoredCommunication(0, after, lines[-1].end, lines[-1].sequence)
+    number = int(connection.execute(_TAKE_IN, COMMUNICATIONS.values(stored)).get)
+    first: dict[str, KnownRequest] = {}
+    for line in lines:
+        if line.entry is None:
+            continue
+        if (stamp := line.entry.stamp).request_id:
+            begun = first.get(stamp.request_id)
+            first[stamp.request_id] = KnownRequest(
+                stamp.request_id,
+                stamp.request_hash,
+                after.id,
+                begun.first_sequence if begun else line.sequence,
+                line.sequence,
+            )
+        _take_in_line(connection, number, after.channel, line)
+        before = fold(before, line.entry.content)
+        if log and (update := _update_of(line, before)) is not None:
+            kind, escalation_id = update
+            row = ExternalRow(0, number, kind.value, time, line.sequence, escalation_id)
+            connection.execute(f"INSERT {EXTERNAL_UPDATES.insert}", (None, *row[1:]))
+    for request in first.values():
+        requests.add(connection, request)
+    return number
+
+
+def _take_in_line(connection: apsw.Connection, number: int, channel: str, line: Line) -> None:
+    match line.entry.content if line.entry else None:
+        case ExternalMessage(provider_message_id=delivery) as message:
+            row = row_of(number, channel, line, message)
+            connection.execute(f"INSERT {EXTERNAL_MESSAGES.insert}", row)
+            connection.execute(
+                "INSERT INTO external_fts(rowid, text) VALUES(?, ?)",
+                (message_id(number, line.sequence), searchable_text(message)),
+            )
+            if delivery:
+                connection.execute(
+                    "INSERT OR IGNORE INTO external_deliveries VALUES(?, ?, ?, ?)",
+                    (channel, delivery, number, line.sequence),
+                )
+        case EscalationOpened() as opened:
+            escalation = Escalation(opened.id, "", opened.sequence, opened.question, opened.time)
+            connection.execute(
+                f"INSERT OR IGNORE INTO external_escalations({ESCALATIONS.list}, number)"
+                f" VALUES({ESCALATIONS.marks}, ?)",
+                (*ESCALATIONS.values(escalation), number),
+            )
+        case EscalationResolved() as resolved:
+            connection.execute(
+                "UPDATE external_escalations SET answer = ?, resolve_time = ? WHERE id = ? AND number = ?",
+                (resolved.answer, resolved.time, resolved.id, number),
+            )
+
+
+def _update_of(line: Line, now: Communication | None) -> tuple[ExternalUpdate, str] | None:
+    """Return the update that panels get of a line; `now` is the state with it. None for the text of
+    a blocked party.
+    """
+    match line.entry.content if line.entry else None:
+        case ExternalMessage(direction=Direction.INBOUND) if now and now.trust is Trust.BLOCKED:
+            return None
+        case ExternalMessage():
+            return ExternalUpdate.MESSAGE, ""
+        case TrustSet():
+            return ExternalUpdate.CHANGED, ""
+        case EscalationOpened(id=name) | EscalationResolved(id=name):
+            return ExternalUpdate.ESCALATED, name
+        case _:
+            return None
