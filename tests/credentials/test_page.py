@@ -33,8 +33,8 @@ def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
         program, *arguments = shlex.split(command)
         assert program == "recollect-server"
         actual = [it["id"] for it in listed(tmp_path)]
-        known = dict(zip(shown_ids, actual, strict=True))
-        result = run(*[known.get(it, it) for it in arguments], "--data-dir", tmp_path)
+        ids = dict(zip(shown_ids, actual, strict=True))
+        result = run(*[ids.get(it, it) for it in arguments], "--data-dir", tmp_path)
         assert result.exit_code == 0, result.output
         assert same(result.output).splitlines() == [same(line) for line in lines]
         for shown in _ID.findall(" ".join(lines)):
