@@ -116,4 +116,4 @@ def turn_on() -> None:
     app.start = started
     programs.Forked.__init__ = begun  # type: ignore[method-assign]
     grpc.insecure_channel = opened
-    grpc.aio.insecure_channel = opened_async
+    grpc.aio.insecure_channel = opened_async  # type: ignore[assignment]
