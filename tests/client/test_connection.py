@@ -24,7 +24,7 @@ def test_closing_twice_is_harmless_and_a_call_afterwards_is_refused(scripted: Sc
     client.close()
     with pytest.raises(recollect.ClientClosed):
         client.conversations.get(CONVERSATION)
-    assert scripted.seen == []
+    assert scripted.requests == []
 
 
 async def test_closing_the_async_client_twice_is_harmless(scripted: Scripted) -> None:
@@ -34,7 +34,7 @@ async def test_closing_the_async_client_twice_is_harmless(scripted: Scripted) ->
     await client.close()
     with pytest.raises(recollect.ClientClosed):
         await client.conversations.get(CONVERSATION)
-    assert len(scripted.seen) == 1
+    assert len(scripted.requests) == 1
 
 
 async def test_an_async_client_that_was_never_used_can_be_closed() -> None:
@@ -196,19 +196,21 @@ def test_the_token_goes_with_every_call(scripted: Scripted) -> None:
         client.conversations.get(CONVERSATION)
         client.recall.search("disk")
         assert "s3cret" not in repr(client)
-    assert [seen.metadata["authorization"] for seen in scripted.seen] == ["Bearer s3cret"] * 2
+    assert [received.metadata["authorization"] for received in scripted.requests] == [
+        "Bearer s3cret"
+    ] * 2
 
 
 def test_without_a_token_none_is_sent(scripted: Scripted) -> None:
     with recollect.Client(scripted.target) as client:
         client.conversations.get(CONVERSATION)
-    assert "authorization" not in scripted.seen[0].metadata
+    assert "authorization" not in scripted.requests[0].metadata
 
 
 async def test_the_token_goes_with_every_async_call(scripted: Scripted) -> None:
     async with recollect.AsyncClient(scripted.target, token="s3cret") as client:  # noqa: S106
         await client.conversations.get(CONVERSATION)
-    assert scripted.seen[0].metadata["authorization"] == "Bearer s3cret"
+    assert scripted.requests[0].metadata["authorization"] == "Bearer s3cret"
 
 
 @pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "schlüssel"])
@@ -229,7 +231,7 @@ def test_token_and_space_come_from_the_environment_and_arguments_win(
     with recollect.Client(scripted.target, token="given", space="alex") as client:  # noqa: S106
         client.conversations.get(CONVERSATION)
     keys = ("authorization", "recollect-space")
-    assert [[seen.metadata[key] for key in keys] for seen in scripted.seen] == [
+    assert [[it.metadata[key] for key in keys] for it in scripted.requests] == [
         ["Bearer from-environment", "env"],
         ["Bearer given", "alex"],
     ]
@@ -242,7 +244,7 @@ def test_an_empty_variable_is_none(
     monkeypatch.setenv(name, "")
     with recollect.Client(scripted.target) as client:
         client.conversations.get(CONVERSATION)
-    assert not {"authorization", "recollect-space"} & set(scripted.seen[0].metadata)
+    assert not {"authorization", "recollect-space"} & set(scripted.requests[0].metadata)
 
 
 BEYOND = [

@@ -43,7 +43,7 @@ CODES = {
 
 
 def failure(scripted: Scripted, fault: Fault) -> recollect.RecollectError:
-    """What a call raises that the server fails so."""
+    """Return the error that a call raises when the server fails so."""
     scripted.script = [fault]
     with (
         recollect.Client(scripted.target, retry=None) as client,

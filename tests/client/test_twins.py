@@ -91,7 +91,7 @@ SERVICES = [
 
 
 def method_of(rpc: str) -> str:
-    """The client's method for an RPC of the contract."""
+    """Return the client's method for an RPC of the contract."""
     snake = re.sub(r"(?<!^)(?=[A-Z])", "_", rpc).lower()
     return {"stream_updates": "watch", "stream_communication_updates": "watch"}.get(snake, snake)
 

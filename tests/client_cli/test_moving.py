@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect import Attachment, Client, Conversation, Message, Party, ToolCall, Usage
+from recollect import Attachment, Client, Conversation, Message, Party, Role, ToolCall, Usage
 from recollect.cli import transcript
 
 from tests.client_cli.conftest import Recollect
@@ -17,7 +17,7 @@ COUNTS = ("conversationsNew", "conversationsKnown", "messagesNew", "messagesKnow
 
 @pytest.fixture
 def other(start_server: Callable[..., Any], tmp_path: Path) -> Iterator[Client]:
-    """A client of a second, empty server."""
+    """Connect a client to a second, empty server."""
     with Client(start_server(data_dir=tmp_path / "other").target) as connected:
         yield connected
 
@@ -32,7 +32,7 @@ def target(client: Client) -> Recollect:
 
 
 def rich_conversation(client: Client) -> Conversation:
-    """One with everything that a client may say."""
+    """Create a conversation with everything that a client may give."""
     it = client.conversations.create(
         "email",
         participants=["alex"],
@@ -43,10 +43,13 @@ def rich_conversation(client: Client) -> Conversation:
     client.conversations.append_turn(
         it.id,
         [
-            Message.user(
-                "Grüße\u2028\n  x",
+            Message(
+                role=Role.USER,
+                content="Grüße\u2028\n  x",
                 sender="Alex",
-                attachments=[Attachment("image/png", "file:///a.png", 12)],
+                sender_name="Alexander",
+                channel="web",
+                attachments=(Attachment("image/png", "file:///a.png", 12),),
             ),
             Message.assistant(thinking_text="hm", tool_calls=calls, usage=Usage(3, 4), cost=0.001),
             Message.tool("97%", tool_call_id="call-1"),
@@ -67,8 +70,8 @@ def rich_conversation(client: Client) -> Conversation:
 
 
 def everything(client: Client, conversation_id: str) -> tuple[Any, ...]:
-    """What a client is told of a conversation, but for what each server gives itself: ids,
-    lines.
+    """Return all that a client reads of a conversation, except ids and lines, which differ by
+    server.
     """
     loaded = client.conversations.load(conversation_id, max_turns=1000, before_turn=10_000)
     now = client.conversations.load(conversation_id)
@@ -104,6 +107,9 @@ def test_everything_comes_back_on_another_server_and_nothing_twice(
     recollect: Any, client: Client, other: Client, talked: Talked, tmp_path: Path
 ) -> None:
     rich, plain = rich_conversation(client), talked(3)
+    messages = client.conversations.load(rich.id, max_turns=100, before_turn=100).messages
+    for name in Message.__slots__:  # else a new field could be lost unnoticed
+        assert any(getattr(it, name) not in ("", None, (), {}) for it in messages), name
     path = tmp_path / "all.jsonl"
     assert recollect("export", "-o", str(path)) == recollect("export", "--output", str(path))
     assert counts(target(other)("import", str(path))) == (2, 0, 17, 0, 0)
@@ -211,18 +217,18 @@ def test_what_a_person_wrote_needs_no_checksum(recollect: Any, client: Client) -
 
 def test_ids_titles_topics_and_notes_are_kept(recollect: Any, client: Client) -> None:
     name = "conv-01HQ0000000000000000000000"
-    said = {"type": "turn", "role": "user", "content": "by hand"}
+    turn = {"type": "turn", "role": "user", "content": "by hand"}
     lines: list[dict[str, Any]] = [
         {"type": "meta", "id": name, "channel": "web"},
-        said,
+        turn,
         {"type": "event", "event": "title_assigned", "title": "Full Disk", "topics": ["disk"]},
         {"type": "event", "event": "abbreviation", "text": "Notes."},
         {"type": "meta", "id": "of another program", "channel": "web"},
         {"type": "turn", "role": "user"},
-        said,
+        turn,
         {"type": "event", "event": "meta_update", "title": "Mine", "manuallyNamed": True},
         {"type": "meta", "channel": "web"},
-        said,
+        turn,
         {"type": "meta", "channel": "web"},
         {"type": "turn", "role": "user", "content": "another, with the same first line"},
     ]
@@ -230,8 +236,8 @@ def test_ids_titles_topics_and_notes_are_kept(recollect: Any, client: Client) ->
     ran = recollect("import", "-", stdin=text)
     assert (ran.code, counts(ran)) == (6, (4, 0, 4, 0, 1))
     assert "left out <stdin>:6: message refused: content is empty" in ran.err
-    kept = client.conversations.get(name)
-    assert (kept.title, kept.topics, kept.abbreviation, kept.manually_named) == (
+    moved = client.conversations.get(name)
+    assert (moved.title, moved.topics, moved.abbreviation, moved.manually_named) == (
         "Full Disk",
         ("disk",),
         "Notes.",

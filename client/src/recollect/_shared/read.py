@@ -180,6 +180,7 @@ def _search_result(it: recall_pb2.SearchResult) -> recall.SearchResult:
         topics=tuple(it.topics),
         abbreviation=it.abbreviation,
         explanation=tuple(map(_leg_score, it.explanation)),
+        snippet_from_notes=it.snippet_from_notes,
     )
 
 

@@ -48,6 +48,7 @@ def built(it: recall_service_pb2.BuildContextResponse) -> types.BuiltContext:
         sources=tuple(map(_source, it.sources)),
         condensed_messages=it.condensed_messages,
         rendered_tokens=it.rendered_tokens,
+        has_more=it.has_more,
         degraded=tuple(DegradedLeg(leg=entry.leg, reason=entry.reason) for entry in it.degraded),
         group=tuple(
             types.GroupMessage(

@@ -226,6 +226,10 @@ class BuiltContext:
     """The tokens that `rendered` takes, estimated, within the total of the budget; of parts, those
     that these take.
     """
+    has_more: bool = False
+    """True if messages that fit in the budget were left out because the answer would be too large:
+    `dropped` names them.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

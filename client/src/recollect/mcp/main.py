@@ -79,16 +79,16 @@ def main() -> None:
 
 
 def _names(
-    text: str | None, known: tuple[str, ...], parser: argparse.ArgumentParser
+    text: str | None, choices: tuple[str, ...], parser: argparse.ArgumentParser
 ) -> tuple[str, ...]:
     """Return the tools of a list. Ends the program for a name that is none."""
     if text is None:
-        return known
+        return choices
     names = tuple(dict.fromkeys(it.strip() for it in text.split(",") if it.strip()))
-    if wrong := [it for it in names if it not in known]:
-        parser.error(f"argument --tools: {wrong[0]:.100} is none of {', '.join(known)}")
+    if wrong := [it for it in names if it not in choices]:
+        parser.error(f"argument --tools: {wrong[0]:.100} is none of {', '.join(choices)}")
     if not names:
-        parser.error(f"argument --tools: name some of {', '.join(known)}")
+        parser.error(f"argument --tools: name some of {', '.join(choices)}")
     return names
 
 

@@ -87,7 +87,7 @@ TOOLS = {
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """What a bridge calls, and what it offers of it."""
+    """The server that a bridge calls, and the tools that it offers."""
 
     target: str
     timeout: float

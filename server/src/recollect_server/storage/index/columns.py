@@ -52,7 +52,7 @@ class Columns(Generic[T]):
         self.table = table
         self.kind = kind
         self._parts = parts or {}
-        self._columns = columns
+        self.columns = columns
         self._own = tuple(column for column in columns if not column.expression)
         self.names = tuple(column.name for column in self._own)
         self.changing = tuple(column.name for column in self._own if not column.is_fixed)
@@ -66,7 +66,7 @@ class Columns(Generic[T]):
     def select(self, alias: str = "") -> str:
         """Return the expressions of all columns, for a `SELECT`; `alias` is that of the table."""
         prefix = f"{alias}." if alias else ""
-        return ", ".join(column.expression or prefix + column.name for column in self._columns)
+        return ", ".join(column.expression or prefix + column.name for column in self.columns)
 
     def _writer(self) -> Callable[[T], tuple[Any, ...]]:
         if len(self._own) > 1 and not any(column.dump for column in self._own):
@@ -89,7 +89,7 @@ class Columns(Generic[T]):
             f"{part}_type": kind for part, kind in self._parts.items()
         }
         arguments: dict[str, list[str]] = {"": [], **{part: [] for part in self._parts}}
-        for at, column in enumerate(self._columns, start=start):
+        for at, column in enumerate(self.columns, start=start):
             part, _, name = column.path.rpartition(".")
             names[f"load_{at}"] = column.load
             arguments[part].append(

@@ -30,7 +30,7 @@ from recollect_server.storage.logs.fields import (
 
 
 def external_fields(content: ExternalContent) -> dict[str, Any]:
-    """An entry as it stands in a line."""
+    """Return the fields of an entry's line."""
     match content:
         case CommunicationBegan():
             meta = {
@@ -79,8 +79,8 @@ def external_fields(content: ExternalContent) -> dict[str, Any]:
 
 
 def external_content(fields: dict[str, Any], sequence: int) -> ExternalContent | Unknown:
-    """The entry of a line that is not a conversation's. Raises ValueError, KeyError, TypeError if
-    it is not as it must be.
+    """Return the entry of a line that is not a conversation's. Raises ValueError, KeyError,
+    TypeError for invalid fields.
     """
     match fields["type"]:
         case "meta":

@@ -79,8 +79,8 @@ class Entry:
 
 
 def encode(entry: Entry) -> bytes:
-    """The line with its checksum and newline. Raises ValueError for text that is not Unicode (lone
-    surrogates).
+    """Return an entry's line with its checksum and newline. Raises ValueError for text that is not
+    Unicode (lone surrogates).
     """
     fields = _fields(entry.content)
     stamp = entry.stamp
@@ -95,7 +95,7 @@ def encode(entry: Entry) -> bytes:
 
 
 def seal(fields: dict[str, Any]) -> bytes:
-    """A line that says these, with its checksum and newline; `fields` is not empty. Raises
+    """Return a line of these fields with its checksum and newline; `fields` is not empty. Raises
     ValueError as `encode`.
     """
     body = orjson.dumps(fields)[:-1]
@@ -205,8 +205,8 @@ _NOT_GIVEN = to_text(0)
 
 
 def message_fields(message: Message, **before: str) -> dict[str, Any]:
-    """A message as it stands in a line, behind the fields `before`; without what only the line
-    knows.
+    """Return the fields of a message's line, after the fields `before`, without those that derive
+    from the line.
     """
     fields: dict[str, Any] = {**before, "role": message.role.value, "content": message.content}
     if message.timestamp:

@@ -1,0 +1,140 @@
+"""Every field of the contract is in the client's types, and every field of a type is sent."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import recollect
+from google.protobuf.message import Message as Proto
+from recollect import Message, Party
+from recollect._shared import read, read_channel, read_context, read_external, read_update
+from recollect._shared.calls import conversations
+from recollect.v1 import (
+    anchor_pb2,
+    channel_pb2,
+    channel_service_pb2,
+    conversation_pb2,
+    conversation_service_pb2,
+    external_communication_pb2,
+    external_communication_service_pb2,
+    message_pb2,
+    recall_service_pb2,
+    update_pb2,
+)
+
+from tests.fields import choices, filled_proto, without_each
+
+READERS: dict[type[Proto], Callable[[Any], object]] = {
+    message_pb2.Message: read.message,
+    conversation_pb2.Conversation: read.conversation,
+    conversation_service_pb2.ListResponse: read.conversation_page,
+    conversation_service_pb2.LoadResponse: read.loaded,
+    conversation_service_pb2.AppendTurnResponse: read.appended,
+    conversation_service_pb2.DeleteResponse: read.receipt,
+    conversation_service_pb2.RegenerateNotesResponse: read.regenerated,
+    recall_service_pb2.SearchResponse: read.search_answer,
+    recall_service_pb2.FetchContextResponse: read.fetched_context,
+    recall_service_pb2.RecentResponse: read.recent,
+    recall_service_pb2.BuildContextResponse: read_context.built,
+    recall_service_pb2.ListTierTransitionsResponse: read_context.transition_page,
+    anchor_pb2.Anchor: read_context.anchor,
+    channel_service_pb2.ReceiveResponse: read_channel.received,
+    channel_service_pb2.RunCommandResponse: read_channel.command_reply,
+    channel_pb2.OwnerIdentity: read_channel.identity,
+    external_communication_pb2.ExternalCommunication: read_external.communication,
+    external_communication_pb2.ExternalMessage: read_external.message,
+    external_communication_pb2.Escalation: read_external.escalation,
+    external_communication_service_pb2.SearchCommunicationsResponse: read_external.search,
+    external_communication_service_pb2.ListCommunicationsResponse: read_external.communication_page,
+    external_communication_service_pb2.ListEscalationsResponse: read_external.escalation_page,
+    external_communication_service_pb2.GetCommunicationResponse: read_external.loaded_communication,
+    external_communication_service_pb2.RecordReplyResponse: read_external.recorded_reply,
+    external_communication_pb2.CommunicationUpdate: lambda it: read_external.updates(
+        external_communication_service_pb2.StreamCommunicationUpdatesResponse(update=it)
+    ),
+    update_pb2.Update: read_update.update,
+}
+# the client answers with the conversations alone
+UNREAD = {"RecentResponse": {"has_more"}}
+
+
+@pytest.mark.parametrize("kind", READERS, ids=lambda it: it.DESCRIPTOR.name)
+def test_the_client_reads_every_field_of_an_answer(kind: type[Proto]) -> None:
+    unread: set[str] = set()
+    for choice in choices(kind()):
+        if choice == "heartbeat":
+            continue  # the client delivers none
+        message = filled_proto(kind(), choice=choice)
+        whole = read_by(READERS[kind], message)
+        unread |= {
+            path
+            for path, less in without_each(message)
+            if path not in choices(message) and read_by(READERS[kind], less) == whole
+        }
+    assert unread == UNREAD.get(kind.DESCRIPTOR.name, set())
+
+
+def read_by(reader: Callable[[Any], Any], message: Proto) -> object:
+    """Return what a reader makes of a message; the error of one that needs the field."""
+    try:
+        answer = reader(message)
+    except recollect.InternalError as error:
+        return str(error)
+    return tuple(answer) if isinstance(answer, Iterator) else answer
+
+
+def test_the_client_sends_every_field_of_a_message() -> None:
+    message = Message(
+        role=recollect.Role.ASSISTANT,
+        content="content",
+        timestamp=datetime(2026, 2, 14, 12, tzinfo=UTC),
+        thinking_text="thinking",
+        usage=recollect.Usage(1, 2),
+        cost=0.5,
+        channel="web",
+        sender="alex",
+        sender_name="Alex",
+        tool_calls=(recollect.ToolCall("id", "name", "{}"),),
+        tool_call_id="call",
+        attachments=(recollect.Attachment("image/png", "file:///a.png", 3),),
+        metadata={"key": 1},
+    )
+    assert unsent(
+        message, lambda it: conversations.append_turn("conv-1", [it], None, None, None, "one")
+    ) == {
+        "sequence",
+        "turn_number",
+    }
+
+
+def test_the_client_sends_every_field_of_a_party() -> None:
+    party = Party(
+        contact="contact",
+        group_id="group",
+        thread_id="thread",
+        subject="subject",
+        contact_name="Contact",
+    )
+
+    def call(it: Party) -> Any:
+        return conversations.create("web", None, it, None, None, None, False, None, "one")
+
+    assert unsent(party, call) == set()
+
+
+def unsent(value: Any, call: Callable[[Any], Any]) -> set[str]:
+    """Return the fields of a value of which the request of a call says nothing."""
+    whole = call(value).request
+    names: set[str] = set()
+    for field in dataclasses.fields(value):
+        if callable(field.default_factory):
+            default = field.default_factory()
+        elif field.default is not dataclasses.MISSING:
+            default = field.default
+        else:
+            continue  # it cannot be left out
+        if call(dataclasses.replace(value, **{field.name: default})).request == whole:
+            names.add(field.name)
+    return names
