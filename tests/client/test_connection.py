@@ -231,7 +231,7 @@ def test_token_and_space_come_from_the_environment_and_arguments_win(
     with recollect.Client(scripted.target, token="given", space="alex") as client:  # noqa: S106
         client.conversations.get(CONVERSATION)
     keys = ("authorization", "recollect-space")
-    assert [[it.metadata[key] for key in keys] for it in scripted.requests] == [
+    assert [[received.metadata[key] for key in keys] for received in scripted.requests] == [
         ["Bearer from-environment", "env"],
         ["Bearer given", "alex"],
     ]
