@@ -23,7 +23,7 @@ class Subscriber:
 
     def __init__(self, target: str) -> None:
         self.proxy = Proxy(target)
-        self.seen: list[checkers.Seen] = []
+        self.updates: list[checkers.Received] = []
         self.resets = 0
         self._client = Client(
             self.proxy.address, retry=RetryPolicy(initial_delay=0.02, max_delay=0.5)
@@ -41,14 +41,14 @@ class Subscriber:
                 else ()
             )
             name = "change" if update.cursor else "message_delta"
-            if self.seen:
-                self.seen.append(
-                    checkers.Seen(
+            if self.updates:
+                self.updates.append(
+                    checkers.Received(
                         name, epoch, position, update.conversation_id, sequences, update.reset
                     )
                 )
             else:
-                self.seen.append(checkers.Seen("conversation_list"))
+                self.updates.append(checkers.Received("conversation_list"))
             self.resets += update.reset
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ def soak(data: Path, seconds: float) -> None:
     """Print what was lost and what was repeated."""
     with recollect(data, "--log-level", "warning") as (target, _):
         subscribers = [Subscriber(target) for _ in range(_SUBSCRIBERS)]
-        while any(len(it.seen) < 2 for it in subscribers):  # their snapshots are of nothing
+        while any(len(it.updates) < 2 for it in subscribers):  # their snapshots are of nothing
             time.sleep(0.01)  # between two looks
         end = time.monotonic() + seconds
         written: list[checkers.Written] = []
@@ -100,14 +100,16 @@ def soak(data: Path, seconds: float) -> None:
         last = max(it.position for it in written)
         patience = time.monotonic() + 60
         while time.monotonic() < patience and any(
-            it.seen[-1].position < last for it in subscribers
+            it.updates[-1].position < last for it in subscribers
         ):
             time.sleep(0.05)  # between two looks
         lost = repeated = 0
         for it in subscribers:
             it.close()
             deliveries = [
-                (seen.conversation_id, sequence) for seen in it.seen for sequence in seen.sequences
+                (update.conversation_id, sequence)
+                for update in it.updates
+                for sequence in update.sequences
             ]
             expected = {
                 (append.conversation_id, sequence)
@@ -122,4 +124,4 @@ def soak(data: Path, seconds: float) -> None:
             flush=True,
         )
         for it in subscribers:
-            checkers.check([it.seen], written)
+            checkers.check([it.updates], written)

@@ -1,4 +1,6 @@
-"""What the tests share: a real server on a real port over a temporary folder, and clients of it."""
+"""Fixtures for all tests: a real server on a real port over a temporary folder, and clients of
+it.
+"""
 
 import gc
 import os
@@ -91,7 +93,7 @@ class RunningServer:
     stopped: bool = False
 
     def stop(self) -> None:
-        """Stops it as Ctrl-C does. Stopping twice is harmless."""
+        """Stop the server as Ctrl-C does. Stopping twice is harmless."""
         if not self.stopped:
             self.stopped = True
             self.app.stop()
@@ -110,33 +112,35 @@ class RunningServer:
 
 
 Start = Callable[..., RunningServer]
-"""What the fixture `start_server` is: it takes settings by their names."""
+"""Type of the fixture `start_server`, which takes settings by name."""
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than there are cores: a third of the time a test waits for a disk, a port or
-    another process.
+    """Return one worker more than there are cores: a third of a test's time is spent waiting for a
+    disk, a port or another process.
     """
     return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long tests, which say that they may take longer than others, come first: at the end no
-    worker waits for another.
+    """Run the tests with a time limit of their own first: they are long, and at the end no worker
+    should wait for another.
     """
     items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
 
 
 def pytest_collection_finish() -> None:
-    """All is imported: from here on the collector looks after what the tests make."""
+    """Freeze the imported objects, so that the garbage collector only visits those that tests
+    make.
+    """
     gc.freeze()
     gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")
 def interrupts_are_heeded() -> Iterator[None]:
-    """Ctrl-C is ignored in what a shell runs in the background, and in all that this starts: not in
-    what the tests start.
+    """Heed Ctrl-C: a shell ignores it for what it runs in the background, and children inherit
+    that.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN:
@@ -147,8 +151,8 @@ def interrupts_are_heeded() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def nobody_takes_notes() -> Iterator[None]:
-    """No server, in this process or another, writes notes by itself or asks a model, but for a test
-    that wants it.
+    """Turn notes and models off for all servers, in this process and others. A test that needs them
+    turns them on.
     """
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("RECOLLECT_ABBREVIATOR", "off")
@@ -158,14 +162,14 @@ def nobody_takes_notes() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def logs_as_they_were() -> Iterator[None]:
-    """A command that a test runs in this process sets its logs up; the next test's are its own."""
+    """Reset the logs, which a command that ran in this process has set up."""
     yield
     structlog.reset_defaults()
 
 
 @pytest.fixture
 def no_log() -> None:
-    """The log of a test goes nowhere."""
+    """Discard the log of a test."""
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
 
 
@@ -176,7 +180,7 @@ def clock() -> MovableClock:
 
 @pytest.fixture
 def real_disk_path() -> Iterator[Path]:
-    """A temporary folder on the machine's disk."""
+    """Yield a temporary folder on the machine's disk."""
     with TemporaryDirectory() as folder:
         yield Path(folder)
 
@@ -199,7 +203,7 @@ def load_models_once() -> None:
 
 @pytest.fixture
 def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Start]:
-    """Starts servers, by default over one temporary folder; those still running at the end are
+    """Start servers, by default over one temporary folder; those still running at the end are
     stopped.
     """
     running: list[RunningServer] = []
@@ -226,13 +230,13 @@ def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Start]:
 
 @pytest.fixture
 def server(start_server: Start) -> RunningServer:
-    """A server over an empty folder."""
+    """Start a server over an empty folder."""
     return start_server()
 
 
 @pytest.fixture
 def client(server: RunningServer) -> Iterator[Client]:
-    """A client of `server`."""
+    """Connect a client to `server`."""
     with Client(server.target) as connected:
         yield connected
 
@@ -248,6 +252,6 @@ class Stubs:
 
 @pytest.fixture
 def stubs(server: RunningServer) -> Iterator[Stubs]:
-    """Bare stubs of `server`."""
+    """Connect bare stubs to `server`."""
     with grpc.insecure_channel(server.target) as channel:
         yield Stubs(ConversationServiceStub(channel), RecallServiceStub(channel), channel)

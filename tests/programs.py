@@ -70,10 +70,10 @@ class Forked:
         for number, stream in enumerate(theirs):
             if stream == subprocess.PIPE:
                 read, write = os.pipe()
-                kept, theirs[number] = (write, read) if number == 0 else (read, write)
+                own, theirs[number] = (write, read) if number == 0 else (read, write)
                 mode = "w" if number == 0 else "r"
                 ours[number] = (
-                    os.fdopen(kept, mode, encoding="utf-8") if text else os.fdopen(kept, f"{mode}b")
+                    os.fdopen(own, mode, encoding="utf-8") if text else os.fdopen(own, f"{mode}b")
                 )
             elif stream == subprocess.DEVNULL:
                 theirs[number] = os.open(os.devnull, os.O_RDWR)

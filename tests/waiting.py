@@ -16,17 +16,17 @@ _PAUSE = 0.02
 
 
 def until(condition: Callable[[], T | None], seconds: float = 30.0) -> T:
-    """What the condition says, once it is true; fails after so many seconds."""
+    """Return the condition's value once it is true; fail after `seconds`."""
     end = time.monotonic() + seconds
     while True:
-        if said := condition():
-            return said
+        if value := condition():
+            return value
         assert time.monotonic() < end, "the condition did not come true"
         time.sleep(_PAUSE)
 
 
 def until_embedded(service: Service, server: RunningServer) -> None:
-    """Waits until everything that was acknowledged is embedded, and searches see it."""
+    """Wait until everything acknowledged is embedded and visible to searches."""
     service.listed(page_size=1)  # answered once the index has taken in everything
     until(lambda: index.state_of(server.folder).lines == vectors.state_of(server.folder).lines)
     until(lambda: not service.search("anything").degraded)

@@ -30,14 +30,14 @@ TURN = [
 
 
 def checked(them: list[Message]) -> list[Any]:
-    """What is written, once it is what the SDK's types and the API's rules want."""
+    """Return the converted messages, checked against the SDK's types and the API's rules."""
     written: Any = messages(them)
     TYPE.validate_python(written, strict=True)
     json.dumps(written)
     roles = [it["role"] for it in written]
     assert roles == ["user" if place % 2 == 0 else "assistant" for place in range(len(roles))]
     open_calls: list[str] = []
-    seen: set[str] = set()
+    used: set[str] = set()
     for it in written:
         kinds = [block["type"] for block in it["content"]]
         assert kinds
@@ -53,8 +53,8 @@ def checked(them: list[Message]) -> list[Any]:
             assert sorted(results) == sorted(open_calls)
             assert kinds == sorted(kinds, key=lambda kind: kind != "tool_result")
         open_calls = [block["id"] for block in it["content"] if block["type"] == "tool_use"]
-        assert not seen & set(open_calls)
-        seen |= set(open_calls)
+        assert not used & set(open_calls)
+        used |= set(open_calls)
         assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", name) for name in open_calls)
         assert all(
             re.fullmatch(r"[a-zA-Z0-9_-]{1,128}", block["name"])
@@ -159,5 +159,5 @@ def test_whatever_was_said_the_api_takes_it(them: list[Message]) -> None:
 
 @pytest.mark.parametrize("text", ["{}", '{"a": 1}', "", "[1]", "x"])
 def test_arguments_are_an_object(text: str) -> None:
-    [_, said, _] = checked([Message.assistant(tool_calls=[ToolCall("c", "n", text)])])
-    assert isinstance(said["content"][0]["input"], dict)
+    [_, message, _] = checked([Message.assistant(tool_calls=[ToolCall("c", "n", text)])])
+    assert isinstance(message["content"][0]["input"], dict)

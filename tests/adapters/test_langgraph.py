@@ -156,12 +156,12 @@ def test_what_another_program_wrote_is_read(client: Client) -> None:
         Message.assistant("look", tool_calls=calls),
         Message.tool("97%", tool_call_id="c1"),
     ]
-    found = [
+    read = [
         langchain_message(it) for it in client.conversations.append_turn(it.id, messages).messages
     ]
-    assert [type(it) for it in found] == [HumanMessage, AIMessage, ToolMessage]
-    assert isinstance(found[1], AIMessage)
-    assert found[1].tool_calls[0]["args"] == {"path": "/"}
+    assert [type(it) for it in read] == [HumanMessage, AIMessage, ToolMessage]
+    assert isinstance(read[1], AIMessage)
+    assert read[1].tool_calls[0]["args"] == {"path": "/"}
 
 
 def test_a_summary_comes_first_and_is_not_kept_again(
@@ -198,24 +198,24 @@ def store(client: Client) -> RecallStore:
 
 def test_the_store_finds_and_gets_conversations(store: RecallStore, client: Client) -> None:
     assert isinstance(store, BaseStore)
-    found = store.search(("conversations",), query="full disk")
-    assert {it.namespace for it in found} == {("conversations", "web"), ("conversations", "cli")}
-    assert found[0].score == max(it.score or 0 for it in found)
-    assert found[0].value["turns"] == [1]
-    assert "disk" in found[0].value["snippet"]
+    items = store.search(("conversations",), query="full disk")
+    assert {it.namespace for it in items} == {("conversations", "web"), ("conversations", "cli")}
+    assert items[0].score == max(it.score or 0 for it in items)
+    assert items[0].value["turns"] == [1]
+    assert "disk" in items[0].value["snippet"]
     assert [it.key for it in store.search(("conversations", "web"), query="full disk")] == [
         it.id for it in client.conversations.list(channels=["web"])
     ]
     assert [
         it.key for it in store.search(("conversations",), query="full disk", limit=1, offset=1)
-    ] == [found[1].key]
+    ] == [items[1].key]
     assert len(store.search((), limit=2)) == 2
-    item = store.get(("conversations", "web"), found[0].key) or store.get(
-        ("conversations", "cli"), found[0].key
+    item = store.get(("conversations", "web"), items[0].key) or store.get(
+        ("conversations", "cli"), items[0].key
     )
     assert item is not None
-    assert (item.key, item.value["turns"]) == (found[0].key, 1)
-    assert store.get(("conversations", "discord"), found[0].key) is None
+    assert (item.key, item.value["turns"]) == (items[0].key, 1)
+    assert store.get(("conversations", "discord"), items[0].key) is None
     assert store.get(("conversations",), "conv-01HQ0000000000000000000000") is None
 
 
@@ -233,10 +233,10 @@ def test_the_store_is_to_read(store: RecallStore) -> None:
 
 
 def test_a_graph_searches_the_store(memory: RecollectMemory, store: RecallStore) -> None:
-    seen: list[str] = []
+    snippets: list[str] = []
 
     def node(state: MessagesState, *, store: BaseStore) -> dict[str, Any]:
-        seen.extend(
+        snippets.extend(
             it.value["snippet"]
             for it in store.search(("conversations",), query=str(state["messages"][-1].content))
         )
@@ -246,4 +246,4 @@ def test_a_graph_searches_the_store(memory: RecollectMemory, store: RecallStore)
     builder.add_node("recall", node)
     builder.add_edge(START, "recall")
     builder.compile(store=store).invoke({"messages": [HumanMessage("full disk")]})
-    assert any("disk is full" in snippet for snippet in seen)
+    assert any("disk is full" in snippet for snippet in snippets)

@@ -152,8 +152,8 @@ async def test_what_was_taken_back_or_cleared_stays_in_its_transcript(memory: As
     await session.clear_session()
     await session.clear_session()
     await session.add_items([{"role": "user", "content": "about submarines"}])
-    found = [it async for it in memory.conversations.list(channels=["agents"])]
-    assert sorted(it.message_count for it in found) == [1, 2]
+    conversations = [it async for it in memory.conversations.list(channels=["agents"])]
+    assert sorted(it.message_count for it in conversations) == [1, 2]
     assert (await memory.recall.search("zeppelins")).hits[
         0
     ].snippet == "about \ue000zeppelins\ue001"
@@ -217,7 +217,7 @@ async def test_a_conversation_that_another_program_wrote_can_be_continued(
 async def test_the_sdks_runner_remembers_through_it(memory: AsyncClient, client: Client) -> None:
     @function_tool
     def disk_usage(path: str) -> str:
-        """How full a disk is."""
+        """Return the share of a disk in use."""
         return f"{path} is 97 % full"
 
     model = ScriptedModel(
@@ -237,8 +237,8 @@ async def test_the_sdks_runner_remembers_through_it(memory: AsyncClient, client:
     assert kinds == ["user", "function_call", "function_call_output", "message", "user", "message"]
     # The second question came to the model with all that was said before.
     assert model.last_call is not None
-    seen: Any = model.last_call.input
-    assert [it.get("type", it.get("role")) for it in seen] == kinds[:5]
+    items: Any = model.last_call.input
+    assert [it.get("type", it.get("role")) for it in items] == kinds[:5]
     [conversation] = client.conversations.list()
     stored = client.conversations.load(conversation.id).messages
     assert [message.role for message in stored[:4]] == [

@@ -1,4 +1,4 @@
-"""What the tests of anchors share: bare calls for them."""
+"""Bare calls for the tests of anchors."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ __all__ = ["_logs_apart", "connect", "service"]
 def set_anchor(
     service: Service, key: str, value: str, source: tuple[str, int] | None = None, **fields: Any
 ) -> Anchor:
-    """Sets an anchor; `source` is a conversation and a line."""
+    """Set an anchor; `source` is a conversation and a line."""
     request = api.SetAnchorRequest(key=key, value=value, **fields)
     if source:
         request.source.CopyFrom(AnchorSource(conversation_id=source[0], sequence=source[1]))
@@ -37,15 +37,15 @@ def anchors(service: Service, key: str = "", *, superseded: bool = False) -> lis
 
 
 def values(service: Service, key: str = "", *, superseded: bool = False) -> list[tuple[str, str]]:
-    """Key and value of each."""
+    """Return the key and value of each anchor."""
     return [(anchor.key, anchor.value) for anchor in anchors(service, key, superseded=superseded)]
 
 
 def found(
     service: Service, server: RunningServer, key: str, value: str, confidence: float, time: int
 ) -> str:
-    """A conversation in which the writer of notes found an anchor, in its line 2; the server sees
-    it at the next start.
+    """Return a conversation whose line 2 has an anchor as the writer of notes adds it. A server
+    reads it at its next start.
     """
     conversation = service.told(f"Something about my {key}.")
     with transcript(server, conversation).open("ab") as file:

@@ -151,10 +151,10 @@ def test_a_source_must_be_a_message_that_is_there(service: Service) -> None:
             lambda line=sequence: set_anchor(service, "name", "Alex", (conversation, line))  # type: ignore[misc]
         )
         assert (failure.reason, failure.fields) == ("INVALID_FIELD", ("source.sequence",))
-    gone = failure_of(
+    missing = failure_of(
         lambda: set_anchor(service, "name", "Alex", ("conv-01J00000000000000000000000", 2))
     )
-    assert gone.reason == "CONVERSATION_NOT_FOUND"
+    assert missing.reason == "CONVERSATION_NOT_FOUND"
     assert anchors(service) == []
 
 

@@ -25,8 +25,8 @@ def test_a_forgotten_anchor_is_in_no_file_any_more(
         clock.move(1000)
     set_anchor(service, "city", "Ghent")
     assert len(files_with(server.data_dir, "quixotriple", "wimblezark")) == 2
-    gone = forget_anchor(service, "name", request_id="d1")
-    assert [anchor.value for anchor in gone] == ["wimblezark", "quixotriple"]
+    forgotten = forget_anchor(service, "name", request_id="d1")
+    assert [anchor.value for anchor in forgotten] == ["wimblezark", "quixotriple"]
     assert files_with(server.data_dir, "quixotriple", "wimblezark") == []
     lines = [
         orjson.loads(line)

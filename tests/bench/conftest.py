@@ -36,7 +36,9 @@ def _measured(module: str, arguments: list[str]) -> list[Any]:
 
 @pytest.fixture(autouse=True)
 def processes_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cold start imports for a second; each benchmark starts several servers and callers."""
+    """Fork the processes of a benchmark: it starts several, and a cold start imports for a
+    second.
+    """
     monkeypatch.setattr(bench_servers, "Popen", _forked)
     monkeypatch.setattr("bench.__main__.measured", _measured)
     real: Callable[[str], Any] = multiprocessing.get_context

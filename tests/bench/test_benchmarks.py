@@ -43,7 +43,7 @@ GOLD = [
 
 @pytest.fixture
 def recall_set(tmp_path: Path) -> Path:
-    """Two groups; in the second, what would fit best was said after the question was asked."""
+    """Return a set of two groups. In the second, the best match is newer than the question."""
 
     def conversation(group: str, name: str, day: int, *contents: str) -> bytes:
         time = f"2026-01-{day:02}T00:00:00Z"
@@ -81,7 +81,7 @@ def recall_set(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def by_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The servers that a benchmark starts find by meaning too."""
+    """Make the servers of a benchmark find by meaning too."""
     monkeypatch.setenv("RECOLLECT_EMBEDDER", "onnx")
 
 
@@ -114,9 +114,9 @@ def test_recall_writes_its_summary_and_its_questions(
         "bob/b1",
         {"bob/b1": 1},
     )
-    said = capsys.readouterr().out
-    assert "1 of them with gold messages" in said
-    assert all(leg in said for leg in ("keyword_messages", "vector_windows"))
+    output = capsys.readouterr().out
+    assert "1 of them with gold messages" in output
+    assert all(leg in output for leg in ("keyword_messages", "vector_windows"))
 
 
 @pytest.mark.usefixtures("by_meaning")
@@ -180,7 +180,7 @@ def test_stream_runs(capsys: pytest.CaptureFixture[str]) -> None:
             "16",
         ]
     )
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for words in (
         "2 subscribers, 2 events of ",
         "20 others stuck: ",
@@ -188,7 +188,7 @@ def test_stream_runs(capsys: pytest.CaptureFixture[str]) -> None:
         "KiB each",
         "20 missed",
     ):
-        assert words in said
+        assert words in output
 
 
 def test_a_soak_runs_and_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -280,8 +280,8 @@ def test_a_table_says_what_was_seen_against_what_and_whether_the_goal_was_met() 
 def test_context_packs_for_the_questions_of_a_set_what_was_said_before_them(
     recall_set: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = packing.quality(recall_set, [], [1000], {"embedder": "off"})
-    assert found == {
+    figures = packing.quality(recall_set, [], [1000], {"embedder": "off"})
+    assert figures == {
         ("recollect", 1000): 100.0,
         ("last turns", 1000): 100.0,
         ("plain fts5", 1000): 100.0,
@@ -303,9 +303,9 @@ def test_dialogue_counts_gold_recall_and_noise_in_each_arrangement(
     assert figures["recall for small talk, set"].value < 10
     assert figures["recall for another's questions, set"].value == 0
     assert 0 < figures["rendered / budget p99, set, xml"].value < 1
-    said = capsys.readouterr().out
-    assert "set, by words: 1 questions, 2000 tokens" in said
-    assert "compacted  recollect  any gold" in said
+    output = capsys.readouterr().out
+    assert "set, by words: 1 questions, 2000 tokens" in output
+    assert "compacted  recollect  any gold" in output
 
 
 def test_an_excerpt_counts_for_its_message_if_it_has_half_of_it(server: RunningServer) -> None:
@@ -365,23 +365,23 @@ def test_context_is_timed(
 ) -> None:
     monkeypatch.setattr(context, "LONG", 70)
     context.main(["--messages", "60", "--calls", "4", "--words", "--folder", str(tmp_path)])
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for words in (
         "a conversation short: hot p50",
         "of 70 turns: hot p50",
         "whole, through the wire: p50",
         "after a restart",
     ):
-        assert words in said
+        assert words in output
 
 
 def test_receive_runs(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ["--contacts", "30", "--threads", "5", "--mails", "40"]
     receive.main(["--rounds", "1", "--calls", "16", "--callers", "2", *sizes])
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for words in (
         "30 contacts, 5 threads with 40 Message-IDs",
         "a contact's conversation: p50",
         "2 callers, email: ",
     ):
-        assert words in said
+        assert words in output

@@ -41,10 +41,10 @@ def test_abbreviations_of_both_writers_are_compared(
             b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
         )
     abbreviations.main(["--set", str(tmp_path)])
-    said = capsys.readouterr().out
-    assert ": 2 conversations with a model's abbreviation" in said
+    output = capsys.readouterr().out
+    assert ": 2 conversations with a model's abbreviation" in output
     for way in ("words", "vectors"):
-        assert f"{way}: recall@10 of the extractive writer is " in said
+        assert f"{way}: recall@10 of the extractive writer is " in output
 
 
 def test_background_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,11 +61,11 @@ def test_background_runs(capsys: pytest.CaptureFixture[str]) -> None:
         "1",
     ]
     background.main([*small, "--idle", "5", "--seconds", "0.2"])
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for words in (
         "3 idle conversations: ",
         "AppendTurn meanwhile: ",
         "p99 meanwhile is ",
         "5 conversations that wait: ",
     ):
-        assert words in said
+        assert words in output

@@ -1,4 +1,4 @@
-"""What the tests of channels share: a provider that delivers, and an owner who looks from the
+"""Fixtures for the tests of channels: a provider that delivers, and an owner who reads over the
 web.
 """
 
@@ -51,13 +51,13 @@ class Post(Service):
         self.channel.close()
 
     def delete(self, conversation_id: str, **fields: Any) -> DeleteResponse:
-        """Pinned ones too, as most are here."""
+        """Delete a conversation, pinned or not, as most are pinned here."""
         return super().delete(conversation_id, **({"force": True} | fields))
 
     def deliver(
         self, channel: str, text: str, sender: str = "", *, delivery: str = "", **fields: Any
     ) -> Response:
-        """One message over a channel."""
+        """Deliver one message over a channel."""
         delivery = delivery or f"delivery-{next(self.numbers)}"
         request = channel_api.ReceiveRequest(
             channel=channel, provider_message_id=delivery, sender=sender, text=text, **fields
@@ -140,19 +140,19 @@ class Post(Service):
         return [(it.channel, it.identity, it.person) for it in answer.identities]
 
     def said(self, conversation_id: str) -> list[str]:
-        """The texts of a conversation, oldest first."""
+        """Return the texts of a conversation, oldest first."""
         return [
             message.content
             for message in self.load(conversation_id, max_turns=1000, max_tokens=1 << 30).messages
         ]
 
     def everything(self) -> dict[str, list[str]]:
-        """The texts of all conversations."""
+        """Return the texts of all conversations."""
         return {it.id: self.said(it.id) for page in self.pages() for it in page}
 
 
 def home(response: Response) -> str:
-    """The conversation that a message joined, or that is in use behind a command."""
+    """Return the conversation that a message joined, or that is in use after a command."""
     return here(response).id
 
 
@@ -172,12 +172,12 @@ def reply(response: Response) -> str:
 
 
 Reach = Callable[[RunningServer], Post]
-"""What the fixture `reach` is."""
+"""Type of the fixture `reach`."""
 
 
 @pytest.fixture
 def reach() -> Iterator[Reach]:
-    """Connects to servers, those too that a test starts again."""
+    """Connect to servers, restarted ones too."""
     posts: list[Post] = []
 
     def to(server: RunningServer) -> Post:
@@ -191,7 +191,7 @@ def reach() -> Iterator[Reach]:
 
 @pytest.fixture
 def post(server: RunningServer, reach: Reach) -> Post:
-    """The channels of `server`, where Alex is the owner by telephone and by mail."""
+    """Return the channels of `server`, where Alex is the owner by telephone and by mail."""
     it = reach(server)
     it.own("whatsapp", ALEX)
     it.own("email", ALEX_MAIL)

@@ -108,14 +108,14 @@ def test_a_message_that_is_wrong_is_refused(
     named: tuple[str, ...],
 ) -> None:
     assert clock.now == 1_790_000_000_000
-    kept = kept_by(post, server)
+    files = kept_by(post, server)
     failure = failure_of(lambda: post.stub.Receive(api.ReceiveRequest(**fields)))
     assert (failure.code, failure.reason, failure.fields) == (
         "INVALID_ARGUMENT",
         "INVALID_FIELD",
         named,
     )
-    assert kept_by(post, server) == kept
+    assert kept_by(post, server) == files
 
 
 def test_what_is_just_allowed_is_taken(post: Post, clock: MovableClock) -> None:
@@ -154,7 +154,7 @@ IDENTITIES: list[tuple[dict[str, str], tuple[str, ...]]] = [
 def test_an_identity_that_is_wrong_is_refused(
     server: RunningServer, post: Post, fields: dict[str, str], named: tuple[str, ...]
 ) -> None:
-    kept = kept_by(post, server)
+    files = kept_by(post, server)
     calls = (
         lambda: post.stub.AddOwnerIdentity(api.AddOwnerIdentityRequest(**fields)),
         lambda: post.stub.RemoveOwnerIdentity(api.RemoveOwnerIdentityRequest(**fields)),
@@ -163,11 +163,11 @@ def test_an_identity_that_is_wrong_is_refused(
     for call in calls:
         failure = failure_of(call)
         assert (failure.code, failure.fields) == ("INVALID_ARGUMENT", named)
-    assert kept_by(post, server) == kept
+    assert kept_by(post, server) == files
 
 
 def test_links_that_are_wrong_are_refused(server: RunningServer, post: Post) -> None:
-    kept = kept_by(post, server)
+    files = kept_by(post, server)
     alex = OwnerIdentity(channel="whatsapp", identity=ALEX)
     for fields, named in (
         ({"person": "", "identities": [alex]}, ("person",)),
@@ -193,4 +193,4 @@ def test_links_that_are_wrong_are_refused(server: RunningServer, post: Post) -> 
     assert failure_of(lambda: post.own("whatsapp", ALEX, "x" * 257)).fields == ("person",)
     assert failure_of(lambda: post.identities(channel="A")).fields == ("channel",)
     assert failure_of(lambda: post.identities(person="\0")).fields == ("person",)
-    assert kept_by(post, server) == kept
+    assert kept_by(post, server) == files

@@ -100,9 +100,9 @@ def test_a_command_is_understood(text: str, command: object) -> None:
 def test_what_cannot_be_done_is_said_and_changes_nothing(post: Post, text: str) -> None:
     first = home(post.whatsapp("Hello"))
     before = post.get(first)
-    said = post.whatsapp(text)
-    assert text.split()[0] in reply(said)
-    assert here(said) == before == post.get(first)
+    answer = post.whatsapp(text)
+    assert text.split()[0] in reply(answer)
+    assert here(answer) == before == post.get(first)
     assert post.everything() == {first: ["Hello"]}
 
 
@@ -214,7 +214,7 @@ def test_clear_asks_first_and_then_removes_every_word(server: RunningServer, pos
 
 def test_commands_are_the_same_words_on_every_channel(post: Post) -> None:
     post.own("discord", "77")
-    said = [
+    replies = [
         reply(post.whatsapp("/help")),
         reply(post.mail("/help", "<a@mail>")),
         reply(post.discord("/help", channel_id="1")),
@@ -222,7 +222,7 @@ def test_commands_are_the_same_words_on_every_channel(post: Post) -> None:
         reply(post.web("/help")),
         post.command(home(post.web("Hello")), "/help").reply,
     ]
-    assert set(said) == {HELP}
+    assert set(replies) == {HELP}
 
 
 def test_a_first_command_begins_the_conversation_that_it_is_about(post: Post) -> None:

@@ -1,4 +1,4 @@
-"""What a provider delivers twice, at once, or after a delete: stored once and answered alike."""
+"""Deliveries that come twice, at once, or after a delete: stored once and answered alike."""
 
 from tests.channels.conftest import ALEX, Post, Reach, home
 from tests.conftest import MovableClock, Start
@@ -37,23 +37,23 @@ def test_a_provider_delivers_again_after_a_restart_and_with_a_new_index(
     first = post.whatsapp("Only once", delivery="wamid.1")
     commanded = post.whatsapp("/history", delivery="wamid.2")
     new = post.whatsapp("/new", delivery="wamid.3")
-    kept = post.everything()
+    texts = post.everything()
     for lose_the_index in (False, True):
         server.stop()
         if lose_the_index:
             delete_index(server)
         server = start_server()
         post = reach(server)
-        for said, before in (("Only once", first), ("/history", commanded), ("/new", new)):
+        for text, before in (("Only once", first), ("/history", commanded), ("/new", new)):
             again = post.whatsapp(
-                said, delivery=f"wamid.{1 + [first, commanded, new].index(before)}"
+                text, delivery=f"wamid.{1 + [first, commanded, new].index(before)}"
             )
             assert again.duplicate
             assert (again.conversation, again.command_reply) == (
                 before.conversation,
                 before.command_reply,
             )
-        assert post.everything() == kept
+        assert post.everything() == texts
 
 
 def test_messages_that_come_at_the_same_moment_begin_one_conversation(post: Post) -> None:
@@ -87,12 +87,12 @@ def test_a_deleted_message_that_is_delivered_again_does_not_come_back(
     server = start_server()
     post = reach(server)
     post.own("whatsapp", ALEX)
-    gone = home(post.whatsapp("Forget the tangerines", delivery="wamid.1"))
-    post.delete(gone)
+    deleted = home(post.whatsapp("Forget the tangerines", delivery="wamid.1"))
+    post.delete(deleted)
     for lose_the_index in (False, False, True):
         again = post.whatsapp("Forget the tangerines", delivery="wamid.1")
         assert (again.duplicate, again.WhichOneof("outcome")) == (True, None)
-        assert gone not in post.everything()
+        assert deleted not in post.everything()
         server.stop()
         if lose_the_index:
             delete_index(server)
@@ -100,9 +100,9 @@ def test_a_deleted_message_that_is_delivered_again_does_not_come_back(
         post = reach(server)
     assert (post.whatsapp("Forget the tangerines", delivery="wamid.1")).duplicate
     fresh = home(post.whatsapp("Something else"))
-    assert fresh != gone
+    assert fresh != deleted
     kept_by(post, server)
-    assert not files_with(server.data_dir, "tangerines", "wamid.1", gone)
+    assert not files_with(server.data_dir, "tangerines", "wamid.1", deleted)
 
 
 def test_a_contact_whose_conversation_is_deleted_meanwhile_begins_a_new_one(post: Post) -> None:

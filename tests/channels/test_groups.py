@@ -35,12 +35,12 @@ def context(
 
 
 def written(answer: api.BuildContextResponse) -> list[tuple[str, str]]:
-    """Who wrote what in the group, oldest first."""
+    """Return the sender and text of each message of the group, oldest first."""
     return [(it.party, it.message.text) for it in answer.group]
 
 
 def member(post: Post, text: str, number: str = "222", group: str = GROUP, **fields: str) -> str:
-    """Another member writes; the communication that has it."""
+    """Send a message of another member, and return its communication."""
     return post.whatsapp(text, number, group=group, **fields).external.communication.id
 
 
@@ -140,8 +140,8 @@ def test_no_text_or_name_passes_for_the_users_words_or_another_line(post: Post, 
     assert (group.get("trust"), [it.tag for it in group]) == ("none", ["written"])
     assert [it.get("role") for it in tree.iter("message")] == ["user"]  # the owner's own
     for form in (OPENAI, ANTHROPIC):
-        said = json.loads(context(post, name, form).rendered)
-        own = [it for it in said if it["role"] == "user"]
+        messages = json.loads(context(post, name, form).rendered)
+        own = [it for it in messages if it["role"] == "user"]
         flat = (
             [block["text"] for it in own for block in it["content"]]
             if form == ANTHROPIC

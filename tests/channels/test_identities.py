@@ -1,4 +1,4 @@
-"""Who is an owner, and which addresses are one person's."""
+"""Owners, and the addresses that belong to one person."""
 
 import hypothesis
 import pytest
@@ -125,16 +125,16 @@ def test_identities_outlive_the_index_and_their_requests_are_answered_as_the_fir
     post = reach(server)
     first = post.own("whatsapp", ALEX, "Alex", request_id="add-1")
     post.own("email", "a@b.c")
-    gone = post.disown("email", "a@b.c", request_id="remove-1")
+    removed = post.disown("email", "a@b.c", request_id="remove-1")
     post.link("Family", ("whatsapp", ALEX), request_id="link-1")
-    kept = post.identities()
+    identities = post.identities()
     server.stop()
     delete_index(server)
     post = reach(start_server())
-    assert post.identities() == kept == [("whatsapp", "1555000", "Family")]
+    assert post.identities() == identities == [("whatsapp", "1555000", "Family")]
     assert post.own("whatsapp", ALEX, "Alex", request_id="add-1") == first
-    assert post.disown("email", "a@b.c", request_id="remove-1") == gone
-    assert post.identities() == kept
+    assert post.disown("email", "a@b.c", request_id="remove-1") == removed
+    assert post.identities() == identities
     for call in (
         lambda: post.own("whatsapp", ALEX, "Sam", request_id="add-1"),
         lambda: post.disown("whatsapp", ALEX, request_id="add-1"),

@@ -145,8 +145,8 @@ def test_deleting_a_thread_takes_its_message_ids_along(server: RunningServer, po
 
 @st.composite
 def threads(draw: st.DrawFn) -> tuple[list[tuple[int, list[int]]], list[int]]:
-    """Messages, each with those that it names (earlier ones, some of which never arrive), and an
-    order of arrival.
+    """Draw messages, each with the earlier ones that it names (some never arrive), and an order of
+    arrival.
     """
     count = draw(st.integers(2, 9))
     messages = [
@@ -158,8 +158,8 @@ def threads(draw: st.DrawFn) -> tuple[list[tuple[int, list[int]]], list[int]]:
 
 
 def components(named: dict[int, list[int]]) -> dict[int, int]:
-    """The thread of each message: the smallest number that it is connected with, by messages that
-    arrived or are only named.
+    """Return the thread of each message: the smallest number that it is connected with, by messages
+    that arrived or are only named.
     """
     parent: dict[int, int] = {}
 

@@ -30,8 +30,8 @@ STEPS = st.lists(
 
 @dataclass
 class Model:
-    """What must be: the conversation of each place, what was said in each, and what each delivery
-    came to.
+    """Expected state: the conversation of each place, the texts of each, and the outcome of each
+    delivery.
     """
 
     prefix: int
@@ -99,9 +99,9 @@ class Model:
 
     def delete(self, post: Post, place: str) -> None:
         if place in self.homes:
-            gone = self.homes.pop(place)
-            post.delete(gone)
-            del self.texts[gone]
+            deleted = self.homes.pop(place)
+            post.delete(deleted)
+            del self.texts[deleted]
             # what went on in the one that is gone goes back to the one before, if there is one
             if place == "thread":
                 before = [
@@ -142,8 +142,8 @@ def test_any_story_ends_as_the_model_says(
                     post = reach(server)
         everything = post.everything()
         assert {name: everything[name] for name in model.texts} == model.texts
-        gone = {where for _, _, where in model.deliveries} - set(model.texts)
-        assert not gone & set(everything)
+        deleted = {where for _, _, where in model.deliveries} - set(model.texts)
+        assert not deleted & set(everything)
         for place in PLACES:
             model.say(post, place, "At the end")
         for which in range(len(model.deliveries)):

@@ -104,14 +104,14 @@ def test_a_first_message_is_one_write_and_whole_or_not_there(
     server: RunningServer, post: Post
 ) -> None:
     file = transcript(server, home(post.whatsapp("All in one", delivery="wamid.1")))
-    began, said = (orjson.loads(line) for line in file.read_bytes().splitlines())
+    began, message = (orjson.loads(line) for line in file.read_bytes().splitlines())
     assert (began["type"], began["pinned"], began["batch"], began["requestId"]) == (
         "meta",
         True,
         [1, 2],
         "whatsapp wamid.1",
     )
-    assert (said["type"], said["batch"], said["requestId"], said["turnNumber"]) == (
+    assert (message["type"], message["batch"], message["requestId"], message["turnNumber"]) == (
         "turn",
         [2, 2],
         "whatsapp wamid.1",

@@ -1,4 +1,4 @@
-"""What is remembered of the index's answers never stands in the way of what was said since."""
+"""Cached answers of the index never hide later changes."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
@@ -34,16 +34,16 @@ Reach = Callable[[RunningServer], Post]
 
 @pytest.fixture(autouse=True)
 def _prune(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the index has taken in is asked of it."""
+    """Ask the index about everything that it has taken in."""
     monkeypatch.setattr(overlay, "_PRUNE", 0)
 
 
-class Asked(Index):
+class CountedIndex(Index):
     """An index that counts how often it is asked for Message-IDs, and to which something may happen
     while it is.
     """
 
-    asked = 0
+    lookups = 0
     meanwhile: Callable[[], object] | None = None
 
     def __init__(self, folder: Path) -> None:
@@ -52,73 +52,73 @@ class Asked(Index):
         self.routing.mail = self.mail  # type: ignore[method-assign]
 
     def mail(self, names: Iterable[int], *, settled: bool) -> list[tuple[int, str]]:
-        self.asked += 1
-        found = self._mail(names, settled=settled)
+        self.lookups += 1
+        pairs = self._mail(names, settled=settled)
         if self.meanwhile:
             meanwhile, self.meanwhile = self.meanwhile, None
             meanwhile()
-        return found
+        return pairs
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Iterator[Asked]:
-    index = Asked(tmp_path)
+def index(tmp_path: Path) -> Iterator[CountedIndex]:
+    index = CountedIndex(tmp_path)
     yield index
     index.close()
 
 
 @pytest.fixture
-def known() -> Routes:
-    """Routes where every conversation is there, and pinned."""
+def routes() -> Routes:
+    """Return routes where every conversation exists and is pinned."""
     return Routes(Overlay(), lambda _: True, lambda _: True)
 
 
-def say(index: Index, known: Routes | None, *names: int) -> str:
-    """A conversation begins that names these ids, and the index has it."""
+def say(index: Index, routes: Routes | None, *names: int) -> str:
+    """Begin a conversation that names these ids, and index it."""
     began = Began(f"conv-{ULID()}", "email", 1)
     lines, _ = encoded([Entry(began)])
     after = fold(None, began)
     assert after is not None
     index.add(None, None, after, lines, time=1, failed=pytest.fail, mail=names)
-    if known:
-        known.learn(index, None, after, [], names)
+    if routes:
+        routes.learn(index, None, after, [], names)
     index.settle()
     return after.id
 
 
-def test_the_index_is_asked_for_an_id_once(index: Asked, known: Routes) -> None:
-    first = say(index, known, 7)
-    say(index, known, 8)
+def test_the_index_is_asked_for_an_id_once(index: CountedIndex, routes: Routes) -> None:
+    first = say(index, routes, 7)
+    say(index, routes, 8)
     for _ in range(3):
-        assert known.threads(index, [7, 9]) == {first}
-    assert index.asked == 1
-    second = say(index, known, 7)
-    assert known.threads(index, [7, 9]) == {first, second}
-    assert index.asked == 1
+        assert routes.threads(index, [7, 9]) == {first}
+    assert index.lookups == 1
+    second = say(index, routes, 7)
+    assert routes.threads(index, [7, 9]) == {first, second}
+    assert index.lookups == 1
 
 
 def test_what_is_said_and_taken_in_while_the_index_is_asked_is_not_lost(
-    index: Asked, known: Routes
+    index: CountedIndex, routes: Routes
 ) -> None:
-    said: list[str] = []
-    index.meanwhile = lambda: said.extend((say(index, known, 7), say(index, known, 8)))
-    known.threads(index, [7])
-    assert known.threads(index, [7]) == {said[0]}
+    names: list[str] = []
+    index.meanwhile = lambda: names.extend((say(index, routes, 7), say(index, routes, 8)))
+    routes.threads(index, [7])
+    assert routes.threads(index, [7]) == {names[0]}
 
 
-def test_an_index_that_learned_of_others_is_asked_anew(index: Asked, known: Routes) -> None:
-    assert known.threads(index, [7]) == set()
-    told = say(index, None, 7)
-    known.changed()
-    assert known.threads(index, [7]) == {told}
+def test_an_index_that_learned_of_others_is_asked_anew(index: CountedIndex, routes: Routes) -> None:
+    assert routes.threads(index, [7]) == set()
+    name = say(index, None, 7)
+    routes.changed()
+    assert routes.threads(index, [7]) == {name}
 
 
-def test_an_index_that_is_opened_again_knows_the_ids_it_has(tmp_path: Path, known: Routes) -> None:
+def test_an_index_that_is_opened_again_knows_the_ids_it_has(tmp_path: Path, routes: Routes) -> None:
     index = Index(tmp_path)
-    told = say(index, None, 7)
+    name = say(index, None, 7)
     index.close()
     index = Index(tmp_path)
-    assert known.threads(index, [7]) == {told}
+    assert routes.threads(index, [7]) == {name}
     index.close()
 
 
@@ -148,13 +148,13 @@ def test_a_conversation_that_is_deleted_is_not_the_one_that_a_command_ends(
     for place in (ALEX, "+1 555-001"):
         post.own("whatsapp", place)
     unpinned = home(post.whatsapp("Before"))
-    gone = home(post.whatsapp("/new"))
+    ended = home(post.whatsapp("/new"))
     post.listed()
     post.whatsapp("Hello", "+1 555-001")
-    assert home(post.whatsapp("Still here")) == gone  # as the index says
-    post.delete(gone)
+    assert home(post.whatsapp("Still here")) == ended  # as the index says
+    post.delete(ended)
     new = post.command(unpinned, "/new").conversation.id
-    assert gone not in transcript(server, new).read_text()
+    assert ended not in transcript(server, new).read_text()
 
 
 def test_an_id_that_somebody_wrote_into_a_transcript_is_known_once_it_was_read(
@@ -229,10 +229,10 @@ def test_a_new_index_is_asked_once_it_has_taken_in_all(
         go_on.wait()
         take_in(writer, documents)
 
-    def asked(routing: Routing, place: Place, *, settled: bool) -> list[str]:
-        found = pinned(routing, place, settled=settled)
+    def counted_pinned(routing: Routing, place: Place, *, settled: bool) -> list[str]:
+        conversation = pinned(routing, place, settled=settled)
         go_on.set()
-        return found
+        return conversation
 
     def settled(index: Index) -> None:
         go_on.set()
@@ -240,7 +240,7 @@ def test_a_new_index_is_asked_once_it_has_taken_in_all(
 
     monkeypatch.setattr(Routes, "changed", now)
     monkeypatch.setattr(Writer, "_take_in", late)
-    monkeypatch.setattr(Routing, "pinned", asked)
+    monkeypatch.setattr(Routing, "pinned", counted_pinned)
     monkeypatch.setattr(Index, "settle", settled)
     (server.folder / NAME).unlink()
     until(lambda: homes)

@@ -65,8 +65,12 @@ def test_two_people_write_in_a_group_and_alone(post: Post) -> None:
     assert home(post.whatsapp("My secret", SAM)) not in (group, alone)
     assert home(post.whatsapp("Another secret")) == alone
     assert home(post.whatsapp("Which group?", group="1204@g.us")) not in (group, alone)
-    found = post.get(group)
-    assert (list(found.participants), found.party.group_id, found.party.contact) == (
+    conversation = post.get(group)
+    assert (
+        list(conversation.participants),
+        conversation.party.group_id,
+        conversation.party.contact,
+    ) == (
         ["1555000", "1555111"],
         "1203@g.us",
         "",
@@ -124,10 +128,10 @@ def test_who_watches_sees_a_conversation_begin_and_what_was_said(post: Post) -> 
     new = home(post.whatsapp("/new"))
     post.whatsapp("Hi there")
     stream = post.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=cursor))
-    told = (
+    watched = (
         element.update for element in stream if element.update.WhichOneof("kind") != "heartbeat"
     )
-    updates = list(itertools.islice(told, 3))
+    updates = list(itertools.islice(watched, 3))
     stream.cancel()
     assert [(it.WhichOneof("kind"), it.conversation_id) for it in updates] == [
         ("conversation_created", new),

@@ -1,5 +1,5 @@
-"""Who is no owner: kept apart, slowed down where it floods, and known from the moment that somebody
-says so.
+"""Senders who are no owners: kept apart, limited when they flood, and accepted as soon as they are
+added.
 """
 
 import hypothesis

@@ -1,4 +1,4 @@
-"""What the commands do with what channels keep."""
+"""Commands on the files that channels write."""
 
 from pathlib import Path
 
@@ -17,8 +17,8 @@ def run(*arguments: object) -> tuple[int, str]:
 
 
 def filled(post: Post) -> tuple[str, str]:
-    """A thread that took another in, and a conversation with a delivery that is deleted. Returns
-    both homes of the thread.
+    """Write a thread that absorbed another one, and a deleted conversation that had a delivery.
+    Return both conversations of the thread.
     """
     post.own("whatsapp", ALEX, "Alex")
     post.own("email", "alex@example.org", "Alex")
@@ -53,9 +53,9 @@ def test_a_backup_whose_owners_are_damaged_says_so(
     assert run("backup", tmp_path / "backup", "--data-dir", server.data_dir)[0] == 0
     ledger = tmp_path / "backup" / "default" / "identities.jsonl"
     ledger.write_bytes(ledger.read_bytes().replace(b"1555000", b"1555009"))
-    code, said = run("restore", tmp_path / "backup", "--data-dir", tmp_path / "new")
+    code, output = run("restore", tmp_path / "backup", "--data-dir", tmp_path / "new")
     assert code == 1
-    assert "identities: is not as it was backed up" in said
+    assert "identities: is not as it was backed up" in output
     assert run("restore", tmp_path / "backup", "--data-dir", tmp_path / "new")[0] == 1
 
 
@@ -77,8 +77,8 @@ def test_verify_sees_what_the_index_has_otherwise_and_rebuild_mends_it(
         connection = apsw.Connection(str(server.folder / "conversations.db"))
         connection.execute(change)
         connection.close()
-        code, said = run("verify", "--data-dir", server.data_dir)
-        assert (code, expected in said) == (1, True)
+        code, output = run("verify", "--data-dir", server.data_dir)
+        assert (code, expected in output) == (1, True)
         assert run("rebuild", "--data-dir", server.data_dir)[0] == 0
         assert run("verify", "--data-dir", server.data_dir)[0] == 0
     ledger = server.folder.parent / "identities.jsonl"

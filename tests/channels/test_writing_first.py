@@ -12,7 +12,7 @@ from tests.server.conftest import agent, at_once, delete_index, failure_of, mome
 
 
 def says(post: Post, channel: str, text: str, **party: str) -> str:
-    """The agent begins a conversation with some words; its id."""
+    """Begin a conversation in which the agent writes first, and return its id."""
     name = post.create(channel, party=Party(**party), pinned=True).id
     post.append(name, agent(text))
     return name

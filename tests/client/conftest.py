@@ -41,12 +41,12 @@ class Fault:
 
 
 def error_info(reason: str, domain: str = "recollect", **metadata: str) -> Any:
-    """An ErrorInfo, as the service sends it."""
+    """Return an ErrorInfo as the service sends it."""
     return error_details_pb2.ErrorInfo(reason=reason, domain=domain, metadata=metadata)
 
 
 def bad_request(**violations: str) -> Any:
-    """A BadRequest that names these fields."""
+    """Return a BadRequest that names these fields."""
     named = [
         {"field": field, "description": description} for field, description in violations.items()
     ]
@@ -56,14 +56,14 @@ def bad_request(**violations: str) -> Any:
 
 
 def retry_info(seconds: float) -> Any:
-    """A RetryInfo that asks for a pause."""
+    """Return a RetryInfo that asks for a pause."""
     info = error_details_pb2.RetryInfo()
     info.retry_delay.FromMicroseconds(round(seconds * 1_000_000))
     return info
 
 
 @dataclass
-class Seen:
+class Received:
     """One call as the scripted server saw it."""
 
     method: str
@@ -74,15 +74,15 @@ class Seen:
 
 @dataclass
 class Scripted:
-    """What the scripted server will answer, in order, and what it has seen. Without a script it
-    answers emptily.
+    """Scripted server: its next answers, in order, and the requests that it received. Without a
+    script it answers with empty messages.
     """
 
     target: str = ""
     script: list[Fault | Message] = field(default_factory=list)
     streams: list[list[Fault | Message]] = field(default_factory=list)
-    """What each stream of updates sends, one after the other, to the end."""
-    seen: list[Seen] = field(default_factory=list)
+    """Updates that each stream sends, one stream after the other."""
+    requests: list[Received] = field(default_factory=list)
     hang: threading.Event = field(default_factory=threading.Event)
     """Calls wait for it. Set but where a test clears it."""
     arrived: threading.Event = field(default_factory=threading.Event)
@@ -90,7 +90,7 @@ class Scripted:
 
     def answer(self, method: str, request: Any, context: Any, response: Message) -> Any:
         metadata = {entry.key: entry.value for entry in context.invocation_metadata()}
-        self.seen.append(Seen(method, request, metadata, context.time_remaining()))
+        self.requests.append(Received(method, request, metadata, context.time_remaining()))
         self.arrived.set()
         self.hang.wait()
         step = self.script.pop(0) if self.script else response
@@ -99,7 +99,7 @@ class Scripted:
         return step
 
     def stream(self, method: str, request: Any, context: Any) -> Iterator[Any]:
-        self.seen.append(Seen(method, request, {}, 0))
+        self.requests.append(Received(method, request, {}, 0))
         for step in self.streams.pop(0) if self.streams else ():
             if isinstance(step, Fault):
                 step.raise_in(context)
@@ -107,11 +107,11 @@ class Scripted:
 
     @property
     def methods(self) -> list[str]:
-        return [seen.method for seen in self.seen]
+        return [received.method for received in self.requests]
 
     @property
     def request_ids(self) -> list[str]:
-        return [seen.request.request_id for seen in self.seen]
+        return [received.request.request_id for received in self.requests]
 
 
 def _answers(service: type, module: Any) -> dict[str, Any]:
@@ -140,7 +140,7 @@ _Recall = type(
 
 @pytest.fixture
 def scripted(tmp_path: Any) -> Iterator[Scripted]:
-    """The scripted server, on a TCP port and on the Unix socket `tmp_path / "socket"`."""
+    """Serve a script on a TCP port and on the Unix socket `tmp_path / "socket"`."""
     it = Scripted()
     it.hang.set()
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(4))
@@ -182,6 +182,6 @@ FULL_JITTER = recollect.RetryPolicy(
 
 @pytest.fixture
 def scripted_client(scripted: Scripted, waits: Waits) -> Iterator[recollect.Client]:
-    """A client of the scripted server that waits for nothing."""
+    """Connect a client that never sleeps to the scripted server."""
     with recollect.Client(scripted.target, retry=FULL_JITTER, sleep=waits.sleep) as client:
         yield client

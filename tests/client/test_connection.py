@@ -5,12 +5,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 import recollect
 from recollect._shared import channel
 from recollect.v1 import recall_service_pb2 as recall_pb
 
-from tests.client.conftest import Scripted
+from tests.client.conftest import Fault, Scripted
 
 CONVERSATION = "conv-01HQ0000000000000000000000"
 
@@ -23,7 +24,7 @@ def test_closing_twice_is_harmless_and_a_call_afterwards_is_refused(scripted: Sc
     client.close()
     with pytest.raises(recollect.ClientClosed):
         client.conversations.get(CONVERSATION)
-    assert scripted.seen == []
+    assert scripted.requests == []
 
 
 async def test_closing_the_async_client_twice_is_harmless(scripted: Scripted) -> None:
@@ -33,7 +34,7 @@ async def test_closing_the_async_client_twice_is_harmless(scripted: Scripted) ->
     await client.close()
     with pytest.raises(recollect.ClientClosed):
         await client.conversations.get(CONVERSATION)
-    assert len(scripted.seen) == 1
+    assert len(scripted.requests) == 1
 
 
 async def test_an_async_client_that_was_never_used_can_be_closed() -> None:
@@ -195,19 +196,21 @@ def test_the_token_goes_with_every_call(scripted: Scripted) -> None:
         client.conversations.get(CONVERSATION)
         client.recall.search("disk")
         assert "s3cret" not in repr(client)
-    assert [seen.metadata["authorization"] for seen in scripted.seen] == ["Bearer s3cret"] * 2
+    assert [received.metadata["authorization"] for received in scripted.requests] == [
+        "Bearer s3cret"
+    ] * 2
 
 
 def test_without_a_token_none_is_sent(scripted: Scripted) -> None:
     with recollect.Client(scripted.target) as client:
         client.conversations.get(CONVERSATION)
-    assert "authorization" not in scripted.seen[0].metadata
+    assert "authorization" not in scripted.requests[0].metadata
 
 
 async def test_the_token_goes_with_every_async_call(scripted: Scripted) -> None:
     async with recollect.AsyncClient(scripted.target, token="s3cret") as client:  # noqa: S106
         await client.conversations.get(CONVERSATION)
-    assert scripted.seen[0].metadata["authorization"] == "Bearer s3cret"
+    assert scripted.requests[0].metadata["authorization"] == "Bearer s3cret"
 
 
 @pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "schlüssel"])
@@ -216,6 +219,74 @@ def test_a_token_that_no_header_can_carry_is_refused_without_being_shown(token: 
         recollect.Client(token=token)
     assert caught.value.violations[0].field == "token"
     assert not token or token not in str(caught.value)
+
+
+def test_token_and_space_come_from_the_environment_and_arguments_win(
+    scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOLLECT_TOKEN", "from-environment")
+    monkeypatch.setenv("RECOLLECT_SPACE", "env")
+    with recollect.Client(scripted.target) as client:
+        client.conversations.get(CONVERSATION)
+    with recollect.Client(scripted.target, token="given", space="alex") as client:  # noqa: S106
+        client.conversations.get(CONVERSATION)
+    keys = ("authorization", "recollect-space")
+    assert [[received.metadata[key] for key in keys] for received in scripted.requests] == [
+        ["Bearer from-environment", "env"],
+        ["Bearer given", "alex"],
+    ]
+
+
+@pytest.mark.parametrize("name", ["RECOLLECT_TOKEN", "RECOLLECT_SPACE", "RECOLLECT_CA"])
+def test_an_empty_variable_is_none(
+    scripted: Scripted, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "")
+    with recollect.Client(scripted.target) as client:
+        client.conversations.get(CONVERSATION)
+    assert not {"authorization", "recollect-space"} & set(scripted.requests[0].metadata)
+
+
+BEYOND = [
+    "192.0.2.1:1",
+    "recollect.example:1",
+    "dns:///[2001:db8::1]:1",
+    "ipv4:127.0.0.1:1,192.0.2.1:1",
+]
+HERE = ["127.0.0.2:1", "localhost:1", "[::1]:1", "unix:/s", "dns:localhost:1", "ipv4:127.0.0.1:1"]
+
+
+@pytest.mark.parametrize("target", BEYOND)
+def test_a_token_does_not_cross_the_network_in_plain_text(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(recollect.InvalidArgument, match="over the network in plain text") as raised:
+        recollect.Client(target, token="s3cret")  # noqa: S106
+    assert raised.value.violations[0].field == "token"
+    assert "s3cret" not in str(raised.value)
+    recollect.Client(target, token="s3cret", insecure=True).close()  # noqa: S106
+    recollect.Client(target, token="s3cret", ca="system").close()  # noqa: S106
+    recollect.Client(target).close()
+    monkeypatch.setenv("RECOLLECT_TOKEN", "s3cret")
+    with pytest.raises(recollect.InvalidArgument, match="over the network in plain text"):
+        recollect.AsyncClient(target)
+
+
+@pytest.mark.parametrize("target", HERE)
+def test_a_token_goes_to_this_machine_without_tls(target: str) -> None:
+    recollect.Client(target, token="s3cret").close()  # noqa: S106
+
+
+def test_no_part_of_a_client_shows_its_token(scripted: Scripted) -> None:
+    client = recollect.Client(scripted.target, token="s3cret")  # noqa: S106
+    invoker = client._invoker
+    parts = [client, vars(client), invoker, vars(invoker), invoker._connection._endpoint]
+    assert not [it for it in parts if "s3cret" in repr(it)]
+    scripted.script = [Fault(grpc.StatusCode.UNAUTHENTICATED)]
+    with pytest.raises(recollect.Unauthenticated) as raised:
+        client.conversations.get(CONVERSATION)
+    assert "s3cret" not in f"{raised.value!r}{vars(raised.value)}"
+    client.close()
 
 
 def test_an_answer_beyond_grpcs_own_limit_arrives(

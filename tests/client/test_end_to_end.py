@@ -79,12 +79,12 @@ def test_a_turn_comes_back_as_it_was_appended(client: recollect.Client) -> None:
 
 def test_a_message_keeps_its_own_time_and_its_attachments(client: recollect.Client) -> None:
     conversation = client.conversations.create("web")
-    said = datetime(2024, 12, 24, 18, 0, 0, 5000, tzinfo=UTC)
+    sent_at = datetime(2024, 12, 24, 18, 0, 0, 5000, tzinfo=UTC)
     message = Message.user(
-        attachments=[Attachment("image/png", "file:///tree.png", 12)], timestamp=said
+        attachments=[Attachment("image/png", "file:///tree.png", 12)], timestamp=sent_at
     )
     stored = client.conversations.append_turn(conversation.id, [message]).messages[0]
-    assert (stored.timestamp, stored.attachments) == (said, message.attachments)
+    assert (stored.timestamp, stored.attachments) == (sent_at, message.attachments)
 
 
 def test_the_same_request_id_stores_once_and_with_another_payload_is_refused(
@@ -243,11 +243,11 @@ def test_a_name_a_model_and_notes_are_kept(client: recollect.Client) -> None:
     client.conversations.record_abbreviation(
         conversation.id, "Decided: rotate the logs.", topics=["log-rotation"]
     )
-    kept = client.conversations.get(conversation.id)
-    assert (kept.title, kept.manually_named, kept.model) == ("Server Monitoring", True, "haiku")
-    assert (kept.abbreviation, kept.topics) == ("Decided: rotate the logs.", ("log-rotation",))
+    again = client.conversations.get(conversation.id)
+    assert (again.title, again.manually_named, again.model) == ("Server Monitoring", True, "haiku")
+    assert (again.abbreviation, again.topics) == ("Decided: rotate the logs.", ("log-rotation",))
     assert [
-        found.id for found in client.conversations.list(query="monitor", topics=["log-rotation"])
+        it.id for it in client.conversations.list(query="monitor", topics=["log-rotation"])
     ] == [conversation.id]
     assert client.conversations.set_model(conversation.id, "").model == ""
 
@@ -279,7 +279,7 @@ def test_what_was_said_is_found_again(client: recollect.Client) -> None:
     assert client.recall.search("logs", date_range=before).hits == ()
     since = recollect.DateRange(start=hit.date, end=hit.date + timedelta(seconds=1))
     assert hit.sequence in [
-        found.sequence for found in client.recall.search("logs", date_range=since).hits
+        match.sequence for match in client.recall.search("logs", date_range=since).hits
     ]
 
 
@@ -300,9 +300,9 @@ def test_recent_conversations_are_browsed_by_time(client: recollect.Client) -> N
         conversation = client.conversations.create(
             "browse", create_time=datetime(year, 1, 1, tzinfo=UTC)
         )
-        said = datetime(year, 6, 1, tzinfo=UTC)
+        sent_at = datetime(year, 6, 1, tzinfo=UTC)
         client.conversations.append_turn(
-            conversation.id, [Message.user(f"in {year}", timestamp=said)]
+            conversation.id, [Message.user(f"in {year}", timestamp=sent_at)]
         )
         ids.append(conversation.id)
     newest = client.recall.recent(channel="browse")

@@ -37,13 +37,13 @@ CODES = {
     "TOO_MANY_ANSWERS": ("RESOURCE_EXHAUSTED", recollect.ResourceExhausted),
     "INTERNAL": ("INTERNAL", recollect.InternalError),
     "PERMISSION_DENIED": ("PERMISSION_DENIED", recollect.PermissionDenied),
-    "LIMIT_EXCEEDED": ("RESOURCE_EXHAUSTED", recollect.ResourceExhausted),
+    "LIMIT_EXCEEDED": ("RESOURCE_EXHAUSTED", recollect.LimitExceeded),
     "TOO_MANY_SPACES": ("RESOURCE_EXHAUSTED", recollect.ResourceExhausted),
 }
 
 
 def failure(scripted: Scripted, fault: Fault) -> recollect.RecollectError:
-    """What a call raises that the server fails so."""
+    """Return the error that a call raises when the server fails so."""
     scripted.script = [fault]
     with (
         recollect.Client(scripted.target, retry=None) as client,

@@ -1,5 +1,5 @@
-"""What the client makes of its arguments: requests of the contract, or a clear refusal before
-anything is sent.
+"""Arguments of the client: they become requests of the contract, or are refused before anything is
+sent.
 """
 
 from collections.abc import Callable
@@ -136,7 +136,7 @@ def test_what_cannot_be_sent_is_refused_by_the_fields_name(
     assert [violation.field for violation in caught.value.violations] == [field]
     assert caught.value.reason is recollect.ErrorReason.INVALID_FIELD
     assert str(caught.value).encode().startswith(field.encode()), "the text itself can be printed"
-    assert scripted.seen == []
+    assert scripted.requests == []
 
 
 def test_a_list_refuses_its_arguments_at_once_and_not_at_the_first_page(
@@ -152,7 +152,7 @@ def test_what_is_left_out_is_not_sent(
     scripted_client.conversations.create("web", request_id="r")
     scripted_client.conversations.load(CONVERSATION)
     scripted_client.recall.recent()
-    assert [MessageToDict(seen.request) for seen in scripted.seen] == [
+    assert [MessageToDict(received.request) for received in scripted.requests] == [
         {"channel": "web", "requestId": "r"},
         {"conversationId": CONVERSATION},
         {},
@@ -177,7 +177,7 @@ def test_a_message_is_sent_with_all_its_fields(
     scripted_client.conversations.append_turn(
         CONVERSATION, iter([message]), expected_turn=0, request_id="r"
     )
-    request = scripted.seen[0].request
+    request = scripted.requests[0].request
     assert request.HasField("expected_turn")
     assert MessageToDict(request.messages[0]) == {
         "role": "ROLE_ASSISTANT",
@@ -217,7 +217,9 @@ def test_a_message_comes_back_as_it_was_sent(
         Message.tool("97%", tool_call_id="1", metadata={"n": 3, "f": 0.25, "l": [None, True, "x"]}),
     )
     scripted_client.conversations.append_turn(CONVERSATION, messages)
-    scripted.script = [pb.LoadResponse(messages=scripted.seen[0].request.messages, has_more=True)]
+    scripted.script = [
+        pb.LoadResponse(messages=scripted.requests[0].request.messages, has_more=True)
+    ]
     loaded = scripted_client.conversations.load(CONVERSATION)
     assert loaded.messages == messages
     assert [message.role for message in loaded.messages] == [Role.USER, Role.ASSISTANT, Role.TOOL]
@@ -251,16 +253,17 @@ def test_a_list_reads_page_after_page_with_the_same_filters(
         )
 
     scripted.script = [page(["a", "b"], "t1"), page([], "t2"), page(["c"], "")]
-    found = scripted_client.conversations.list(channels=["web"], pinned=False, page_size=2)
-    assert scripted.seen == [], "nothing is fetched before it is read"
-    assert [next(found).id, next(found).id] == ["a", "b"]
-    assert len(scripted.seen) == 1
-    assert [conversation.id for conversation in found] == ["c"]
-    assert [seen.request.page_token for seen in scripted.seen] == ["", "t1", "t2"]
+    conversations = scripted_client.conversations.list(channels=["web"], pinned=False, page_size=2)
+    assert scripted.requests == [], "nothing is fetched before it is read"
+    assert [next(conversations).id, next(conversations).id] == ["a", "b"]
+    assert len(scripted.requests) == 1
+    assert [conversation.id for conversation in conversations] == ["c"]
+    assert [received.request.page_token for received in scripted.requests] == ["", "t1", "t2"]
     assert all(
-        seen.request.channels == ["web"] and seen.request.page_size == 2 for seen in scripted.seen
+        received.request.channels == ["web"] and received.request.page_size == 2
+        for received in scripted.requests
     )
-    assert all(seen.request.HasField("pinned") for seen in scripted.seen)
+    assert all(received.request.HasField("pinned") for received in scripted.requests)
 
 
 async def test_an_async_list_reads_page_after_page(scripted: Scripted) -> None:
@@ -269,12 +272,12 @@ async def test_an_async_list_reads_page_after_page(scripted: Scripted) -> None:
         pb.ListResponse(conversations=[{"id": "b"}]),  # type: ignore[list-item]
     ]
     async with recollect.AsyncClient(scripted.target) as client:
-        found = [conversation.id async for conversation in client.conversations.list()]
-    assert found == ["a", "b"]
+        ids = [conversation.id async for conversation in client.conversations.list()]
+    assert ids == ["a", "b"]
 
 
 def test_one_page_is_what_it_holds(scripted: Scripted, scripted_client: recollect.Client) -> None:
     scripted.script = [pb.ListResponse(conversations=[{"id": "a"}], next_page_token="t1")]  # type: ignore[list-item]  # noqa: S106
     page = scripted_client.conversations.list_page(page_size=1, page_token="t0")  # noqa: S106
     assert (len(page), [it.id for it in page], page.next_page_token) == (1, ["a"], "t1")
-    assert scripted.seen[0].request.page_token == "t0"  # noqa: S105
+    assert scripted.requests[0].request.page_token == "t0"  # noqa: S105

@@ -1,4 +1,4 @@
-"""When the client sends a call again, and when never."""
+"""Calls that the client retries, and calls that it must not."""
 
 import grpc
 import pytest
@@ -66,6 +66,29 @@ def test_a_cancelled_that_nobody_asked_for_is_tried_again(
     assert scripted.methods == ["Search", "Search"]
 
 
+@pytest.mark.parametrize("reason", ["LIMIT_EXCEEDED", "TOO_MANY_SPACES"])
+def test_a_limit_is_waited_for_as_long_as_the_server_says(
+    scripted: Scripted, scripted_client: recollect.Client, waits: Waits, reason: str
+) -> None:
+    info = error_info(f"ERROR_REASON_{reason}", limit="calls_per_second", of="token")
+    limited = Fault(grpc.StatusCode.RESOURCE_EXHAUSTED, [info, retry_info(2)])
+    scripted.script = [limited, limited]
+    scripted_client.conversations.append_turn(CONVERSATION, [recollect.Message.user("Hi")])
+    assert scripted.methods == ["AppendTurn"] * 3
+    assert waits.seconds == pytest.approx([2.1, 2.2])
+
+
+def test_a_limit_that_lifts_after_the_timeout_is_raised_at_once(
+    scripted: Scripted, scripted_client: recollect.Client, waits: Waits
+) -> None:
+    info = error_info("ERROR_REASON_LIMIT_EXCEEDED", limit="bytes_per_day", of="space")
+    scripted.script = [Fault(grpc.StatusCode.RESOURCE_EXHAUSTED, [info, retry_info(3600)])]
+    with pytest.raises(recollect.LimitExceeded) as raised:
+        scripted_client.conversations.get(CONVERSATION)
+    assert (raised.value.metadata["limit"], raised.value.retry_delay) == ("bytes_per_day", 3600)
+    assert waits.seconds == []
+
+
 def test_the_servers_retry_info_is_the_shortest_wait(
     scripted: Scripted, scripted_client: recollect.Client, waits: Waits
 ) -> None:
@@ -82,7 +105,7 @@ def test_the_last_error_is_raised_when_the_attempts_are_used_up(
     with pytest.raises(recollect.Unavailable) as caught:
         scripted_client.conversations.get(CONVERSATION)
     assert caught.value.code == "UNAVAILABLE"
-    assert len(scripted.seen) == FULL_JITTER.max_attempts
+    assert len(scripted.requests) == FULL_JITTER.max_attempts
     assert waits.seconds == pytest.approx([0.1, 0.2, 0.3])
 
 
@@ -93,7 +116,7 @@ def test_a_wait_that_would_pass_the_deadline_is_not_begun(
     with pytest.raises(recollect.Unavailable) as caught:
         scripted_client.conversations.get(CONVERSATION)
     assert caught.value.retry_delay == 3600
-    assert (len(scripted.seen), waits.seconds) == (1, [])
+    assert (len(scripted.requests), waits.seconds) == (1, [])
 
 
 def test_the_deadline_bounds_all_attempts_together(scripted: Scripted, waits: Waits) -> None:
@@ -104,7 +127,7 @@ def test_the_deadline_bounds_all_attempts_together(scripted: Scripted, waits: Wa
         pytest.raises((recollect.Unavailable, recollect.DeadlineExceeded)),
     ):
         client.conversations.get(CONVERSATION)
-    left = [seen.time_remaining for seen in scripted.seen]
+    left = [received.time_remaining for received in scripted.requests]
     assert len(left) > 3
     assert left[-1] < 0.3 < left[0] <= 0.601  # gRPC sends whole milliseconds, rounded up
 
@@ -116,15 +139,15 @@ def test_a_call_that_hangs_ends_at_its_own_time_out(
     with pytest.raises(recollect.DeadlineExceeded) as caught:
         scripted_client.conversations.get(CONVERSATION, timeout=0.05)
     assert caught.value.code == "DEADLINE_EXCEEDED"
-    assert len(scripted.seen) <= 1
+    assert len(scripted.requests) <= 1
 
 
 def test_every_call_has_the_clients_time_out_or_its_own(scripted: Scripted) -> None:
     with recollect.Client(scripted.target, timeout=20) as client:
         client.conversations.get(CONVERSATION)
         client.conversations.get(CONVERSATION, timeout=200)
-    assert 10 < scripted.seen[0].time_remaining < 22
-    assert 190 < scripted.seen[1].time_remaining < 210
+    assert 10 < scripted.requests[0].time_remaining < 22
+    assert 190 < scripted.requests[1].time_remaining < 210
 
 
 @pytest.mark.parametrize(
@@ -139,7 +162,7 @@ def test_no_other_failure_is_tried_again(
     with pytest.raises(recollect.RecollectError) as caught:
         scripted_client.conversations.get(CONVERSATION)
     assert caught.value.code == code.name
-    assert len(scripted.seen) == 1
+    assert len(scripted.requests) == 1
 
 
 def test_retries_can_be_turned_off(scripted: Scripted) -> None:
@@ -149,7 +172,7 @@ def test_retries_can_be_turned_off(scripted: Scripted) -> None:
         pytest.raises(recollect.Unavailable),
     ):
         client.conversations.get(CONVERSATION)
-    assert len(scripted.seen) == 1
+    assert len(scripted.requests) == 1
 
 
 def test_a_server_that_is_not_there_is_unavailable(waits: Waits) -> None:
@@ -189,7 +212,7 @@ def test_a_time_out_is_a_number_above_zero(scripted: Scripted, timeout: float) -
         client.conversations.get(CONVERSATION, timeout=timeout)
     with pytest.raises(recollect.InvalidArgument, match="timeout"):
         recollect.Client(timeout=timeout)
-    assert scripted.seen == []
+    assert scripted.requests == []
 
 
 async def test_the_async_client_repeats_as_the_sync_one_does(

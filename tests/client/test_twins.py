@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 import recollect
 from google.protobuf.descriptor import ServiceDescriptor
+from recollect._async import access as async_access
 from recollect._async import channels as async_channels
 from recollect._async import client as async_client
 from recollect._async import conversations as async_conversations
 from recollect._async import external as async_external
 from recollect._async import recall as async_recall
 from recollect._async import watch as async_watch
+from recollect._sync import access as sync_access
 from recollect._sync import channels as sync_channels
 from recollect._sync import client as sync_client
 from recollect._sync import conversations as sync_conversations
@@ -25,6 +27,7 @@ from recollect._sync import external as sync_external
 from recollect._sync import recall as sync_recall
 from recollect._sync import watch as sync_watch
 from recollect.v1 import (
+    access_service_pb2,
     channel_service_pb2,
     conversation_service_pb2,
     external_communication_service_pb2,
@@ -38,6 +41,7 @@ TWINS = [
     (sync_recall.Recall, async_recall.Recall),
     (sync_channels.Channels, async_channels.Channels),
     (sync_external.External, async_external.External),
+    (sync_access.Access, async_access.Access),
     (sync_watch.Watch, async_watch.Watch),
 ]
 
@@ -70,6 +74,7 @@ def test_both_clients_have_the_same_public_methods_each_with_an_example(
 
 
 SERVICES = [
+    (access_service_pb2.DESCRIPTOR.services_by_name["AccessService"], sync_access.Access),
     (
         conversation_service_pb2.DESCRIPTOR.services_by_name["ConversationService"],
         sync_conversations.Conversations,
@@ -86,7 +91,7 @@ SERVICES = [
 
 
 def method_of(rpc: str) -> str:
-    """The client's method for an RPC of the contract."""
+    """Return the client's method for an RPC of the contract."""
     snake = re.sub(r"(?<!^)(?=[A-Z])", "_", rpc).lower()
     return {"stream_updates": "watch", "stream_communication_updates": "watch"}.get(snake, snake)
 

@@ -42,7 +42,7 @@ def test_a_watch_yields_a_snapshot_and_then_every_change(client: Client) -> None
         client.conversations.record_abbreviation(new.id, "They met.", topics=["a-meeting"])
         updated, renamed, notes = (next(watch) for _ in range(3))
         client.conversations.delete(new.id)
-        gone = next(watch)
+        deleted = next(watch)
     assert created.kind == ConversationCreated(conversation=new)
     assert delta.kind == MessageDelta(draft_id="d", offset=0, text="No", done=False, dropped=False)
     assert isinstance(updated.kind, ConversationUpdated)
@@ -58,7 +58,7 @@ def test_a_watch_yields_a_snapshot_and_then_every_change(client: Client) -> None
     )
     assert renamed.kind == ConversationRenamed(title="Hello", manually_named=True, topics=())
     assert notes.kind == ConversationAbbreviated(abbreviation="They met.", topics=("a-meeting",))
-    assert gone.kind == ConversationDeleted()
+    assert deleted.kind == ConversationDeleted()
     assert list(watch) == []
 
 

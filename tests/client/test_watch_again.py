@@ -1,4 +1,4 @@
-"""When a watch connects again, and when it gives up."""
+"""Reconnections of a watch, and the failures that end it."""
 
 import threading
 from collections.abc import Callable
@@ -72,5 +72,7 @@ def test_what_looks_like_a_broken_connection_is_made_again_and_a_fault_is_raised
         ] * min(connections, 2)
         with pytest.raises(recollect.RecollectError):
             next(watch)
-    assert [seen.request.cursor for seen in scripted.seen] == ["", "here", "here"][:connections]
+    assert [received.request.cursor for received in scripted.requests] == ["", "here", "here"][
+        :connections
+    ]
     assert len(waits.seconds) == connections - 1

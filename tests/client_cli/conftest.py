@@ -1,4 +1,4 @@
-"""What the tests of the command `recollect` share: it is run as a program, into a pipe or on a
+"""Fixtures for the tests of the command `recollect`, which runs as a program, into a pipe or on a
 terminal.
 """
 
@@ -55,7 +55,7 @@ class Recollect:
     address: str
 
     def __call__(self, *arguments: str, stdin: str = "", **more: str) -> Ran:
-        """Into a pipe."""
+        """Run the command with its output in a pipe."""
         return Ran(
             *ran(
                 CLIENT,
@@ -67,8 +67,8 @@ class Recollect:
         )
 
     def on_terminal(self, *arguments: str, typed: tuple[str, ...] = (), **more: str) -> Ran:
-        """On a terminal of 120 columns. Its standard error is apart. Each of `typed` is typed at a
-        prompt of its own.
+        """Run the command on a terminal of 120 columns, with its standard error apart. Each of
+        `typed` answers one prompt.
         """
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
@@ -82,13 +82,13 @@ class Recollect:
             text=False,
         ) as process:
             os.close(theirs)
-            seen, asked = b"", 0
+            output, prompts = b"", 0
             try:
                 while chunk := _read(ours):
-                    seen += chunk
-                    while asked < len(typed) and seen.count(b"> ") > asked:
-                        os.write(ours, typed[asked].encode())
-                        asked += 1
+                    output += chunk
+                    while prompts < len(typed) and output.count(b"> ") > prompts:
+                        os.write(ours, typed[prompts].encode())
+                        prompts += 1
             except BaseException:
                 process.kill()  # a test that is given up may not wait for it
                 raise
@@ -96,11 +96,13 @@ class Recollect:
             err = process.stderr.read().decode()
             code = process.wait(TIMEOUT)
         os.close(ours)
-        return Ran(code, seen.decode(), err)
+        return Ran(code, output.decode(), err)
 
     @contextmanager
     def started(self, *arguments: str) -> Iterator[Forked]:
-        """Into a pipe, and still running. It is killed at the end if it runs then."""
+        """Start the command with its output in a pipe. If it still runs at the end, it is
+        killed.
+        """
         with Forked(
             CLIENT, arguments, stderr=subprocess.PIPE, env=environment(self.address), text=False
         ) as process:
@@ -137,8 +139,8 @@ class Inside:
     patch: pytest.MonkeyPatch
 
     def __call__(self, *arguments: str, stdin: str = "", on_terminal: bool = False) -> Ran:
-        """With streams of its own. On a terminal it prints for people, and may ask: `stdin` is what
-        is typed.
+        """Run the command with its own streams. On a terminal it prints for people and may ask;
+        `stdin` has the answers.
         """
         streams = [
             _Stream(stdin.encode(), is_terminal=on_terminal),
@@ -164,13 +166,13 @@ def _read(terminal: int) -> bytes:
 
 @pytest.fixture
 def recollect(server: Any) -> Recollect:
-    """The command, for the server of the test."""
+    """Return the command, set to the server of the test."""
     return Recollect(server.target)
 
 
 @pytest.fixture
 def inside(no_log: None, server: Any, monkeypatch: pytest.MonkeyPatch) -> Inside:
-    """The command, for the server of the test, in this process."""
+    """Return the command in this process, set to the server of the test."""
     return Inside(server.target, monkeypatch)
 
 
@@ -224,7 +226,7 @@ def bring_in(run: Run) -> BringIn:
 
 
 def said(number: int, role: str = "user", content: str = "", **fields: Any) -> dict[str, Any]:
-    """A message of a recall set."""
+    """Return a message of a recall set."""
     time = f"2024-05-01T10:{number // 60:02d}:{number % 60:02d}Z"
     return {
         "id": f"m{number}",
@@ -235,14 +237,14 @@ def said(number: int, role: str = "user", content: str = "", **fields: Any) -> d
 
 
 def talk(count: int) -> list[dict[str, Any]]:
-    """So many messages, the user's and the agent's in turn."""
+    """Return `count` messages, the user's and the agent's in turn."""
     return [said(number, "assistant" if number % 2 else "user") for number in range(count)]
 
 
 def set_line(
     name: str, messages: list[dict[str, Any]], group: str = "alex", **fields: Any
 ) -> dict[str, Any]:
-    """A conversation of a recall set."""
+    """Return a conversation of a recall set."""
     return {
         "group": group,
         "id": name,
@@ -253,7 +255,9 @@ def set_line(
 
 @pytest.fixture
 def write_set(tmp_path: Path) -> Set:
-    """Writes a recall set and answers its folder. Lines may be conversations or raw text."""
+    """Return a function that writes a recall set and returns its folder. Lines may be conversations
+    or raw text.
+    """
 
     def write(*lines: dict[str, Any] | str, name: str = "small-set") -> Path:
         folder = tmp_path / "sets" / name
@@ -267,7 +271,9 @@ def write_set(tmp_path: Path) -> Set:
 
 @pytest.fixture
 def write_transcript(tmp_path: Path) -> Set:
-    """Writes a transcript, each of its batches given as a list, and answers its path."""
+    """Return a function that writes a transcript, each batch given as a list, and returns its
+    path.
+    """
 
     def write(name: str, *batches: Iterable[Content], folder: str = "transcripts") -> Path:
         path = tmp_path / folder / f"{name}.jsonl"
@@ -285,7 +291,7 @@ def write_transcript(tmp_path: Path) -> Set:
 
 
 def messages_of(client: Client, conversation_id: str) -> list[str]:
-    """The contents of a conversation of at most a few hundred turns, oldest first."""
+    """Return the contents of a conversation of at most a few hundred turns, oldest first."""
     return [
         message.content
         for message in client.conversations.load(
@@ -296,15 +302,15 @@ def messages_of(client: Client, conversation_id: str) -> list[str]:
 
 @pytest.fixture
 def talked(client: Client) -> Callable[..., Conversation]:
-    """Begins a conversation of so many turns."""
+    """Return a function that begins a conversation with some turns."""
 
     def talk(
-        turns: int = 1, *, channel: str = "web", said: str = "line", title: str = "", **fields: Any
+        turns: int = 1, *, channel: str = "web", text: str = "line", title: str = "", **fields: Any
     ) -> Conversation:
         conversation = client.conversations.create(channel, **fields)
         for turn in range(1, turns + 1):
             messages = [
-                Message.user(f"{said} {turn}", sender="alex"),
+                Message.user(f"{text} {turn}", sender="alex"),
                 Message.assistant(f"answer {turn}"),
             ]
             client.conversations.append_turn(conversation.id, messages)

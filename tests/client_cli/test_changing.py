@@ -69,15 +69,15 @@ def test_redo_notes_counts_those_that_get_new_ones(inside: Inside, talked: Talke
     it = talked()
     inside("notes", it.id, "Decided: rotate daily.")
     assert inside("redo-notes", it.id).lines == [{"queued": 0, "kept": 1}]
-    said = inside("redo-notes", it.id, "--writer", "caller", "--dry-run", on_terminal=True)
-    assert said.out == "1 conversations would get new notes; 0 others that match keep theirs.\n"
+    result = inside("redo-notes", it.id, "--writer", "caller", "--dry-run", on_terminal=True)
+    assert result.out == "1 conversations would get new notes; 0 others that match keep theirs.\n"
     assert inside("redo-notes").code != 0  # nothing is chosen, and --all is not said
 
 
 def test_switch_leaves_one_conversation_and_shows_the_other(
     inside: Inside, client: Client, talked: Talked
 ) -> None:
-    old, new = talked(3), talked(2, said="here")
+    old, new = talked(3), talked(2, text="here")
     ran = inside("switch", new.id, "--from", old.id, "--turns", "1")
     assert [(line["conversationId"], line["content"]) for line in ran.lines] == [
         (new.id, "here 2"),

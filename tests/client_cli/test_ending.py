@@ -1,4 +1,4 @@
-"""How the command ends: exit codes, one sentence, Ctrl-C, a closed pipe."""
+"""Ends of the command: exit codes, one sentence, Ctrl-C, a closed pipe."""
 
 import json
 import signal
@@ -35,7 +35,7 @@ def test_an_output_on_a_full_disk_ends_the_command_with_a_sentence(
     full = Path("/dev/full")
     if not full.is_char_device():
         pytest.skip("there is no /dev/full here")
-    talked(1, said="zebra")
+    talked(1, text="zebra")
     arguments = (command, *(["zebra"] if command == "search" else []))
     with (
         full.open("wb") as output,
@@ -48,9 +48,9 @@ def test_an_output_on_a_full_disk_ends_the_command_with_a_sentence(
         ) as process,
     ):
         assert process.stderr is not None
-        said = process.stderr.read()
+        stderr = process.stderr.read()
         code = process.wait(60)
-    assert (code, said) == (1, "Error: cannot write standard output: No space left on device\n")
+    assert (code, stderr) == (1, "Error: cannot write standard output: No space left on device\n")
 
 
 def test_a_channel_without_a_conversation_is_not_found(recollect: Any) -> None:
@@ -134,10 +134,10 @@ def test_ctrl_c_ends_a_tail_quietly(recollect: Any, talked: Callable[..., Conver
 
 
 def test_the_help_and_the_page_name_every_exit_code(recollect: Any) -> None:
-    said = recollect("--help").out
+    text = recollect("--help").out
     page = (Path(__file__).parents[2] / "client" / "README.md").read_text()
     for code, meaning in MEANINGS.items():
-        assert f"{code}  {meaning}" in said
+        assert f"{code}  {meaning}" in text
         assert f"| {code} | {meaning} |" in page
 
 

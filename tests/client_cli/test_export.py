@@ -31,13 +31,13 @@ START = 1_714_557_600_000
 
 
 def contents(path: Path) -> list[AnyContent]:
-    """What the lines of a transcript say, without the conversation's id."""
-    found: list[AnyContent] = []
+    """Return the contents of a transcript's lines, without the conversation's id."""
+    listed: list[AnyContent] = []
     for line in scan(path):
         assert line.entry is not None, line.damage
         content = line.entry.content
-        found.append(replace(content, id="conv-") if isinstance(content, Began) else content)
-    return found
+        listed.append(replace(content, id="conv-") if isinstance(content, Began) else content)
+    return listed
 
 
 def all_contents(folder: Path) -> list[str]:
@@ -45,16 +45,16 @@ def all_contents(folder: Path) -> list[str]:
 
 
 def folded(path: Path) -> Folded:
-    """What a server would know of a conversation that has this transcript."""
-    known = None
+    """Return the state that a server folds from this transcript."""
+    state = None
     for content in contents(path):
-        known = fold(known, content)
-    assert known is not None
-    return known
+        state = fold(state, content)
+    assert state is not None
+    return state
 
 
 def fill(client: Client) -> str:
-    """Writes a few conversations with everything that they can have. Answers the id of the
+    """Write a few conversations with everything that they can have, and return the id of the
     richest.
     """
     rich = client.conversations.create(
@@ -122,8 +122,8 @@ def test_an_export_says_what_the_servers_own_transcript_says(
     assert mine == theirs
 
     def told(path: Path) -> list[StoredMessage]:
-        """The messages, without the lines they stand in: events stand elsewhere; an empty metadata
-        is none.
+        """Return the messages without their line numbers, which events shift; empty metadata count
+        as none.
         """
         return [
             replace(it, sequence=0, metadata=it.metadata or None)
@@ -144,10 +144,10 @@ def test_metadata_is_exported_by_key_so_that_two_exports_are_the_same_bytes(
     run("export", "-d", tmp_path / "b")
     first, second = ((tmp_path / name / f"{conversation.id}.jsonl").read_bytes() for name in "ab")
     assert first == second
-    found = contents(tmp_path / "a" / f"{conversation.id}.jsonl")[1]
-    assert isinstance(found, StoredMessage)
-    assert found.metadata == metadata
-    assert list(found.metadata) == sorted(metadata)
+    message = contents(tmp_path / "a" / f"{conversation.id}.jsonl")[1]
+    assert isinstance(message, StoredMessage)
+    assert message.metadata == metadata
+    assert list(message.metadata) == sorted(metadata)
 
 
 def test_every_turn_of_an_export_is_one_batch(run: Run, client: Client, tmp_path: Path) -> None:
@@ -278,9 +278,9 @@ def test_what_the_api_does_not_tell_is_not_in_an_export_and_its_help_says_so(
     assert folded(exported) == folded(path)
     left_out = {type(it) for it in contents(path)} - {type(it) for it in contents(exported)}
     assert left_out == {AnchorSet, SplitSuggested}
-    said = " ".join(run_at("", "export", "--help").out.split())
+    output = " ".join(run_at("", "export", "--help").out.split())
     assert all(
-        words in said
+        words in output
         for words in (
             "Earlier ones, anchors, suggested splits",
             "`recollect-server backup` keeps every line",
@@ -306,12 +306,12 @@ def test_damaged_lines_are_counted_and_the_rest_is_exported(
     result = run_at(server.target, "export", "-d", tmp_path / "out")
     assert result.code == 6
     assert f"left out of {name}: 1 damaged lines" in result.err
-    said = [
+    texts = [
         it.content
         for it in contents(tmp_path / "out" / f"{name}.jsonl")
         if isinstance(it, StoredMessage)
     ]
-    assert said == ["said 1", "said 3"]
+    assert texts == ["said 1", "said 3"]
 
 
 def test_a_long_conversation_is_exported_whole_and_in_order(
@@ -324,12 +324,12 @@ def test_a_long_conversation_is_exported_whole_and_in_order(
         )
     client.conversations.record_compression(conversation.id, 2000, "Numbers.")
     run("export", "-d", tmp_path / "out")
-    found = contents(tmp_path / "out" / f"{conversation.id}.jsonl")
-    assert [it.content for it in found if isinstance(it, StoredMessage)] == [
+    lines = contents(tmp_path / "out" / f"{conversation.id}.jsonl")
+    assert [it.content for it in lines if isinstance(it, StoredMessage)] == [
         f"turn {number}" for number in range(2400)
     ]
-    assert [it.compressed_through for it in found if isinstance(it, Compressed)] == [2000]
-    assert not [it for it in found if isinstance(it, Abbreviated)]
+    assert [it.compressed_through for it in lines if isinstance(it, Compressed)] == [2000]
+    assert not [it for it in lines if isinstance(it, Abbreviated)]
 
 
 def test_a_history_too_large_for_one_answer_is_exported_in_smaller_ones(
@@ -344,8 +344,8 @@ def test_a_history_too_large_for_one_answer_is_exported_in_smaller_ones(
         )
     result = run("export", "-d", tmp_path / "out")
     assert result.code == 0, result
-    found = contents(tmp_path / "out" / f"{conversation.id}.jsonl")
-    assert [it.content for it in found if isinstance(it, StoredMessage)][::2] == [
+    lines = contents(tmp_path / "out" / f"{conversation.id}.jsonl")
+    assert [it.content for it in lines if isinstance(it, StoredMessage)][::2] == [
         f"turn {turn}" for turn in range(70)
     ]
 

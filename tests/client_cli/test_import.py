@@ -181,7 +181,7 @@ def test_the_ids_of_requests_stay_those_of_earlier_versions(write_set: Set, tmp_
         {"mediaType": "image/png", "uri": "file:///a", "bytesLength": 7},
         {"mediaType": "image/png", "uri": "file:///b"},
     ]
-    asked = {
+    requests = {
         "content": "Grüße",
         "timestamp": "2024-05-01T10:00:00.123Z",
         "sender": "Ana",
@@ -205,7 +205,7 @@ def test_the_ids_of_requests_stay_those_of_earlier_versions(write_set: Set, tmp_
             "channel": "web",
             "created": "2024-05-01T10:00:00Z",
         },
-        turn | asked | {"role": "user", "batch": [1, 2], "requestId": "r"},
+        turn | requests | {"role": "user", "batch": [1, 2], "requestId": "r"},
         turn | answered | {"role": "assistant", "batch": [2, 2], "requestId": "r"},
         turn | {"role": "tool", "content": "97", "toolCallId": "c", "channel": "cli"},
         {

@@ -186,7 +186,7 @@ def test_what_was_skipped_is_skipped_again_and_nothing_is_added(
 
 
 def batch_sizes(server: Any, conversation_id: str) -> list[int]:
-    """How many messages each append to a conversation had."""
+    """Return the number of messages of each append to a conversation."""
     lines = map(json.loads, (server.folder / f"{conversation_id}.jsonl").read_text().splitlines())
     return [
         size

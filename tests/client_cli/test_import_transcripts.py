@@ -125,7 +125,7 @@ def test_a_transcript_with_late_results_and_answers_arrives_with_them_in_their_t
     there = [
         (it.turn_number, it.content) for it in client.conversations.load(conversation.id).messages
     ]
-    said = [
+    messages = [
         (1, "One"),
         (1, "Calls"),
         (1, "97%"),
@@ -136,7 +136,7 @@ def test_a_transcript_with_late_results_and_answers_arrives_with_them_in_their_t
         (2, "2 again"),
         (3, "Three"),
     ]
-    assert there == said
+    assert there == messages
 
 
 def test_the_events_of_a_transcript_arrive_in_their_place_and_once(

@@ -17,7 +17,7 @@ COUNTS = ("conversationsNew", "conversationsKnown", "messagesNew", "messagesKnow
 
 @pytest.fixture
 def other(start_server: Callable[..., Any], tmp_path: Path) -> Iterator[Client]:
-    """A client of a second, empty server."""
+    """Connect a client to a second, empty server."""
     with Client(start_server(data_dir=tmp_path / "other").target) as connected:
         yield connected
 
@@ -32,7 +32,7 @@ def target(client: Client) -> Recollect:
 
 
 def rich_conversation(client: Client) -> Conversation:
-    """One with everything that a client may say."""
+    """Create a conversation with everything that a client may give."""
     it = client.conversations.create(
         "email",
         participants=["alex"],
@@ -70,8 +70,8 @@ def rich_conversation(client: Client) -> Conversation:
 
 
 def everything(client: Client, conversation_id: str) -> tuple[Any, ...]:
-    """What a client is told of a conversation, but for what each server gives itself: ids,
-    lines.
+    """Return all that a client reads of a conversation, except ids and lines, which differ by
+    server.
     """
     loaded = client.conversations.load(conversation_id, max_turns=1000, before_turn=10_000)
     now = client.conversations.load(conversation_id)
@@ -217,18 +217,18 @@ def test_what_a_person_wrote_needs_no_checksum(recollect: Any, client: Client) -
 
 def test_ids_titles_topics_and_notes_are_kept(recollect: Any, client: Client) -> None:
     name = "conv-01HQ0000000000000000000000"
-    said = {"type": "turn", "role": "user", "content": "by hand"}
+    turn = {"type": "turn", "role": "user", "content": "by hand"}
     lines: list[dict[str, Any]] = [
         {"type": "meta", "id": name, "channel": "web"},
-        said,
+        turn,
         {"type": "event", "event": "title_assigned", "title": "Full Disk", "topics": ["disk"]},
         {"type": "event", "event": "abbreviation", "text": "Notes."},
         {"type": "meta", "id": "of another program", "channel": "web"},
         {"type": "turn", "role": "user"},
-        said,
+        turn,
         {"type": "event", "event": "meta_update", "title": "Mine", "manuallyNamed": True},
         {"type": "meta", "channel": "web"},
-        said,
+        turn,
         {"type": "meta", "channel": "web"},
         {"type": "turn", "role": "user", "content": "another, with the same first line"},
     ]
@@ -236,8 +236,8 @@ def test_ids_titles_topics_and_notes_are_kept(recollect: Any, client: Client) ->
     ran = recollect("import", "-", stdin=text)
     assert (ran.code, counts(ran)) == (6, (4, 0, 4, 0, 1))
     assert "left out <stdin>:6: message refused: content is empty" in ran.err
-    kept = client.conversations.get(name)
-    assert (kept.title, kept.topics, kept.abbreviation, kept.manually_named) == (
+    moved = client.conversations.get(name)
+    assert (moved.title, moved.topics, moved.abbreviation, moved.manually_named) == (
         "Full Disk",
         ("disk",),
         "Notes.",

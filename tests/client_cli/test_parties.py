@@ -16,7 +16,7 @@ UNKNOWN = "ext-01HQ0000000000000000000000"
 
 @pytest.fixture
 def stranger(client: Client) -> ExternalCommunication:
-    """Somebody who wrote by e-mail and is no owner."""
+    """Return the communication of a sender by e-mail who is no owner."""
     return write(client, 1, "Is the flat free?")
 
 
@@ -53,8 +53,8 @@ def test_owners_are_added_linked_listed_and_removed(inside: Inside, client: Clie
     assert inside("owners", "remove", "email", "alex@example.org").code == 0
     assert [it.channel for it in client.channels.list_owner_identities()] == ["whatsapp"]
     assert "1555000" in inside("owners", "list", on_terminal=True).out
-    gone = inside("owners", "remove", "email", "alex@example.org")
-    assert (gone.code, gone.out) == (3, "")
+    removed = inside("owners", "remove", "email", "alex@example.org")
+    assert (removed.code, removed.out) == (3, "")
 
 
 def test_communications_are_listed_and_shown(
@@ -198,15 +198,15 @@ def test_names_stand_beside_addresses(inside: Inside, client: Client) -> None:
 def test_escalations_are_listed_and_resolved(
     inside: Inside, client: Client, stranger: ExternalCommunication
 ) -> None:
-    [asked] = inside("escalations", "list").lines
-    assert asked["communicationId"] == stranger.id
+    [escalation] = inside("escalations", "list").lines
+    assert escalation["communicationId"] == stranger.id
     assert "waits for the owner" in inside("escalations", "list", on_terminal=True).out
-    [resolved] = inside("escalations", "resolve", asked["id"], "Yes,", "from June.").lines
+    [resolved] = inside("escalations", "resolve", escalation["id"], "Yes,", "from June.").lines
     assert resolved["answer"] == "Yes, from June."
     assert inside("escalations", "list", on_terminal=True).out == "No questions.\n"
-    [kept] = inside("escalations", "list", "--resolved", "--communication", stranger.id).lines
-    assert kept == resolved
-    other = inside("escalations", "resolve", asked["id"], "No.")
+    [closed] = inside("escalations", "list", "--resolved", "--communication", stranger.id).lines
+    assert closed == resolved
+    other = inside("escalations", "resolve", escalation["id"], "No.")
     assert (other.code, other.out) == (5, "")
     assert inside("communications", "reply", stranger.id, "It is free from June.").code == 0
 

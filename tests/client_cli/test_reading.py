@@ -50,8 +50,8 @@ def test_list_chooses_by_channel_title_and_number(recollect: Any, talked: Talked
 def test_a_plain_date_at_the_end_of_a_span_belongs_to_it(recollect: Any, client: Client) -> None:
     for day in (13, 14, 15):
         it = client.conversations.create("web", create_time=datetime(2026, 2, day, tzinfo=UTC))
-        said = Message.user(f"day {day}", timestamp=datetime(2026, 2, day, 12, tzinfo=UTC))
-        client.conversations.append_turn(it.id, [said])
+        message = Message.user(f"day {day}", timestamp=datetime(2026, 2, day, 12, tzinfo=UTC))
+        client.conversations.append_turn(it.id, [message])
 
     def days(*flags: str) -> list[str]:
         return [it["updateTime"][8:10] for it in recollect("list", *flags).lines]
@@ -105,7 +105,7 @@ def test_show_goes_as_far_back_as_it_is_asked_to(recollect: Any, talked: Talked)
 
 
 def test_on_a_terminal_people_read_text(recollect: Any, client: Client, talked: Talked) -> None:
-    it = talked(22, said="the disk is full", title="Full Disk")
+    it = talked(22, text="the disk is full", title="Full Disk")
     listed = recollect.on_terminal("list")
     assert (listed.code, listed.err) == (0, "")
     assert "Full Disk" in listed.out
@@ -153,8 +153,8 @@ def test_stored_text_cannot_command_the_terminal(recollect: Any, client: Client)
 def test_search_prints_what_it_found_best_first(
     recollect: Any, client: Client, talked: Talked
 ) -> None:
-    talked(said="the network is slow")
-    disk = talked(said="the disk is full", title="Full Disk")
+    talked(text="the network is slow")
+    disk = talked(text="the disk is full", title="Full Disk")
     ran = recollect("search", "is", "the", "disk", "full?")
     expected = client.recall.search("is the disk full?")
     assert ran.lines == [plain(it) for it in expected.results]
@@ -172,8 +172,8 @@ def test_search_prints_what_it_found_best_first(
 def test_search_leaves_out_what_scores_below_a_least_score(
     recollect: Any, client: Client, talked: Talked
 ) -> None:
-    talked(said="the network is slow")
-    talked(said="the disk is full")
+    talked(text="the network is slow")
+    talked(text="the disk is full")
     scores = [it.score for it in client.recall.search("the disk is slow").results]
     assert len(scores) == 2
     assert scores[0] > scores[1]
@@ -194,7 +194,7 @@ def test_a_search_that_finds_nothing_is_no_error(recollect: Any, talked: Talked)
 
 
 def test_recent_browses_by_time(recollect: Any, client: Client, talked: Talked) -> None:
-    first, second = talked(said="older"), talked(said="newer", channel="cli")
+    first, second = talked(text="older"), talked(text="newer", channel="cli")
     client.conversations.record_abbreviation(first.id, "Notes of the first.")
     ran = recollect("recent", "--oldest-first")
     assert [it["id"] for it in ran.lines] == [first.id, second.id]

@@ -14,7 +14,7 @@ Talked = Callable[..., Conversation]
 
 
 def next_kind(process: Forked, kind: str) -> dict[str, Any]:
-    """The next update of that kind."""
+    """Return the next update of that kind."""
     assert process.stdout is not None
     while line := process.stdout.readline():
         if (record := json.loads(line))["kind"] == kind:
@@ -53,20 +53,20 @@ def test_tail_goes_on_behind_a_cursor_and_misses_nothing(
     for number in range(3):
         client.conversations.append_turn(it.id, [Message.user(f"missed {number}")])
     with recollect.started("tail", "--cursor", cursor) as process:
-        seen = [
+        texts = [
             next_kind(process, "conversationUpdated")["messages"][0]["content"] for _ in range(3)
         ]
-    assert seen == ["missed 0", "missed 1", "missed 2"]
+    assert texts == ["missed 0", "missed 1", "missed 2"]
 
 
 def test_tail_follows_only_what_was_chosen(recollect: Any, client: Client, talked: Talked) -> None:
-    wanted, other, elsewhere = talked(), talked(), talked(channel="cli")
-    for arguments in ((wanted.id,), ("--channel", "web", wanted.id)):
+    followed, other, elsewhere = talked(), talked(), talked(channel="cli")
+    for arguments in ((followed.id,), ("--channel", "web", followed.id)):
         with recollect.started("tail", *arguments) as process:
             next_kind(process, "conversationLoaded")
-            for it in (other, elsewhere, wanted):
+            for it in (other, elsewhere, followed):
                 client.conversations.append_turn(it.id, [Message.user(f"in {it.id}")])
-            assert next_kind(process, "conversationUpdated")["conversationId"] == wanted.id
+            assert next_kind(process, "conversationUpdated")["conversationId"] == followed.id
 
 
 def test_on_a_terminal_the_conversation_is_named_where_it_changes(
@@ -79,20 +79,22 @@ def test_on_a_terminal_the_conversation_is_named_where_it_changes(
     ) as process:
         os.close(theirs)
         try:
-            seen = read_until(ours, "answer 1")
-            assert "Network" in seen
+            output = read_until(ours, "answer 1")
+            assert "Network" in output
             for it, text in ((first, "about disks"), (second, "about cables")):
                 client.conversations.append_turn(it.id, [Message.user(text)])
-            seen = read_until(ours, "about cables")
+            output = read_until(ours, "about cables")
         finally:
             process.kill()
     os.close(ours)
-    places = [seen.index(text) for text in ("── Disk", "about disks", "── Network", "about cables")]
+    places = [
+        output.index(text) for text in ("── Disk", "about disks", "── Network", "about cables")
+    ]
     assert places == sorted(places)
 
 
 def read_until(terminal: int, text: str) -> str:
-    seen = ""
-    while text not in seen:
-        seen += os.read(terminal, 1 << 16).decode()
-    return seen
+    output = ""
+    while text not in output:
+        output += os.read(terminal, 1 << 16).decode()
+    return output

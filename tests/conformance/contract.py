@@ -29,7 +29,7 @@ MAKES = "ConversationService/Create"
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What `error.proto` says of a reason: its text, which begins with the code."""
+    """Reason of an error in `error.proto`: its text, which begins with the code."""
 
     name: str
     comment: str
@@ -42,28 +42,30 @@ class Reason:
     @property
     def metadata(self) -> tuple[str, ...]:
         """The members of ErrorInfo's metadata."""
-        said = re.sub(r"\(.*?\)", "", self.comment.partition("Metadata:")[2].partition(".")[0])
-        return tuple(re.findall(r"`(\w+)`", said))
+        words = re.sub(r"\(.*?\)", "", self.comment.partition("Metadata:")[2].partition(".")[0])
+        return tuple(re.findall(r"`(\w+)`", words))
 
     @property
     def answered(self) -> bool:
-        """Whether this version answers it."""
+        """Return whether this version uses the reason."""
         return "Not answered by this version" not in self.comment and self.name != "UNSPECIFIED"
 
     @property
     def passes(self) -> bool:
-        """Whether RetryInfo says when to try again."""
+        """Return whether RetryInfo gives the time of the next try."""
         return "RetryInfo" in self.comment
 
 
 def reasons() -> dict[str, Reason]:
-    """The reasons by their names, without what is before them in the enum."""
-    found = re.findall(r"((?: *//.*\n)+) *ERROR_REASON_(\w+) = \d+;", _block("enum", "ErrorReason"))
-    return {name: Reason(name, _words(comment)) for comment, name in found}
+    """Return the reasons by name, without the enum's prefix."""
+    matches = re.findall(
+        r"((?: *//.*\n)+) *ERROR_REASON_(\w+) = \d+;", _block("enum", "ErrorReason")
+    )
+    return {name: Reason(name, _words(comment)) for comment, name in matches}
 
 
 def reasons_of(rpc: str) -> set[str]:
-    """The reasons that a call may fail with: by what it asks for (see the comment of ErrorReason),
+    """Return the reasons with which a call may fail, by its fields (see the comment of ErrorReason)
     and by its own comments.
     """
     method = METHODS[rpc]
@@ -72,20 +74,20 @@ def reasons_of(rpc: str) -> set[str]:
         for field in method.input_type.fields
         if field.type == FieldDescriptor.TYPE_STRING and not field.is_repeated
     }
-    found = {"INVALID_FIELD"}
+    names = {"INVALID_FIELD"} if method.input_type.fields else set()
     if "request_id" in texts:
-        found.add("REQUEST_ID_REUSED")
+        names.add("REQUEST_ID_REUSED")
     if "page_token" in texts:
-        found.add("INVALID_PAGE_TOKEN")
+        names.add("INVALID_PAGE_TOKEN")
     if rpc not in (*FILTERS, MAKES) and any(name.endswith("conversation_id") for name in texts):
-        found |= {"CONVERSATION_NOT_FOUND", "DATA_DAMAGED"}
+        names |= {"CONVERSATION_NOT_FOUND", "DATA_DAMAGED"}
     if texts & {"communication_id", "escalation_id"}:
-        found.add("NOT_FOUND")
-    return found | set(_REASON.findall(_comment_of(method)))
+        names.add("NOT_FOUND")
+    return names | set(_REASON.findall(_comment_of(method)))
 
 
 def _comment_of(method: MethodDescriptor) -> str:
-    """What stands before a call, and in and before its request."""
+    """Return the comments before a call, and before and in its request."""
     service = _block("service", method.containing_service.name)
     call = re.search(rf"((?: *//.*\n)+) *rpc {method.name}\(", service)
     assert call is not None
@@ -93,7 +95,7 @@ def _comment_of(method: MethodDescriptor) -> str:
 
 
 def _block(kind: str, name: str) -> str:
-    """A service or a message, with the comment before it."""
+    """Return a service or a message with the comment before it."""
     before, _, behind = _TEXT.partition(f"\n{kind} {name} {{")
     assert behind
     return before.rpartition("\n\n")[2] + behind.partition("\n}\n")[0]

@@ -33,7 +33,7 @@ class Differs(AssertionError):
         super().__init__(f"step {step}: {field}: {what}")
         self.step = step
         self.field = field
-        """Where: a path as in `messages.0.content`, or `error`, `error.code`, …"""
+        """Path of the difference, as in `messages.0.content`, or `error`, `error.code`, …"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class Case:
     name: str
     steps: list[dict[str, Any]]
     fails: str = ""
-    """Where it must fail. Only of the cases in `wrong/`."""
+    """Path at which the case must fail. Only of the cases in `wrong/`."""
 
 
 def cases(folder: Path) -> list[Case]:
-    """The cases of every file in the folder, in order."""
+    """Return the cases of every file in the folder, in order."""
     return [
         Case(file.stem, case["name"], case["steps"], case.get("fails", ""))
         for file in sorted(folder.glob("*.json"))
@@ -57,8 +57,8 @@ def cases(folder: Path) -> list[Case]:
 
 
 def run(case: Case, channel: grpc.Channel) -> None:
-    """Does one step after the other. Raises Differs."""
-    known: dict[str, Any] = {"case": "x" + secrets.token_hex(6)}
+    """Do one step after the other. Raises Differs."""
+    values: dict[str, Any] = {"case": "x" + secrets.token_hex(6)}
     streams: dict[str, Any] = {}
     try:
         for number, step in enumerate(case.steps, 1):
@@ -66,18 +66,18 @@ def run(case: Case, channel: grpc.Channel) -> None:
                 streams.pop(step["close"]).cancel()
                 continue
             if "rpc" in step:
-                call = _call(channel, step["rpc"], _filled(step["request"], known))
+                call = _call(channel, step["rpc"], _filled(step["request"], values))
                 if "open" in step:
                     streams[step["open"]] = call
                     continue
             else:
                 call = streams[step["read"]]
             outcome = _outcome(call, stream="read" in step)
-            expected = _filled(step.get("expect", {}), known)
+            expected = _filled(step.get("expect", {}), values)
             for field, what in _differences(expected, outcome):
                 raise Differs(number, field, what)
             for name, path in step.get("save", {}).items():
-                known[name] = _at(outcome, path)
+                values[name] = _at(outcome, path)
     finally:
         for call in streams.values():
             call.cancel()
@@ -99,7 +99,7 @@ def _call(channel: grpc.Channel, rpc: str, request: Any) -> Any:
 
 
 def _outcome(call: Any, *, stream: bool) -> dict[str, Any] | Failure:
-    """The answer as protobuf JSON, or how the call failed."""
+    """Return the answer as protobuf JSON, or the failure of the call."""
     try:
         while True:
             answer = next(call) if stream else call.result()
@@ -116,17 +116,17 @@ def _differences(
     expected: dict[str, Any], outcome: dict[str, Any] | Failure
 ) -> Iterator[tuple[str, str]]:
     if "error" in expected:
-        wanted = expected["error"]
+        error = expected["error"]
         if not isinstance(outcome, Failure):
             yield "error", f"the call was answered: {outcome}"
             return
-        if outcome.code != wanted["code"]:
+        if outcome.code != error["code"]:
             yield "error.code", f"{outcome.code} ({outcome.text})"
-        if f"ERROR_REASON_{outcome.reason}" != wanted["reason"] or outcome.domain != "recollect":
+        if f"ERROR_REASON_{outcome.reason}" != error["reason"] or outcome.domain != "recollect":
             yield "error.reason", f"{outcome.reason} of {outcome.domain!r}"
-        if "fields" in wanted and sorted(outcome.fields) != sorted(wanted["fields"]):
+        if "fields" in error and sorted(outcome.fields) != sorted(error["fields"]):
             yield "error.fields", str(outcome.fields)
-        yield from _unlike(wanted.get("metadata", {}), outcome.metadata, "error.metadata")
+        yield from _unlike(error.get("metadata", {}), outcome.metadata, "error.metadata")
     elif isinstance(outcome, Failure):
         yield "error", f"{outcome.code}: {outcome.text}"
     elif "answer" in expected:
@@ -134,7 +134,7 @@ def _differences(
 
 
 def _unlike(pattern: Any, value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Where a value is not what the pattern says, with what is there."""
+    """Yield each path at which a value differs from the pattern, with the value there."""
     match pattern:
         case None:
             alike = value is None
@@ -167,25 +167,27 @@ def _unlike(pattern: Any, value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _number(value: Any) -> float:
-    """A number; one of 64 bits is a text in protobuf JSON."""
+    """Return a number. Protobuf JSON writes one of 64 bits as text."""
     try:
         return float(value or 0)
     except (TypeError, ValueError):
         return math.nan
 
 
-def _filled(value: Any, known: dict[str, Any]) -> Any:
-    """The value with its references and repetitions replaced."""
+def _filled(value: Any, values: dict[str, Any]) -> Any:
+    """Return the value with its references and repetitions replaced."""
     match value:
         case {"$repeat": [it, int(times)]}:
-            return _filled(it, known) * times
+            return _filled(it, values) * times
         case dict():
-            return {key: _filled(it, known) for key, it in value.items()}
+            return {key: _filled(it, values) for key, it in value.items()}
         case list():
-            return [_filled(it, known) for it in value]
+            return [_filled(it, values) for it in value]
         case str():
             whole = _REFERENCE.fullmatch(value)
-            return known[whole[1]] if whole else _REFERENCE.sub(lambda it: str(known[it[1]]), value)
+            return (
+                values[whole[1]] if whole else _REFERENCE.sub(lambda it: str(values[it[1]]), value)
+            )
     return value
 
 

@@ -1,4 +1,4 @@
-"""What the contract promises, as cases that a client in any language can run: here with the Python
+"""Promises of the contract as cases that a client in any language can run: here with the Python
 client's generated code.
 """
 
@@ -17,7 +17,7 @@ WRONG = cases(FOLDER / "wrong")
 
 @pytest.fixture(scope="module")
 def channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc.Channel]:
-    """A channel to one server for all cases: none sees another's data."""
+    """Connect to one server for all cases: none sees another's data."""
     settings = Settings.load(
         None,
         {

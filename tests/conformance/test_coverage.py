@@ -45,7 +45,7 @@ NOT_BY_A_REQUEST = {
 
 
 def outcomes(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What each step of a case expects, with the call that it is about."""
+    """Yield the expectation of each step of a case, with the call that it is about."""
     streams: dict[str, str] = {}
     for step in case.steps:
         if "open" in step:
@@ -55,7 +55,7 @@ def outcomes(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def answered(rpc: str) -> list[Case]:
-    """The cases that say what a call answers."""
+    """Return the cases that expect an answer of a call."""
     return [
         case
         for case in EVERY
@@ -64,14 +64,14 @@ def answered(rpc: str) -> list[Case]:
 
 
 def failed(rpc: str) -> set[str]:
-    """The reasons that the cases say a call fails with."""
-    said = [
+    """Return the reasons with which the cases expect a call to fail."""
+    reasons_given = [
         expected["error"]["reason"]
         for case in EVERY
         for it, expected in outcomes(case)
         if it == rpc and "error" in expected
     ]
-    return {reason.removeprefix("ERROR_REASON_") for reason in said}
+    return {reason.removeprefix("ERROR_REASON_") for reason in reasons_given}
 
 
 @pytest.mark.parametrize("rpc", METHODS)
@@ -104,10 +104,10 @@ def test_a_reason_without_a_case_is_tested_where_it_is_said(reason: str) -> None
 
 
 def test_every_error_of_the_cases_has_the_code_that_the_contract_says() -> None:
-    known = reasons()
+    contract_reasons = reasons()
     for case in EVERY:
         for _, expected in outcomes(case):
             if "error" in expected:
-                reason = known[expected["error"]["reason"].removeprefix("ERROR_REASON_")]
+                reason = contract_reasons[expected["error"]["reason"].removeprefix("ERROR_REASON_")]
                 assert expected["error"]["code"] == reason.code, case.name
                 assert set(expected["error"].get("metadata", {})) <= set(reason.metadata), case.name

@@ -1,4 +1,4 @@
-"""What the tests of contexts share: contexts by bare calls, and made-up messages."""
+"""Contexts by bare calls, and made-up messages."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ THERE = "conv-01J00000000000000000000002"
 def built(
     service: Service, conversation_id: str, message: str = "", **fields: Any
 ) -> api.BuildContextResponse:
-    """A context; what is not a field of the request is a part of the budget."""
+    """Build a context. A name that is no field of the request is a part of the budget."""
     budget = {name: fields.pop(name) for name in ("hot", "warm", "cold", "total") if name in fields}
     request = api.BuildContextRequest(conversation_id=conversation_id, message=message, **fields)
     if budget:
@@ -33,7 +33,7 @@ def built(
 
 
 def said(messages: Any) -> list[str]:
-    """What was packed."""
+    """Return the contents of the packed messages."""
     return [packed.message.content for packed in messages]
 
 
@@ -52,7 +52,7 @@ def candidate(
     relevance: float = 0.5,
     conversation: str = HERE,
 ) -> Candidate:
-    """A message that may be packed."""
+    """Return a message that may be packed."""
     message = Message(
         role,
         content,

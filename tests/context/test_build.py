@@ -86,7 +86,7 @@ def test_whoever_builds_while_others_append_sees_all_that_was_acknowledged(
 ) -> None:
     here = service.told("turn 0")
     acknowledged = [2]
-    seen: list[bool] = []
+    complete: list[bool] = []
 
     def call(caller: int) -> None:
         for number in range(25):
@@ -94,17 +94,17 @@ def test_whoever_builds_while_others_append_sees_all_that_was_acknowledged(
                 answer = service.append(here, user(f"turn {caller} {number}"))
                 acknowledged.append(answer.messages[-1].sequence)
             else:
-                known = max(acknowledged)
+                newest = max(acknowledged)
                 hot = [it.message.sequence for it in built(service, here).hot]
-                seen.append(
-                    hot[-1] >= known
+                complete.append(
+                    hot[-1] >= newest
                     and hot == list(range(hot[0], hot[-1] + 1))
                     and len(hot) == min(5, hot[-1] - 1)
                 )
 
     at_once(6, call)
-    assert len(seen) == 75
-    assert all(seen)
+    assert len(complete) == 75
+    assert all(complete)
 
 
 def test_what_a_summary_covers_is_stood_for_by_it(service: Service) -> None:
@@ -248,13 +248,13 @@ def test_what_is_rendered_stays_within_the_budget_in_every_form(service: Service
                 name="look",
                 arguments='{"path": "%s"}' % ("y" * random.choice([3, 900])),
             )
-            said_ = [user(script * random.randint(1, 40)), agent("Looking", tool_calls=[call])]
-            said_ += (
+            messages = [user(script * random.randint(1, 40)), agent("Looking", tool_calls=[call])]
+            messages += (
                 [tool(f"c{turn}", script * random.choice([1, 500]))]
                 if random.random() < 0.8
                 else []
             )
-            service.append(here, *said_, agent(script * random.choice([1, 10, 400])))
+            service.append(here, *messages, agent(script * random.choice([1, 10, 400])))
         if random.random() < 0.5:
             service.append(here, user("Why do the logs fill the disk?"))
         for form in range(1, 6):

@@ -21,11 +21,11 @@ def test_the_second_conversation_remembers_the_first(server: RunningServer, clie
         timeout=60,
     )
     assert (result.returncode, result.stderr) == (0, "")
-    known, name, before, source, said, *_, answer = result.stdout.splitlines()
-    assert (known, name) == ("What is known about the user:", "- name: Alex")
+    anchors_line, name, before, source, quote, *_, answer = result.stdout.splitlines()
+    assert (anchors_line, name) == ("What is known about the user:", "- name: Alex")
     assert before == "What was said before and may help:"
     assert re.fullmatch(r'\[1\] [\d-]{10}, ".*" \(conv-\w+\), turn 1:', source)
-    assert said == "  user: The backup of the photo server runs every night at three."
+    assert quote == "  user: The backup of the photo server runs every night at three."
     assert answer.startswith("(a model answers 1 messages, ")
     assert {conversation.turn_count for conversation in client.conversations.list()} == {1}
 

@@ -52,7 +52,7 @@ def test_the_end_of_a_text_is_shown_to_its_last_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "question", "wanted"),
+    ("text", "question", "expected"),
     [
         (
             "委员会又开会了。" * 60 + "斑马住在根特动物园。" + "什么也没有决定。" * 60,
@@ -67,9 +67,9 @@ def test_the_end_of_a_text_is_shown_to_its_last_word() -> None:
         ),
     ],
 )
-def test_it_finds_the_words_in_other_scripts(text: str, question: str, wanted: str) -> None:
+def test_it_finds_the_words_in_other_scripts(text: str, question: str, expected: str) -> None:
     shown = excerpt(text, 60, words_of(question))
-    assert wanted in shown
+    assert expected in shown
     assert estimate_tokens(shown) <= 60
 
 

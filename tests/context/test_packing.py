@@ -47,7 +47,7 @@ ABOUT = {HERE: About("Zebras", "web", 1, 2, "About zebras."), THERE: About("Okap
 
 
 def turns_of(candidates: list[Candidate]) -> list[list[Candidate]]:
-    """The candidates by turn, in the order of their first messages."""
+    """Return the candidates by turn, in the order of their first messages."""
     turns: dict[tuple[str, int], list[Candidate]] = {}
     for it in candidates:
         turns.setdefault((it.conversation_id, it.message.turn_number), []).append(it)
@@ -60,7 +60,7 @@ def sequences(candidates: list[Candidate]) -> list[int]:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Candidate]:
-    """Turns of a user's words, tool calls with their results (one of them may be missing), and
+    """Draw turns of a user's words, tool calls with their results (one may be missing), and
     answers, of any length.
     """
     made: list[Candidate] = []
@@ -235,14 +235,16 @@ def test_of_a_turn_with_very_many_calls_the_question_and_the_newest_stay() -> No
             candidate(4 + 2 * at, A_TOKEN * 100, Role.TOOL, turn=1, answers=f"c{at}"),
         ]
     hot = pack_hot(offered, 1000)
-    kept = sequences(hot.packed)
-    assert (kept[0], kept[-1], hot.used > 700) == (2, 122, True)
-    assert kept[1:] == list(range(kept[1], 123))
-    assert len(hot.dropped) == len(offered) - len(kept)
+    packed = sequences(hot.packed)
+    assert (packed[0], packed[-1], hot.used > 700) == (2, 122, True)
+    assert packed[1:] == list(range(packed[1], 123))
+    assert len(hot.dropped) == len(offered) - len(packed)
 
 
 def order_of(budget: int, size: int = 10) -> list[int]:
-    """The turns that the warm tier has of forty, with so many tokens for turns of `size`."""
+    """Return the turns that the warm tier packs out of forty, with a budget in tokens for turns of
+    `size`.
+    """
     offered = [candidate(turn + 1, A_TOKEN * size, turn=turn) for turn in range(1, 41)]
     preference = Preference(1, frozenset([7]), {12: 0.9, 13: 0.1, 14: 0.5}, (1, 14, 27, 40))
     return [it.message.turn_number for it in pack_warm(offered, budget, 0, preference).packed]
@@ -369,8 +371,8 @@ def test_relevance_is_half_recency_three_tenths_similarity_and_a_fifth_anchor() 
 
 
 def test_overlap_is_the_share_of_the_words_that_say_something() -> None:
-    asked = words_of("When do the disks fill up?")
-    assert overlap(asked, "The disks fill") == pytest.approx(2 / len(asked))
+    question = words_of("When do the disks fill up?")
+    assert overlap(question, "The disks fill") == pytest.approx(2 / len(question))
     assert overlap(words_of("北京大学"), "我在北京大学读书") > overlap(words_of("北京大学"), "上海")
     assert overlap(frozenset(), "anything") == 0
 

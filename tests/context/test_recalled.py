@@ -1,5 +1,5 @@
-"""What BuildContext recalls, through the running server: of this conversation and of others, by
-whole turns and by source.
+"""Recall of BuildContext through the running server: of this conversation and of others, by whole
+turns and by source.
 """
 
 import pytest
@@ -14,7 +14,7 @@ DAY = 86_400_000
 
 
 def long_conversation(service: Service, turns: int, special: int) -> str:
-    """A conversation in which one turn speaks of a zebra, and all others of other things."""
+    """Return a conversation with one turn about a zebra among turns about other things."""
     here = service.create().id
     messages = []
     for turn in range(1, turns + 1):

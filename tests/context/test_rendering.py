@@ -47,7 +47,7 @@ HOSTILE = st.one_of(
 
 @st.composite
 def messages(draw: st.DrawFn) -> list[Message]:
-    """Messages in any order, with calls and results that may have no other half."""
+    """Draw messages in any order, with calls and results that may lack their counterpart."""
     made: list[Message] = []
     turn = 1
     for sequence in range(2, draw(st.integers(0, 12)) + 2):
@@ -74,9 +74,11 @@ def messages(draw: st.DrawFn) -> list[Message]:
 
 @st.composite
 def contexts(draw: st.DrawFn) -> Context:
-    def tier(which: Tier, said: list[Message], conversation: str) -> Packed:
+    def tier(which: Tier, messages: list[Message], conversation: str) -> Packed:
         return Packed(
-            which, 10_000, [Candidate(conversation, message, 0.5, "made up") for message in said]
+            which,
+            10_000,
+            [Candidate(conversation, message, 0.5, "made up") for message in messages],
         )
 
     everything = draw(messages())
@@ -95,15 +97,15 @@ def contexts(draw: st.DrawFn) -> Context:
     )
 
 
-def conversation(*said: Message, **fields: Any) -> Context:
+def conversation(*messages: Message, **fields: Any) -> Context:
     packed = Packed(
-        Tier.HOT, 10_000, [Candidate(HERE, message, 0.5, "made up") for message in said]
+        Tier.HOT, 10_000, [Candidate(HERE, message, 0.5, "made up") for message in messages]
     )
     return Context(packed, Packed(Tier.WARM), Packed(Tier.COLD), **fields)
 
 
 def consumed(value: Any) -> None:
-    """Goes through everything: pydantic checks what an iterable has only as it is read."""
+    """Visit every part of a value: pydantic checks iterables only as they are read."""
     if isinstance(value, dict):
         consumed(list(value.values()))
     elif not isinstance(value, str | int | float | None):
@@ -112,7 +114,7 @@ def consumed(value: Any) -> None:
 
 
 def shown(text: str) -> str:
-    """A text as XML can hold it."""
+    """Return a text as XML can hold it."""
     return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
 
 
@@ -157,29 +159,29 @@ def test_the_xml_block_is_one_element_that_says_what_was_said(context: Context) 
 
 @given(context=contexts(), message=HOSTILE)
 def test_openai_messages_pair_every_call_with_its_result(context: Context, message: str) -> None:
-    said = orjson.loads(FORMS[OPENAI].render(context, message))
-    consumed(OPENAI_TYPE.validate_python(said))
+    rendered = orjson.loads(FORMS[OPENAI].render(context, message))
+    consumed(OPENAI_TYPE.validate_python(rendered))
     waiting: list[str] = []
-    seen: set[str] = set()
-    for it in said:
+    answered: set[str] = set()
+    for it in rendered:
         if it["role"] == "tool":
             assert it["tool_call_id"] == waiting.pop(0)  # right behind the calls, in their order
             continue
         assert not waiting
         waiting = [call["id"] for call in it.get("tool_calls", ())]
-        assert not seen & set(waiting)
-        seen |= set(waiting)
+        assert not answered & set(waiting)
+        answered |= set(waiting)
         assert all(
             re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", call["function"]["name"])
             for call in it.get("tool_calls", ())
         )
         assert it["content"] or it.get("tool_calls")
     assert not waiting
-    assert all(it["role"] != "system" for it in said[1:])
+    assert all(it["role"] != "system" for it in rendered[1:])
     if message.strip():
-        assert said[-1]["role"] == "user"
+        assert rendered[-1]["role"] == "user"
         # behind a name, where it is stored already and several persons speak
-        assert message.rstrip() in said[-1]["content"]
+        assert message.rstrip() in rendered[-1]["content"]
 
 
 @given(context=contexts(), message=HOSTILE)
@@ -190,12 +192,14 @@ def test_openai_messages_pair_every_call_with_its_result(context: Context, messa
 def test_anthropic_messages_begin_with_the_user_and_take_turns(
     context: Context, message: str
 ) -> None:
-    said = orjson.loads(FORMS[ANTHROPIC].render(context, message))
-    consumed(ANTHROPIC_TYPE.validate_python(said))
-    assert [it["role"] for it in said] == [("user", "assistant")[at % 2] for at in range(len(said))]
+    rendered = orjson.loads(FORMS[ANTHROPIC].render(context, message))
+    consumed(ANTHROPIC_TYPE.validate_python(rendered))
+    assert [it["role"] for it in rendered] == [
+        ("user", "assistant")[at % 2] for at in range(len(rendered))
+    ]
     waiting: list[str] = []
-    seen: set[str] = set()
-    for it in said:
+    answered: set[str] = set()
+    for it in rendered:
         blocks = it["content"]
         kinds = [block["type"] for block in blocks]
         assert blocks
@@ -204,16 +208,16 @@ def test_anthropic_messages_begin_with_the_user_and_take_turns(
         assert kinds[: len(results)] == ["tool_result"] * len(results)
         assert all(block["text"].strip() for block in blocks if block["type"] == "text")
         waiting = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        assert not seen & set(waiting)
-        seen |= set(waiting)
+        assert not answered & set(waiting)
+        answered |= set(waiting)
         assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", name) for name in waiting)
         assert all(
             isinstance(block["input"], dict) for block in blocks if block["type"] == "tool_use"
         )
     assert not waiting
     if message.strip():
-        assert said[-1]["content"][-1]["type"] == "text"
-        assert message.rstrip() in said[-1]["content"][-1]["text"]
+        assert rendered[-1]["content"][-1]["type"] == "text"
+        assert message.rstrip() in rendered[-1]["content"][-1]["text"]
 
 
 @given(context=contexts())
@@ -223,15 +227,15 @@ def test_the_recall_block_has_a_line_for_each_source_and_for_each_message(contex
     numbered = [line for line in lines if re.match(r"\[\d+\] ", line)]
     assert len(numbered) == len(context.sources)
     assert all(f"({THERE}), turn" in line for line in numbered)
-    known = [line for line in lines if line.startswith("- ")]
+    entries = [line for line in lines if line.startswith("- ")]
     calls = waiting_calls(context.own)
-    assert len(known) == len(context.anchors) + len(calls)
+    assert len(entries) == len(context.anchors) + len(calls)
     spoken = [line for line in lines if line.startswith("  ")]
     assert len(spoken) == len(context.cold.packed) + sum(
         bool(source.abbreviation) for source in context.sources
     )
     headings = bool(numbered) + bool(context.anchors) + bool(calls) + bool(context.summary)
-    assert len(lines) == len(numbered) + len(known) + len(spoken) + headings
+    assert len(lines) == len(numbered) + len(entries) + len(spoken) + headings
 
 
 def test_a_whole_conversation_is_what_the_apis_expect() -> None:
@@ -300,8 +304,8 @@ def test_a_message_that_was_appended_already_is_not_said_twice(form: int) -> Non
 
 
 def waiting() -> Context:
-    """A conversation with a result whose call is gone, a call that never had one, and one that
-    waits for it.
+    """Return a conversation with a result without its call, a call without a result, and one that
+    still waits for its result.
     """
     calls = tuple(ToolCall(name, f"look_{name}", "{}") for name in "ab")
     return conversation(
@@ -325,18 +329,20 @@ def waiting() -> Context:
 
 @pytest.mark.parametrize("form", [OPENAI, ANTHROPIC])
 def test_a_call_without_a_result_says_so_and_keeps_its_text(form: int) -> None:
-    said = orjson.loads(FORMS[form].render(waiting(), ""))
+    rendered = orjson.loads(FORMS[form].render(waiting(), ""))
     if form == OPENAI:
         calls = {
-            call["id"]: call["function"]["name"] for it in said for call in it.get("tool_calls", ())
+            call["id"]: call["function"]["name"]
+            for it in rendered
+            for call in it.get("tool_calls", ())
         }
         results = [
-            (calls[it["tool_call_id"]], it["content"]) for it in said if it["role"] == "tool"
+            (calls[it["tool_call_id"]], it["content"]) for it in rendered if it["role"] == "tool"
         ]
-        texts = [it["content"] for it in said if it["role"] == "assistant"]
+        texts = [it["content"] for it in rendered if it["role"] == "assistant"]
         assert texts == [None, "I look.", None]
     else:
-        blocks = [block for it in said for block in it["content"]]
+        blocks = [block for it in rendered for block in it["content"]]
         calls = {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
         results = [
             (calls[it["tool_use_id"]], it["content"])
@@ -368,11 +374,11 @@ def test_xml_and_the_recall_block_say_which_calls_wait() -> None:
 
 @pytest.mark.parametrize("form", [XML, OPENAI, ANTHROPIC])
 def test_a_context_says_where_turns_are_left_out(form: int) -> None:
-    said = [
+    rendered = [
         Message(Role.USER, f"No. {turn}", timestamp=1, sequence=turn + 1, turn_number=turn)
         for turn in (3, 4, 9)
     ]
-    text = FORMS[form].render(replace(conversation(*said), begins=2), "")
+    text = FORMS[form].render(replace(conversation(*rendered), begins=2), "")
     marks = (
         ["1", "4"]
         if form == XML
@@ -380,7 +386,7 @@ def test_a_context_says_where_turns_are_left_out(form: int) -> None:
     )
     assert re.findall(r'left_out turns="(\d)"' if form == XML else r"\(\d[^)]+\)", text) == marks
     assert not re.search(
-        "left.out", FORMS[form].render(replace(conversation(*said[:2]), begins=3), "")
+        "left.out", FORMS[form].render(replace(conversation(*rendered[:2]), begins=3), "")
     )
 
 
@@ -407,11 +413,11 @@ def test_what_a_form_charges_is_never_less_than_what_its_text_takes(
 
 
 def test_senders_are_named_where_several_speak() -> None:
-    said = [Message(Role.USER, "Hi", timestamp=1, sequence=2, turn_number=1, sender="ana")]
-    said.append(Message(Role.USER, "Ho", timestamp=2, sequence=3, turn_number=2, sender="bo"))
+    messages = [Message(Role.USER, "Hi", timestamp=1, sequence=2, turn_number=1, sender="ana")]
+    messages.append(Message(Role.USER, "Ho", timestamp=2, sequence=3, turn_number=2, sender="bo"))
     assert [
-        it["content"] for it in orjson.loads(FORMS[OPENAI].render(conversation(*said), ""))
+        it["content"] for it in orjson.loads(FORMS[OPENAI].render(conversation(*messages), ""))
     ] == ["ana: Hi", "bo: Ho"]
     assert [
-        it["content"] for it in orjson.loads(FORMS[OPENAI].render(conversation(said[0]), ""))
+        it["content"] for it in orjson.loads(FORMS[OPENAI].render(conversation(messages[0]), ""))
     ] == ["Hi"]

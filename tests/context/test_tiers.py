@@ -27,7 +27,7 @@ def transitions(
 
 
 def moves(service: Service, conversation_id: str = "") -> list[tuple[int, int]]:
-    """From where to where, newest first."""
+    """Return the moves between tiers, newest first."""
     return [(it.from_tier, it.to_tier) for it in transitions(service, conversation_id)]
 
 
@@ -54,7 +54,7 @@ def test_a_conversation_is_hot_once_a_context_was_built_for_it_and_cools_down(
 def test_what_is_fetched_found_or_packed_is_warm_for_a_while(
     service: Service, clock: MovableClock
 ) -> None:
-    fetched, found, packed = (
+    fetched, searched, packed = (
         service.told("first okapi"),
         service.told("second zebra"),
         service.told("third pangolin"),
@@ -63,7 +63,7 @@ def test_what_is_fetched_found_or_packed_is_warm_for_a_while(
     service.context(fetched)
     service.search("zebra")
     built(service, here, "Where is the pangolin?")
-    assert [moves(service, name) for name in (fetched, found, packed, here)] == [
+    assert [moves(service, name) for name in (fetched, searched, packed, here)] == [
         [(COLD, WARM)]
     ] * 3 + [[(COLD, HOT)]]
     assert {it.reason for it in transitions(service)} == {
@@ -228,11 +228,11 @@ def test_moves_are_written_behind_the_calls_within_a_second_or_so(
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_tails_are_bounded_and_say_which_one_made_room(most: int) -> None:
-    gone: list[str] = []
-    tails = RecentTurns(10, gone.append, most)
+    evicted: list[str] = []
+    tails = RecentTurns(10, evicted.append, most)
     for name in ("a", "b", "c"):
         tails.put(name, 2, [candidate(2).message])
-    assert gone == ["a", "b", "c"][: 3 - most]
+    assert evicted == ["a", "b", "c"][: 3 - most]
     assert (tails.get("c", 2) is not None, tails.get("a", 2), tails.get("c", 3)) == (
         True,
         None,

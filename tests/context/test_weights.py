@@ -1,4 +1,4 @@
-"""What a message is worth in a context is settable, each part of it."""
+"""Weights of a message in a context: each part is settable."""
 
 import math
 from collections.abc import Callable
@@ -49,12 +49,12 @@ def test_by_similarity_alone_age_counts_nothing(
     service = connect(start_server(recency_weight=0, anchor_weight=0))
     service.told("The zebra lives in Ghent.")
     here = service.told("Hello there, you.")
-    seen = []
+    results = []
     for _ in range(2):
         [packed] = built(service, here, "Where does the zebra live?").cold
-        seen.append(packed.relevance)
+        results.append(packed.relevance)
         clock.move(100 * DAY)
-    assert seen[0] == seen[1] > 0
+    assert results[0] == results[1] > 0
 
 
 @pytest.mark.parametrize(("share", "conversations", "messages"), [(1.0, 1, 4), (0.1, 2, 3)])

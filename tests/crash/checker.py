@@ -14,13 +14,13 @@ from tests.crash.digest import digest, gaps_in_the_update_log, rebuilt_digest
 from tests.crash.history import (
     Call,
     History,
-    Seen,
+    Stored,
     Verdict,
     judge,
     judge_cursors,
     judge_last,
     refusal,
-    seen,
+    stored_messages,
 )
 from tests.server.conftest import Service, agent, user
 
@@ -29,8 +29,8 @@ _SEARCHED = 12  # messages of a history that are searched for
 
 
 def check(history: History, service: Service, folder: Path, since: int = 0) -> Verdict:
-    """What of the calls (those from place `since` on) is lost, stored twice, or differs between two
-    ways of reading.
+    """Return what of the calls (from place `since` on) is lost, stored twice, or differs between
+    two ways of reading.
     """
     calls = history.calls()[since:]
     whole = Verdict(wrong=judge_cursors(calls))
@@ -49,7 +49,7 @@ def check(history: History, service: Service, folder: Path, since: int = 0) -> V
             whole.wrong.append(f"{conversation_id} was deleted and is there")
             continue
         conversation = service.get(conversation_id)
-        stored = seen(service.load(conversation_id, **_ALL).messages)
+        stored = stored_messages(service.load(conversation_id, **_ALL).messages)
         verdict = judge(own, stored)
         whole.acknowledged += verdict.acknowledged
         whole.lost += verdict.lost
@@ -73,8 +73,8 @@ def check(history: History, service: Service, folder: Path, since: int = 0) -> V
 
 
 def repeat(history: History, service: Service, since: int = 0) -> list[str]:
-    """Makes every call again under its request id; what was answered must be answered alike, what
-    was not is carried out now.
+    """Repeat every call under its request id: answered ones must be answered alike, others are
+    carried out now.
 
     Returns what went wrong. The history then has an answer for every call.
     """
@@ -105,8 +105,8 @@ def repeat(history: History, service: Service, since: int = 0) -> list[str]:
 
 
 def check_index(folder: Path, beside: Path, *, grown: bool = True) -> list[str]:
-    """Where the index of a stopped server differs from one made from the transcripts, which is made
-    in the folder `beside`.
+    """Return the differences between the index of a stopped server and one rebuilt from the
+    transcripts in the folder `beside`.
     """
     own, anew = digest(folder), rebuilt_digest(folder, beside)
     wrong = [
@@ -118,16 +118,16 @@ def check_index(folder: Path, beside: Path, *, grown: bool = True) -> list[str]:
 
 
 def send(service: Service, call: Call) -> object:
-    """Makes a call. Raises grpc.RpcError."""
+    """Make a call. Raises grpc.RpcError."""
     request_id, name = call.request_id, call.conversation_id
-    said = [agent(text) if place else user(text) for place, text in enumerate(call.texts)]
+    messages = [agent(text) if place else user(text) for place, text in enumerate(call.texts)]
     match call.kind:
         case "create":
             return service.conversations.Create(
-                api.CreateRequest(channel="web", messages=said, request_id=request_id)
+                api.CreateRequest(channel="web", messages=messages, request_id=request_id)
             )
         case "append":
-            return service.append(name, *said, request_id=request_id)
+            return service.append(name, *messages, request_id=request_id)
         case "rename":
             return service.rename(name, call.texts[0], request_id=request_id)
         case "abbreviate":
@@ -138,35 +138,35 @@ def send(service: Service, call: Call) -> object:
 
 
 def note(call: Call, answer: object) -> None:
-    """Takes from an answer what the model asks about."""
+    """Copy from an answer the values that the model needs."""
     if isinstance(answer, api.AppendTurnResponse | api.CreateResponse):
-        call.stored, call.cursor = seen(answer.messages), call.cursor or answer.cursor
+        call.stored, call.cursor = stored_messages(answer.messages), call.cursor or answer.cursor
     if isinstance(answer, api.CreateResponse):
         call.conversation_id = answer.conversation.id
 
 
 def by_conversation(calls: Sequence[Call]) -> dict[str, list[Call]]:
-    """The calls of each conversation that somebody knows of."""
-    found: dict[str, list[Call]] = {}
+    """Return the calls of each conversation whose id is known."""
+    grouped: dict[str, list[Call]] = {}
     for call in calls:
         if call.conversation_id:
-            found.setdefault(call.conversation_id, []).append(call)
-    return found
+            grouped.setdefault(call.conversation_id, []).append(call)
+    return grouped
 
 
-def in_transcript(path: Path) -> tuple[Seen, ...]:
-    """The messages that a transcript has."""
+def in_transcript(path: Path) -> tuple[Stored, ...]:
+    """Return the messages of a transcript."""
     contents = [line.entry.content for line in scan(path) if line.entry]
     return tuple(
-        Seen(message.sequence, message.turn_number, message.role is Role.USER, message.content)
+        Stored(message.sequence, message.turn_number, message.role is Role.USER, message.content)
         for message in contents
         if isinstance(message, Message)
     )
 
 
 def _not_found(service: Service, answered: list[Call], listed: set[str]) -> list[str]:
-    """Answered messages that a search for their own word does not find; the newest, which the index
-    had last.
+    """Return answered messages that a search for their own word does not find, among the newest,
+    which the index took in last.
     """
     wrong = []
     for call in [call for call in answered if call.conversation_id in listed][-_SEARCHED:]:

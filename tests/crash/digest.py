@@ -1,4 +1,6 @@
-"""What an index knows, whatever way it came to know it: two with the same digest answer alike."""
+"""Digest of an index that does not depend on how it was filled: two with the same digest answer
+alike.
+"""
 
 import shutil
 from pathlib import Path
@@ -29,10 +31,10 @@ _NOT_IN_TRANSCRIPTS = {"number", "abbreviation_wanted", "needs_abbreviation", "c
 
 
 def digest(folder: Path) -> Digest:
-    """Everything in a closed index that the transcripts tell, by conversation and line instead of
-    by number.
+    """Return all contents of a closed index that derive from the transcripts, by conversation and
+    line instead of by number.
     """
-    found: Digest = {}
+    contents: Digest = {}
     with apsw.Connection(str(folder / "conversations.db")) as connection:
         names = {
             row[0]: row[1] for row in connection.execute("SELECT number, id FROM conversations")
@@ -40,7 +42,7 @@ def digest(folder: Path) -> Digest:
         for table in _BY_NAME:
             columns = [column[1] for column in connection.execute(f"PRAGMA table_info({table})")]
             number = columns.index("number")
-            found[table] = [
+            contents[table] = [
                 (
                     names[row[number]],
                     *(v for n, v in zip(columns, row, strict=True) if n not in _NOT_IN_TRANSCRIPTS),
@@ -48,20 +50,20 @@ def digest(folder: Path) -> Digest:
                 for row in connection.execute(f"SELECT * FROM {table}")  # noqa: S608 - a constant
             ]
         for table, query in _BY_MESSAGE.items():
-            found[table] = [
+            contents[table] = [
                 (names.get(row[0] >> SEQUENCE_BITS, "nothing"), row[0] & _LINE, *row[1:])
                 for row in connection.execute(query)
             ]
-        found["requests"] = connection.execute(
+        contents["requests"] = connection.execute(
             "SELECT request_id, hash, conversation_id, first_sequence, last_sequence FROM requests WHERE first_sequence > 0"
         ).fetchall()
-        found["deletions"] = connection.execute("SELECT id FROM deletions").fetchall()
+        contents["deletions"] = connection.execute("SELECT id FROM deletions").fetchall()
     connection.close()
-    return {table: sorted(rows, key=repr) for table, rows in found.items()}
+    return {table: sorted(rows, key=repr) for table, rows in contents.items()}
 
 
 def rebuilt_digest(folder: Path, beside: Path) -> Digest:
-    """The digest of an index that is made from the transcripts alone."""
+    """Return the digest of an index that is rebuilt from the transcripts alone."""
     beside.mkdir()
     for path in folder.glob("*.jsonl"):
         shutil.copy(path, beside)
@@ -70,7 +72,7 @@ def rebuilt_digest(folder: Path, beside: Path) -> Digest:
 
 
 def gaps_in_the_update_log(folder: Path) -> list[str]:
-    """Messages of an index that was never made anew which the update log does not name once and in
+    """Return the messages of a never rebuilt index that its update log does not name once and in
     order.
     """
     wrong: list[str] = []
@@ -82,11 +84,11 @@ def gaps_in_the_update_log(folder: Path) -> list[str]:
                 "SELECT first_sequence, last_sequence FROM updates WHERE number = ? AND kind = 'messages' ORDER BY cursor",
                 (number,),
             )
-            told = [line for first, last in ranges for line in range(first, last + 1)]
+            logged = [line for first, last in ranges for line in range(first, last + 1)]
             ids = connection.execute(
                 "SELECT id FROM messages WHERE id >> ? = ? ORDER BY id", (SEQUENCE_BITS, number)
             )
-            if told != [row[0] & _LINE for row in ids]:
-                wrong.append(f"the update log of {conversation_id} names {told}")
+            if logged != [row[0] & _LINE for row in ids]:
+                wrong.append(f"the update log of {conversation_id} names {logged}")
     connection.close()
     return wrong

@@ -55,7 +55,7 @@ class Disk:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Records what this process does."""
+        """Record the system calls of this process."""
         patches: dict[str, Any] = {
             name: self._watched(name) for name in ("write", "pwrite", "ftruncate", "fsync", "close")
         }
@@ -164,8 +164,8 @@ class Disk:
     # After the power failed -----------------------------------------------------------------------
 
     def after_power_loss(self, done: int, rng: random.Random, root: Path) -> None:
-        """Lays out below `root` what may be left when the power fails in step number `done`, the
-        ones before it being done.
+        """Write below `root` what may be left after a power failure in step `done`, with the steps
+        before it finished.
         """
         files: dict[int, bytearray] = {}
         writes: list[Step] = []
@@ -224,7 +224,7 @@ def _apply(write: Step, files: dict[int, bytearray]) -> None:
 def _flush_in_part(
     write: Step, rng: random.Random, share: float, files: dict[int, bytearray]
 ) -> None:
-    """Any pieces of a write: those that are missing read as zeros, or end the file."""
+    """Keep any pieces of a write: missing ones read as zeros, or end the file."""
     if write.kind == "truncate":
         if rng.random() < share:
             _apply(write, files)

@@ -1,5 +1,4 @@
-"""What callers asked for and were answered, written down call by call, and the model that the
-stored messages must fit.
+"""History of the calls with their answers, and the model that the stored messages must fit.
 
 The model is one sentence: what was answered is there once, whole, in order, where the answer said;
 what was not answered is there once or not at all.
@@ -15,7 +14,7 @@ from recollect.v1 import message_pb2
 
 
 @dataclass(frozen=True)
-class Seen:
+class Stored:
     """A message as it is stored."""
 
     sequence: int
@@ -41,18 +40,18 @@ class Call:
     """0: it was never answered."""
     refused: str = ""
     """The code that it was refused with, by a server that lived on."""
-    stored: tuple[Seen, ...] = ()
+    stored: tuple[Stored, ...] = ()
     cursor: str = ""
 
     @property
     def answered(self) -> bool:
-        """Whether the caller was told that it is done."""
+        """Return whether the call was answered with success."""
         return bool(self.ended) and not self.refused
 
 
 @dataclass
 class Verdict:
-    """What the checks came to."""
+    """Result of the checks."""
 
     acknowledged: int = 0
     lost: list[str] = field(default_factory=list)
@@ -80,7 +79,7 @@ class History:
         note: Callable[[Call, Any], None],
         failed: type[Exception],
     ) -> bool:
-        """Sends a call and writes down how it went; `note` takes from the answer what matters.
+        """Send a call and record its outcome; `note` copies what matters from the answer. Return
         False if it failed.
         """
         call.began = next(self._clock)
@@ -97,40 +96,40 @@ class History:
         return True
 
     def now(self) -> int:
-        """A place in the order of all beginnings and ends."""
+        """Return a place in the order of all beginnings and ends."""
         return next(self._clock)
 
     def copy(self) -> "History":
-        """The same calls, to be gone on with in another way."""
+        """Copy the history, to be continued in another way."""
         other = History()
         other._clock = itertools.count(self.now())
         other._calls = [replace(call) for call in self.calls()]
         return other
 
     def calls(self) -> list[Call]:
-        """All calls until now, in the order of their beginnings."""
+        """Return all calls until now, in the order of their beginnings."""
         with self._guard:
             return list(self._calls)
 
 
 def refusal(error: Any) -> str:
-    """The code of an answer that says no; nothing where no answer came, and the call may have been
-    carried out.
+    """Return the code of a refusal; empty if no answer came, so that the call may have been carried
+    out.
     """
     code = error.code().name if hasattr(error, "code") else type(error).__name__
     return "" if code in ("UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED", "UNKNOWN") else str(code)
 
 
-def seen(messages: Iterable[message_pb2.Message]) -> tuple[Seen, ...]:
-    """Messages of the wire as the model knows them."""
+def stored_messages(messages: Iterable[message_pb2.Message]) -> tuple[Stored, ...]:
+    """Return messages of the wire in the model's form."""
     return tuple(
-        Seen(m.sequence, m.turn_number, m.role == message_pb2.ROLE_USER, m.content)
+        Stored(m.sequence, m.turn_number, m.role == message_pb2.ROLE_USER, m.content)
         for m in messages
     )
 
 
-def judge(calls: Sequence[Call], stored: Sequence[Seen]) -> Verdict:
-    """Whether the messages of one conversation, as they are stored, fit the calls to it."""
+def judge(calls: Sequence[Call], stored: Sequence[Stored]) -> Verdict:
+    """Check the stored messages of one conversation against the calls to it."""
     verdict = Verdict()
     places: dict[str, list[int]] = {}
     for place, message in enumerate(stored):
@@ -140,11 +139,11 @@ def judge(calls: Sequence[Call], stored: Sequence[Seen]) -> Verdict:
         if call.kind not in ("append", "create") or not call.texts:
             continue
         verdict.acknowledged += len(call.texts) * call.answered
-        found = [places.pop(text, []) for text in call.texts]
+        occurrences = [places.pop(text, []) for text in call.texts]
         verdict.duplicated += [
-            text for text, own in zip(call.texts, found, strict=True) if len(own) > 1
+            text for text, own in zip(call.texts, occurrences, strict=True) if len(own) > 1
         ]
-        missing = [text for text, own in zip(call.texts, found, strict=True) if not own]
+        missing = [text for text, own in zip(call.texts, occurrences, strict=True) if not own]
         if missing and call.answered:
             verdict.lost += missing
         elif missing and len(missing) < len(call.texts):
@@ -157,7 +156,7 @@ def judge(calls: Sequence[Call], stored: Sequence[Seen]) -> Verdict:
             verdict.wrong.append(
                 f"{call.request_id} was refused with {call.refused}, and is stored"
             )
-        own = tuple(stored[place[0]] for place in found)
+        own = tuple(stored[place[0]] for place in occurrences)
         there.append((own[0].sequence, call))
         if [m.sequence for m in own] != list(range(own[0].sequence, own[0].sequence + len(own))):
             verdict.wrong.append(f"{call.request_id}: the batch is not in one piece")
@@ -169,7 +168,7 @@ def judge(calls: Sequence[Call], stored: Sequence[Seen]) -> Verdict:
 
 
 def judge_cursors(calls: Sequence[Call]) -> list[str]:
-    """Whether the cursors of one index grow in the order in which the changes were answered."""
+    """Check that the cursors of one index grow in the order of the answers."""
     wrong: list[str] = []
     by_index: dict[str, list[tuple[int, Call]]] = {}
     for call in calls:
@@ -188,7 +187,9 @@ def judge_cursors(calls: Sequence[Call]) -> list[str]:
 
 
 def judge_last(calls: Sequence[Call], kind: str, value: str) -> list[str]:
-    """Whether a title (or notes, …) is one that was set last, or that nobody was told of."""
+    """Check that a title (or notes, …) is the last one that was set, or one whose call was not
+    answered.
+    """
     own = [call for call in calls if call.kind == kind and not call.refused]
     setters = [call for call in own if call.texts == (value,)]
     if not setters:
@@ -204,7 +205,7 @@ def judge_last(calls: Sequence[Call], kind: str, value: str) -> list[str]:
 
 
 def _out_of_order(calls: Sequence[Call]) -> list[str]:
-    """Calls that were answered before one that stands before them was made."""
+    """Return the calls that were answered before an earlier one was made."""
     wrong: list[str] = []
     newest = 0
     for call in calls:
@@ -214,7 +215,7 @@ def _out_of_order(calls: Sequence[Call]) -> list[str]:
     return wrong
 
 
-def _with_numbers(verdict: Verdict, stored: Sequence[Seen]) -> Verdict:
+def _with_numbers(verdict: Verdict, stored: Sequence[Stored]) -> Verdict:
     turn = sequence = 0
     for message in stored:
         turn += message.by_user or turn == 0

@@ -31,13 +31,13 @@ class Process:
     target: str
 
     def kill(self) -> None:
-        """The end, as `kill -9` makes it."""
+        """Kill the process as `kill -9` does."""
         self.popen.kill()
         self.popen.wait(30)
 
     @property
     def was_killed(self) -> bool:
-        """Whether SIGKILL ended it; waits for its end."""
+        """Wait for the end, and return whether SIGKILL caused it."""
         return self.popen.wait(30) == -signal.SIGKILL
 
 
@@ -54,15 +54,15 @@ def process(
     with start(SERVER, arguments, env=environment) as popen:
         try:
             assert popen.stdout is not None
-            said = popen.stdout.readline()
-            yield Process(popen, said.split()[3] if said else "")
+            line = popen.stdout.readline()
+            yield Process(popen, line.split()[3] if line else "")
         finally:
             popen.kill()
 
 
 @contextmanager
 def connected(target: str) -> Iterator[Service]:
-    """The service at an address."""
+    """Connect to the service at an address."""
     service = Service(target)
     try:
         yield service
@@ -80,8 +80,8 @@ class Callers:
         self._shared = ""
 
     def run(self, calls: int, callers: int = CALLERS) -> None:
-        """Calls until each caller has made so many calls or got no answer. One conversation belongs
-        to all of them.
+        """Make calls until each caller made `calls` of them or got no answer. One conversation is
+        shared by all callers.
         """
         create = Call("create", f"s{self._seed}all")
         if not self._do(create):
@@ -95,32 +95,31 @@ class Callers:
             )
 
     def everything(self) -> None:
-        """One caller does each thing that can be done, a long delete at the end, until no answer
-        comes.
+        """Do each possible thing once, with a long delete at the end, until no answer comes.
 
         A look before the delete lets the index take in all but the last lines of what goes.
         """
         first = tuple(f"s{self._seed}gonem{place} zebra" for place in range(3))
-        kept, gone = (
+        other, deleted = (
             Call("create", f"s{self._seed}kept"),
             Call("create", f"s{self._seed}gone", texts=first),
         )
-        if not (self._do(kept) and self._do(gone)):
+        if not (self._do(other) and self._do(deleted)):
             return
         steps = [
-            ("append", kept, 1),
-            ("append", kept, 3),
-            ("rename", kept, 1),
-            ("append", gone, _LONG),
-            ("append", kept, 2),
+            ("append", other, 1),
+            ("append", other, 3),
+            ("rename", other, 1),
+            ("append", deleted, _LONG),
+            ("append", other, 2),
         ]
         steps += [
-            ("abbreviate", kept, 1),
-            ("look", kept, 0),
-            *[("append", gone, 2)] * 6,
-            ("rename", gone, 1),
+            ("abbreviate", other, 1),
+            ("look", other, 0),
+            *[("append", deleted, 2)] * 6,
+            ("rename", deleted, 1),
         ]
-        steps += [("delete", gone, 0), ("append", kept, 1)]
+        steps += [("delete", deleted, 0), ("append", other, 1)]
         for number, (kind, conversation, texts) in enumerate(steps):
             if kind == "look":
                 with suppress(grpc.RpcError):
@@ -172,9 +171,7 @@ class Callers:
 def under_load(
     service: Service, history: History, seed: int, calls: int = 100_000
 ) -> Iterator[threading.Thread]:
-    """Callers at work beside what happens here; they end when the server does, and are waited
-    for.
-    """
+    """Run callers in the background. They end with the server, and are joined."""
     callers = threading.Thread(target=Callers(history, service, seed).run, args=(calls,))
     callers.start()
     yield callers

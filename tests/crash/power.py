@@ -23,7 +23,7 @@ from recollect_server.storage.logs.folder import FolderStore
 
 from tests.crash.checker import by_conversation, in_transcript
 from tests.crash.disk import Disk, Killed
-from tests.crash.history import Call, History, Seen, judge, judge_last
+from tests.crash.history import Call, History, Stored, judge, judge_last
 
 FOLDER = Path("data/default/conversations")
 _LOSSES_A_RUN = 20
@@ -43,13 +43,13 @@ class Life:
         self.conversations = Conversations(Space(self._logs, self.index, system_clock))
 
     def end(self) -> None:
-        """Closes what is open."""
+        """Close the logs and the index."""
         self._logs.close()
         self.index.close()
         self._lock.release()
 
     def send(self, call: Call) -> object:
-        """Carries a call out."""
+        """Carry a call out."""
         service, name = self.conversations, call.conversation_id
         messages = [
             Message(Role.ASSISTANT if place else Role.USER, text)
@@ -77,10 +77,11 @@ class Life:
 
 
 def note(call: Call, answer: object) -> None:
-    """Takes from an answer what the model asks about."""
+    """Copy from an answer the values that the model needs."""
     if isinstance(answer, Appended):
         call.stored = tuple(
-            Seen(m.sequence, m.turn_number, m.role is Role.USER, m.content) for m in answer.messages
+            Stored(m.sequence, m.turn_number, m.role is Role.USER, m.content)
+            for m in answer.messages
         )
     if call.kind == "create":
         assert isinstance(answer, Appended)
@@ -177,21 +178,21 @@ class Recorded:
 
     def _keep_index(self, life: Life) -> None:
         life.index.settle()
-        kept = self._root.with_name(f"{self._root.name} index {len(self._indexes)}")
-        kept.mkdir()
+        copy = self._root.with_name(f"{self._root.name} index {len(self._indexes)}")
+        copy.mkdir()
         for path in (self._root / FOLDER).glob("conversations.db*"):
             if not path.name.endswith("-shm"):
-                shutil.copy(path, kept)
-        self._indexes.append((len(self.disk.steps), kept))
+                shutil.copy(path, copy)
+        self._indexes.append((len(self.disk.steps), copy))
 
     # What a power failure leaves ------------------------------------------------------------------
 
     def problems_after_power_loss(self, rng: random.Random, root: Path) -> list[str]:
-        """Lets the power fail somewhere, starts again, and says what is wrong then."""
+        """Cause a power failure at a random step, start again, and return the problems."""
         done = rng.randrange(len(self.disk.steps) + 1)
         root.mkdir()
         self.disk.after_power_loss(done, rng, root)
-        indexes = [kept for step, kept in self._indexes if step <= done]
+        indexes = [copy for step, copy in self._indexes if step <= done]
         if indexes and rng.random() < 0.5 and (root / FOLDER).is_dir():
             shutil.copytree(rng.choice(indexes[-3:]), root / FOLDER, dirs_exist_ok=True)
         calls = self._known_at(done)
@@ -209,16 +210,16 @@ class Recorded:
         return [f"in step {done}: {problem}" for problem in wrong]
 
     def _known_at(self, done: int) -> list[Call]:
-        """The calls that had begun, with the answers that had been given."""
-        known: dict[str, Call] = {}
+        """Return the calls that had begun, with the answers that had been given."""
+        calls: dict[str, Call] = {}
         for attempt in self.attempts:
             if attempt.first <= done and attempt.last <= done:
-                known[attempt.call.request_id] = replace(attempt.call)
+                calls[attempt.call.request_id] = replace(attempt.call)
             elif attempt.first <= done:
-                known.setdefault(
+                calls.setdefault(
                     attempt.call.request_id, replace(attempt.call, ended=0, refused="", stored=())
                 )
-        return list(known.values())
+        return list(calls.values())
 
 
 def _problems(life: Life, calls: list[Call], folder: Path) -> list[str]:
@@ -250,8 +251,8 @@ def _problems(life: Life, calls: list[Call], folder: Path) -> list[str]:
 
 @contextmanager
 def memory_folder() -> Iterator[Path]:
-    """A temporary folder, in memory where there is one: the disk of these tests is a record, what
-    lies below need not be real.
+    """Yield a temporary folder, in memory if possible: the disk of these tests is a record, so that
+    the files below need not be on a real one.
     """
     memory = Path("/dev/shm")  # noqa: S108 - no name in it is foreseeable
     with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
@@ -259,7 +260,7 @@ def memory_folder() -> Iterator[Path]:
 
 
 def power_losses(folder: Path, losses: int, seed: int) -> Iterator[str]:
-    """Lets the power fail so many times in random runs, and says what is wrong as it comes up."""
+    """Cause power failures in random runs, and yield each problem as it shows."""
     rng = random.Random(seed)  # noqa: S311 - a test's numbers
     for number in range(losses):
         if number % _LOSSES_A_RUN == 0:

@@ -17,7 +17,7 @@ _ROUNDS_A_FOLDER = 50  # so that checking does not grow with the rounds
 
 @dataclass
 class Figures:
-    """What the rounds came to."""
+    """Figures of the rounds."""
 
     rounds: int = 0
     acknowledged: int = 0

@@ -30,14 +30,14 @@ TORN = b'{"type":"turn","role":"user","content":"never answered'
 
 
 def torn(folder: Path) -> None:
-    """The last append of every transcript was cut in the middle."""
+    """Cut the last append of every transcript in the middle."""
     for path in folder.glob("*.jsonl"):
         with path.open("ab") as file:
             file.write(TORN)
 
 
 def without_newline(folder: Path) -> None:
-    """The last byte of every transcript did not reach the disk."""
+    """Remove the last byte of every transcript."""
     for path in folder.glob("*.jsonl"):
         path.write_bytes(path.read_bytes()[:-1])
 
@@ -48,13 +48,13 @@ def without_index(folder: Path) -> None:
 
 
 def as_it_was(_: Path) -> None:
-    """The index lacks what was not taken in when the process was killed."""
+    """Leave the files as they are: the index lacks the lines that it had not taken in."""
 
 
 @dataclass(frozen=True)
 class Kill:
-    """Where a process is killed: while it serves, or, with `prepare`, in a start after another
-    kill.
+    """Point at which a process is killed: while it serves, or, with `prepare`, in a start after
+    another kill.
     """
 
     point: str
@@ -106,7 +106,7 @@ class Left:
 
 
 def all_is_well(left: Left, start: Start, beside: Path, *, grown: bool = True) -> Recovered:
-    """Starts the server again and holds it against the history: as it is, when every call is
+    """Start the server again and compare it with the history: as it is, after every call is
     repeated, and on the disk.
 
     `grown` False: what was killed made the index anew, and a part of that may be in it, which logs
@@ -128,14 +128,16 @@ def all_is_well(left: Left, start: Start, beside: Path, *, grown: bool = True) -
 
 
 def words_of_the_deleted(left: Left) -> list[str]:
-    """The files that still have something of a conversation whose transcript is gone."""
+    """Return the files that still have words of a conversation whose transcript is gone."""
     calls = [
         call
         for call in left.history.calls()
         if call.kind in ("create", "append", "rename") and call.conversation_id
     ]
-    gone = [call for call in calls if not (left.folder / f"{call.conversation_id}.jsonl").exists()]
-    return files_with(left.data_dir, *{text.split()[0] for call in gone for text in call.texts})
+    deleted = [
+        call for call in calls if not (left.folder / f"{call.conversation_id}.jsonl").exists()
+    ]
+    return files_with(left.data_dir, *{text.split()[0] for call in deleted for text in call.texts})
 
 
 @pytest.mark.parametrize("kill", SERVING, ids=str)
@@ -153,7 +155,9 @@ def test_a_server_that_is_killed_while_it_serves_loses_nothing_and_doubles_nothi
 
 @pytest.fixture(scope="module")
 def after_a_kill(tmp_path_factory: pytest.TempPathFactory) -> Left:
-    """What a kill leaves between the transcripts and the index; to be copied."""
+    """Kill a server between its transcripts and its index, and return what is left, to be
+    copied.
+    """
     left = Left(tmp_path_factory.mktemp("crash") / "killed", History())
     with process(left.data_dir, "append.written:5") as server:
         with connected(server.target) as service:
@@ -212,8 +216,8 @@ def test_a_server_that_is_killed_at_delete_torn_removed_removes_the_transcript_t
 
 
 def forgotten_at(point: str, data_dir: Path, start: Start) -> None:
-    """Kills a server at a point of forgetting an anchor; the next one has the anchor or not, and
-    forgets it when asked again.
+    """Kill a server at a point of forgetting an anchor. The next one has the anchor or not, and
+    forgets it on request.
     """
     with process(data_dir, point) as server:
         with Client(server.target, retry=None) as client:
@@ -250,9 +254,9 @@ def test_a_server_that_is_killed_at_delete_forgotten_knows_the_next_time_what_wa
     data = tmp_path / "killed"
     with process(data, "delete.forgotten") as server:
         with Post(server.target) as post:
-            gone = home(post.cli("Never again", delivery="1"))
+            deleted = home(post.cli("Never again", delivery="1"))
             with pytest.raises(Exception, match="UNAVAILABLE"):
-                post.delete(gone)
+                post.delete(deleted)
         assert server.was_killed
     with Post(start_server(data_dir=data).target) as post:
         again = post.cli("Never again", delivery="1")

@@ -60,11 +60,11 @@ def test_what_was_cut_off_a_deleted_transcript_never_outlives_it() -> None:
 
 
 def nothing(*_: object) -> None:
-    """A sync that is left out."""
+    """Leave a sync out."""
 
 
 def only_synced(path: Path, _start: int, end: int) -> None:
-    """What is there is synced, and not written once more."""
+    """Sync the present bytes instead of writing them once more."""
     make_durable(path, end, end)
 
 

@@ -28,8 +28,8 @@ WORDS = ["zebra", "otter", "heron", "lemur"]
 
 
 @dataclass
-class Known:
-    """What the model knows of a conversation."""
+class Expected:
+    """Conversation as the model expects it."""
 
     title: str = ""
     messages: list[tuple[int, str]] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Appended:
     """An append that was answered."""
 
     conversation_id: str
@@ -50,13 +50,13 @@ class Story(RuleBasedStateMachine):
     """A client of a server process, and the model beside it."""
 
     conversations = Bundle("conversations")
-    asked = Bundle("asked")
+    appends = Bundle("appends")
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self._data_dir = folder / f"story {len(list(folder.iterdir()))}"
         self._data_dir.mkdir()
-        self._known: dict[str, Known] = {}
+        self._expected: dict[str, Expected] = {}
         self._count = 0
         self._running = ExitStack()
 
@@ -81,38 +81,38 @@ class Story(RuleBasedStateMachine):
         request_id = self._name()
         made = self._client.conversations.create("web", request_id=request_id)
         assert self._client.conversations.create("web", request_id=request_id) == made
-        self._known[made.id] = Known()
+        self._expected[made.id] = Expected()
         return made.id
 
     @rule(
-        target=asked,
+        target=appends,
         conversation_id=conversations,
         words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3),
     )
-    def append(self, conversation_id: str, words: list[str]) -> Asked:
+    def append(self, conversation_id: str, words: list[str]) -> Appended:
         request_id = self._name()
         texts = [f"{word} {request_id}m{place}" for place, word in enumerate(words)]
         messages = (Message.user(texts[0]), *map(Message.assistant, texts[1:]))
         answer = self._client.conversations.append_turn(
             conversation_id, messages, request_id=request_id
         )
-        known = self._known[conversation_id]
-        turn = known.messages[-1][0] + 1 if known.messages else 1
-        known.messages += [(turn, text) for text in texts]
+        expected = self._expected[conversation_id]
+        turn = expected.messages[-1][0] + 1 if expected.messages else 1
+        expected.messages += [(turn, text) for text in texts]
         assert [(message.turn_number, message.content) for message in answer.messages] == [
             (turn, text) for text in texts
         ]
         assert not answer.duplicate
-        return Asked(conversation_id, request_id, messages, answer.messages)
+        return Appended(conversation_id, request_id, messages, answer.messages)
 
-    @rule(before=asked)
-    def append_again(self, before: Asked) -> None:
+    @rule(before=appends)
+    def append_again(self, before: Appended) -> None:
         def again() -> recollect.AppendedTurn:
             return self._client.conversations.append_turn(
                 before.conversation_id, before.messages, request_id=before.request_id
             )
 
-        if before.conversation_id in self._known:
+        if before.conversation_id in self._expected:
             answer = again()
             assert (answer.duplicate, answer.messages) == (True, before.stored)
         else:
@@ -121,14 +121,14 @@ class Story(RuleBasedStateMachine):
 
     @rule(conversation_id=conversations, word=st.sampled_from(WORDS))
     def rename(self, conversation_id: str, word: str) -> None:
-        self._known[conversation_id].title = word
+        self._expected[conversation_id].title = word
         assert self._client.conversations.rename(conversation_id, word).title == word
 
     @rule(left=conversations, following=conversations)
     def switch(self, left: str, following: str) -> None:
         loaded = self._client.conversations.switch(left, following, max_turns=1000)
         assert [message.content for message in loaded.messages] == [
-            text for _, text in self._known[following].messages
+            text for _, text in self._expected[following].messages
         ]
 
     @rule(conversation_id=consumes(conversations))
@@ -136,15 +136,15 @@ class Story(RuleBasedStateMachine):
         request_id = self._name()
         receipt = self._client.conversations.delete(conversation_id, request_id=request_id)
         assert self._client.conversations.delete(conversation_id, request_id=request_id) == receipt
-        del self._known[conversation_id]
+        del self._expected[conversation_id]
 
     @rule(word=st.sampled_from(WORDS))
     def search(self, word: str) -> None:
         answer = self._client.recall.search(word, limit=100)
         expected = {
             name
-            for name, known in self._known.items()
-            if known.title == word or any(text.startswith(word) for _, text in known.messages)
+            for name, state in self._expected.items()
+            if state.title == word or any(text.startswith(word) for _, text in state.messages)
         }
         assert {result.conversation_id for result in answer.results} == expected
         assert answer.total_matches == len(expected)
@@ -155,19 +155,19 @@ class Story(RuleBasedStateMachine):
 
     # What happens to the server -------------------------------------------------------------------
 
-    @precondition(lambda self: self._known)
+    @precondition(lambda self: self._expected)
     @rule()
     def restart(self) -> None:
         self._stop(signal.SIGTERM)
         self._start()
 
-    @precondition(lambda self: self._known)
+    @precondition(lambda self: self._expected)
     @rule()
     def kill(self) -> None:
         self._stop(signal.SIGKILL)
         self._start()
 
-    @precondition(lambda self: self._known)
+    @precondition(lambda self: self._expected)
     @rule(how=st.sampled_from([signal.SIGTERM, signal.SIGKILL]))
     def delete_the_index(self, how: signal.Signals) -> None:
         self._stop(how)
@@ -176,10 +176,10 @@ class Story(RuleBasedStateMachine):
         self._start()
 
     def teardown(self) -> None:
-        """Whatever happened: everything is as the model has it."""
+        """Compare everything with the model at the end of any story."""
         try:
             listed = {conversation.id for conversation in self._client.conversations.list()}
-            assert listed == set(self._known)
+            assert listed == set(self._expected)
             for conversation_id in listed:
                 self._compare(conversation_id)
             for word in WORDS:
@@ -188,16 +188,16 @@ class Story(RuleBasedStateMachine):
             self._running.close()
 
     def _compare(self, conversation_id: str) -> None:
-        known = self._known[conversation_id]
+        expected = self._expected[conversation_id]
         loaded = self._client.conversations.load(
             conversation_id, max_turns=1000, max_tokens=1_000_000
         )
         assert loaded.conversation is not None
         assert [
             (message.turn_number, message.content) for message in loaded.messages
-        ] == known.messages
+        ] == expected.messages
         counted = (loaded.conversation.title, loaded.conversation.message_count)
-        assert counted == (known.title, len(known.messages))
+        assert counted == (expected.title, len(expected.messages))
         assert self._client.conversations.get(conversation_id) == loaded.conversation
 
 

@@ -19,7 +19,7 @@ from tests.waiting import until
 
 
 def _has(folder: Path, most: int) -> bool:
-    """Whether so many vectors are kept."""
+    """Return whether `most` vectors are stored."""
     return vectors.state_of(folder).vectors >= most
 
 
@@ -29,16 +29,16 @@ def test_a_server_that_is_killed_while_it_embeds_goes_on_where_it_was(
     monkeypatch.setenv("RECOLLECT_EMBEDDER", "onnx")
     folder = tmp_path / "default" / "conversations"
     ids: list[str] = []
-    for kept in (1, 40, 120):  # how many vectors are there when it is killed
+    for count in (1, 40, 120):  # how many vectors are there when it is killed
         with process(tmp_path) as server, Client(server.target) as client:
             for _ in range(4):
                 ids.append(client.conversations.create("web").id)
-                said = [
+                texts = [
                     Message.user(f"Message {number} of {ids[-1]}, about the {number}. harbour.")
                     for number in range(20)
                 ]
-                client.conversations.append_turn(ids[-1], said)
-            until(partial(_has, folder, kept))
+                client.conversations.append_turn(ids[-1], texts)
+            until(partial(_has, folder, count))
             server.popen.send_signal(signal.SIGKILL)
             server.popen.wait(30)
     with process(tmp_path) as server, Client(server.target) as client:

@@ -38,6 +38,7 @@ ALLOWED = {
     "RecallService.ListAnchors": "brain panel reader admin",
     "RecallService.SetAnchor": "brain admin",
     "RecallService.DeleteAnchor": "brain admin",
+    "AccessService.WhoAmI": "brain project gateway panel reader admin",
     "ChannelService.Receive": "gateway admin",
     "ChannelService.RunCommand": "brain admin",
     "ChannelService.AddOwnerIdentity": "admin",

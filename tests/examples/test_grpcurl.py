@@ -22,20 +22,20 @@ ID = re.compile(r"conv-[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 
 def commands(page: str) -> list[list[str]]:
-    """The grpcurl commands of a page, as words."""
+    """Return the grpcurl commands of a page, split into words."""
     blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-    found: list[list[str]] = []
+    lines: list[list[str]] = []
     for block in blocks:
         if "grpcurl -plaintext" in block:
-            found += [
+            lines += [
                 shlex.split(f"grpcurl -plaintext{part}")
                 for part in block.split("grpcurl -plaintext")[1:]
             ]
-    return found
+    return lines
 
 
 def as_buf(words: list[str], target: str) -> list[str]:
-    """The same call as `buf curl` makes it."""
+    """Return the same call as a command of `buf curl`."""
     data = words[words.index("-d") + 1] if "-d" in words else ""
     method = words[-1]
     if method == "list":
@@ -119,16 +119,16 @@ def test_a_stream_goes_on_behind_the_cursor_that_a_shell_saw(
 
 
 def two_objects(lines: Any) -> list[Any]:
-    """The first two JSON objects of an output."""
-    found: list[Any] = []
+    """Return the first two JSON objects of an output."""
+    objects: list[Any] = []
     text = ""
     for line in lines:
         text += line
         try:
-            found.append(json.loads(text))
+            objects.append(json.loads(text))
         except ValueError:
             continue
         text = ""
-        if len(found) == 2:
+        if len(objects) == 2:
             break
-    return found
+    return objects

@@ -14,7 +14,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "node"
 
 
 def node(*arguments: str | Path) -> list[str]:
-    """Runs a program of the example, which must end well; the lines it prints."""
+    """Run a program of the example, which must succeed, and return the lines that it prints."""
     program = shutil.which("node")
     if program is None:
         pytest.skip("there is no node here")
@@ -30,9 +30,9 @@ def node(*arguments: str | Path) -> list[str]:
 def test_the_node_client_writes_watches_over_a_dropped_connection_and_searches(
     server: RunningServer, client: Client
 ) -> None:
-    said = node("tour.js", server.target)
+    output = node("tour.js", server.target)
     (conversation,) = client.conversations.list()
-    assert said == [
+    assert output == [
         f"Created   {conversation.id} on web",
         "Watches   1 conversation",
         "Saw       Why was the server so slow? / The disk is full: logs, mostly.",

@@ -1,6 +1,4 @@
-"""What the tests of external communications share: what third parties send, and the service as an
-owner's panel calls it.
-"""
+"""Messages of third parties, and the service as an owner's panel calls it."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -54,7 +52,7 @@ class Outside:
         attachments: tuple[Attachment, ...] = (),
         time: int | None = None,
     ) -> Received:
-        """A third party writes; `delivered` is its provider's id of the message, by default a new
+        """Send a message of a third party; `delivered` is its provider's id of it, by default a new
         one.
         """
         self._count += 1
@@ -74,11 +72,11 @@ class Outside:
         )
 
     def messages(self, name: str) -> list[ExternalMessage]:
-        """Oldest first."""
+        """Return the messages, oldest first."""
         return list(self.get(name, page_size=500).messages)[::-1]
 
     def texts(self, name: str) -> list[str]:
-        """What was written and answered, oldest first."""
+        """Return the texts of both sides, oldest first."""
         return [message.text for message in self.messages(name)]
 
     def trust(self, name: str, trust: int, *scopes: str, **fields: Any) -> ExternalCommunication:
@@ -103,7 +101,7 @@ Meet = Callable[[RunningServer], Outside]
 
 @pytest.fixture
 def meet() -> Iterator[Meet]:
-    """The outside of servers, those too that a test starts again."""
+    """Return a function that gives third parties access to a server, restarted ones too."""
     met: list[Outside] = []
 
     def with_(server: RunningServer) -> Outside:
@@ -117,20 +115,20 @@ def meet() -> Iterator[Meet]:
 
 @pytest.fixture
 def outside(server: RunningServer, meet: Meet) -> Outside:
-    """The outside of `server`."""
+    """Return the third parties of `server`."""
     return meet(server)
 
 
 @pytest.fixture
 def service(server: RunningServer) -> Iterator[Service]:
-    """The conversations of `server`."""
+    """Connect to the conversations of `server`."""
     service = Service(server.target)
     yield service
     service.channel.close()
 
 
 def folder_of(server: RunningServer) -> Path:
-    """Where the transcripts of third parties are."""
+    """Return the folder with the transcripts of third parties."""
     return server.data_dir / server.settings.space / "external"
 
 
@@ -139,22 +137,22 @@ def transcript(server: RunningServer, name: str) -> Path:
 
 
 def answers(outside: Outside) -> dict[str, ProtoMessage]:
-    """Everything that the service answers about third parties."""
-    said: dict[str, ProtoMessage] = {}
-    said["list"] = outside.rpc.ListCommunications(api.ListCommunicationsRequest(page_size=500))
-    said["waiting"] = outside.rpc.ListCommunications(
+    """Return all answers of the service about third parties."""
+    responses: dict[str, ProtoMessage] = {}
+    responses["list"] = outside.rpc.ListCommunications(api.ListCommunicationsRequest(page_size=500))
+    responses["waiting"] = outside.rpc.ListCommunications(
         api.ListCommunicationsRequest(open_escalations_only=True)
     )
-    said["escalations"] = outside.rpc.ListEscalations(
+    responses["escalations"] = outside.rpc.ListEscalations(
         api.ListEscalationsRequest(page_size=500, include_resolved=True)
     )
-    said["open"] = outside.rpc.ListEscalations(api.ListEscalationsRequest(page_size=500))
+    responses["open"] = outside.rpc.ListEscalations(api.ListEscalationsRequest(page_size=500))
     for communication in outside.listed(page_size=500):
-        said[communication.id] = outside.get(communication.id, page_size=500)
-        said[f"{communication.id} escalations"] = outside.rpc.ListEscalations(
+        responses[communication.id] = outside.get(communication.id, page_size=500)
+        responses[f"{communication.id} escalations"] = outside.rpc.ListEscalations(
             api.ListEscalationsRequest(communication_id=communication.id, include_resolved=True)
         )
-    return said
+    return responses
 
 
 class Panel:
@@ -186,7 +184,7 @@ class Panel:
                 self._changed.notify_all()
 
     def until(self, condition: Callable[[], object]) -> "Panel":
-        """Waits until it is so."""
+        """Wait until a condition holds."""
         with self._changed:
             assert self._changed.wait_for(condition, DEADLINE), (
                 f"it never was so: {[self.kinds(), self.error]}"
@@ -194,7 +192,7 @@ class Panel:
         return self
 
     def ready(self) -> "Panel":
-        """Waits for the snapshot, or for the end of what was missed."""
+        """Wait for the snapshot, or for the end of the missed updates."""
         return self.until(
             lambda: (
                 {"communication_list", "heartbeat"}
@@ -203,21 +201,23 @@ class Panel:
         )
 
     def until_count(self, count: int) -> "Panel":
-        """Waits for so many updates besides heartbeats."""
+        """Wait for `count` updates besides heartbeats."""
         return self.until(lambda: len(self.kinds()) >= count)
 
     def kinds(self) -> list[str]:
-        """What the updates are, in order, but for heartbeats; as `message Hello?`."""
-        said = []
+        """Return the kinds of the updates in order, without heartbeats, as in `message Hello?`."""
+        kinds = []
         for update in self.updates:
             kind = str(update.WhichOneof("kind"))
             if kind == "communication_message":
-                said.append(f"message {update.communication_message.message.text}")
+                kinds.append(f"message {update.communication_message.message.text}")
             elif kind == "communication_escalated":
-                said.append(f"escalated {update.communication_escalated.escalation.answer}".strip())
+                kinds.append(
+                    f"escalated {update.communication_escalated.escalation.answer}".strip()
+                )
             elif kind != "heartbeat":
-                said.append(kind.removeprefix("communication_"))
-        return said
+                kinds.append(kind.removeprefix("communication_"))
+        return kinds
 
     @property
     def cursor(self) -> str:
@@ -235,7 +235,7 @@ Watch = Callable[..., Panel]
 
 @pytest.fixture
 def watch(request: pytest.FixtureRequest) -> Iterator[Watch]:
-    """Opens panels: of `server`, or of another."""
+    """Return a function that opens panels, of `server` or of another."""
     panels: list[Panel] = []
 
     def open_(cursor: str = "", server: RunningServer | None = None) -> Panel:

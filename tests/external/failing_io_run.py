@@ -22,7 +22,7 @@ _SPEC.loader.exec_module(lives)
 
 
 class Life(lives.Life):  # type: ignore[name-defined,misc]
-    """What third parties and their owner do, and what they were told."""
+    """Calls of third parties and their owner, with the answers."""
 
     def __init__(self, folder: FolderStore, journal: TextIO) -> None:
         self.journal = journal
@@ -32,7 +32,7 @@ class Life(lives.Life):  # type: ignore[name-defined,misc]
         self.external = External(CommunicationStore(self.space))
 
     def write(self, party: str, number: int) -> Received | None:
-        """A third party writes."""
+        """Send a message of a third party."""
         delivered = f"{party}-{number}"
 
         def call() -> Received:
@@ -43,7 +43,7 @@ class Life(lives.Life):  # type: ignore[name-defined,misc]
         return answer
 
     def live(self) -> None:
-        """Two strangers write; one becomes known, one is answered."""
+        """Let two strangers write; one is trusted, one is answered."""
         ann = self.write("ann", 0)
         bob = self.write("bob", 0)
         if ann:
@@ -55,8 +55,10 @@ class Life(lives.Life):  # type: ignore[name-defined,misc]
                 "reply", lambda: self.external.record_reply(name, "reply zebra", "billing", "reply")
             )
         if bob and bob.escalation:
-            asked = bob.escalation.id
-            self.do("resolve", lambda: self.external.resolve_escalation(asked, "Yes", "resolve"))
+            escalation = bob.escalation.id
+            self.do(
+                "resolve", lambda: self.external.resolve_escalation(escalation, "Yes", "resolve")
+            )
         for number in (1, 2):
             self.write("ann", number)
             self.write("bob", number)

@@ -13,7 +13,9 @@ from recollect_server.settings import Settings
 
 
 def main() -> None:
-    """Receives until standard input ends, or a point kills it (see `storage.failpoints`)."""
+    """Receive until standard input ends, or a failpoint kills the process (see
+    `storage.failpoints`).
+    """
     running = app.start(
         Settings.load(None, {"listen": "127.0.0.1:0", "data_dir": Path(sys.argv[1])})
     )

@@ -1,5 +1,5 @@
-"""What third parties write is nowhere among the conversations: not in a list, a search, a context
-or a stream.
+"""Messages of third parties stay out of the conversations: no list, search, context or stream has
+them.
 """
 
 from functools import partial
@@ -18,9 +18,7 @@ from tests.waiting import until
 
 
 def written(outside: Outside) -> str:
-    """A third party and its owner say a word that no conversation has, in every place where there
-    is one.
-    """
+    """Put a word that no conversation has in every text of a third party and its owner."""
     name = outside.write("pangolin", party="pangolin@example.org", channel="web").communication.id
     outside.resolve(outside.escalations()[0].id, "pangolin")
     outside.reply(name, "pangolin")
@@ -51,15 +49,15 @@ def test_no_context_has_it(outside: Outside, service: Service) -> None:
     written(outside)
     stub = RecallServiceStub(service.channel)
     try:
-        said = str(
+        text = str(
             stub.BuildContext(
                 recall.BuildContextRequest(conversation_id=mine, message="What of the pangolin?")
             )
         )
     except grpc.RpcError as error:
-        said = str(error)
-    assert "pangolin@" not in said
-    assert said.lower().count("pangolin") <= 1  # where the question is repeated
+        text = str(error)
+    assert "pangolin@" not in text
+    assert text.lower().count("pangolin") <= 1  # where the question is repeated
     assert "pangolin" not in str(service.context(mine))
 
 
@@ -89,8 +87,8 @@ def test_no_table_of_conversations_and_no_other_file_has_it(
     server.stop()
     # The index has the address, the scope, the question and the answer, which the lists answer; the
     # words are in the transcript.
-    found = {line.partition(":")[0] for line in files_with(server.data_dir, "pangolin")}
-    assert found == {f"{name}.jsonl", "conversations.db"}
+    names = {line.partition(":")[0] for line in files_with(server.data_dir, "pangolin")}
+    assert names == {f"{name}.jsonl", "conversations.db"}
     assert state_of(server.folder).messages == 1
 
 

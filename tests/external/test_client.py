@@ -45,22 +45,22 @@ def test_an_owner_answers_a_stranger_and_comes_to_know_it(outside: Outside, clie
         client.external.record_reply(communication.id, "Yes")
     assert denied.value.reason is ErrorReason.TRUST_REQUIRED
 
-    (asked,) = client.external.list_escalations()
-    assert (asked.communication_id, asked.answer, asked.resolve_time) == (
+    (escalation,) = client.external.list_escalations()
+    assert (escalation.communication_id, escalation.answer, escalation.resolve_time) == (
         communication.id,
         "",
         None,
     )
-    resolved = client.external.resolve_escalation(asked.id, "Say yes.")
+    resolved = client.external.resolve_escalation(escalation.id, "Say yes.")
     assert (resolved.answer, resolved.resolve_time is None) == ("Say yes.", False)
     with pytest.raises(FailedPrecondition) as closed:
-        client.external.resolve_escalation(asked.id, "Say no.")
+        client.external.resolve_escalation(escalation.id, "Say no.")
     assert closed.value.reason is ErrorReason.ESCALATION_RESOLVED
     reply = client.external.record_reply(communication.id, "Yes, from June.")
     assert (reply.message.direction, reply.message.text) == (Direction.OUTBOUND, "Yes, from June.")
 
-    known = client.external.set_trust(communication.id, Trust.KNOWN, scopes=["viewings"])
-    assert (known.trust, known.scopes) == (Trust.KNOWN, ("viewings",))
+    trusted = client.external.set_trust(communication.id, Trust.KNOWN, scopes=["viewings"])
+    assert (trusted.trust, trusted.scopes) == (Trust.KNOWN, ("viewings",))
     loaded = client.external.get_communication(communication.id, page_size=1)
     assert [message.text for message in loaded.messages] == ["Yes, from June."]
     older = client.external.get_communication(
@@ -103,16 +103,16 @@ def test_a_panel_watches_and_goes_on_behind_a_cursor(outside: Outside, client: C
         first = next(watch)
         assert isinstance(first.kind, CommunicationList)
         received = outside.write("Hello?")
-        told = next(watch)
-        assert isinstance(told.kind, CommunicationMessage)
-        assert told.kind.message is not None
-        assert (told.kind.message.text, told.communication_id) == (
+        message = next(watch)
+        assert isinstance(message.kind, CommunicationMessage)
+        assert message.kind.message is not None
+        assert (message.kind.message.text, message.communication_id) == (
             "Hello?",
             received.communication.id,
         )
         cursor = watch.cursor
-        asked = next(watch)
-        assert isinstance(asked.kind, CommunicationEscalated)
+        escalation = next(watch)
+        assert isinstance(escalation.kind, CommunicationEscalated)
     outside.trust(received.communication.id, 2)
     with client.external.watch(cursor=cursor) as watch:
         kinds = [type(next(watch).kind) for _ in range(2)]
@@ -133,10 +133,10 @@ async def test_the_async_panel_does_the_same_across_a_restart(
         running.stop()
         running = start_server(listen=running.target)
         meet(running).write("Two", delivered="2")
-        told = await anext(watch)
-        assert isinstance(told.kind, CommunicationMessage)
-        assert told.kind.message is not None
-        assert told.kind.message.text == "Two"
+        message = await anext(watch)
+        assert isinstance(message.kind, CommunicationMessage)
+        assert message.kind.message is not None
+        assert message.kind.message.text == "Two"
         assert [it.message_count async for it in client.external.list_communications()] == [2]
         assert [it.answer async for it in client.external.list_escalations()] == [""]
         watch.close()
@@ -170,16 +170,16 @@ def test_a_gateway_keeps_names_and_headers_and_acknowledges(client: Client) -> N
     )
     reply = client.external.record_reply(outcome.communication.id, outcome.acknowledgement)
     assert (reply.message.acknowledgement, reply.communication.acknowledged) == (True, True)
-    found = client.external.search_communications(
+    results = client.external.search_communications(
         "wombats", channel="email", party="H@x.org", trust=Trust.UNTRUSTED, limit=5
     )
-    assert ([it.communication.id for it in found], len(found), found.total_matches) == (
+    assert ([it.communication.id for it in results], len(results), results.total_matches) == (
         [outcome.communication.id],
         1,
         1,
     )
-    known = client.external.register_contact("email", "h@x.org", scopes=["zoo"])
-    assert (known.id, known.trust, known.scopes) == (
+    contact = client.external.register_contact("email", "h@x.org", scopes=["zoo"])
+    assert (contact.id, contact.trust, contact.scopes) == (
         outcome.communication.id,
         Trust.KNOWN,
         ("zoo",),
@@ -189,15 +189,17 @@ def test_a_gateway_keeps_names_and_headers_and_acknowledges(client: Client) -> N
 def test_an_agent_writes_first_and_sees_its_group(client: Client) -> None:
     client.channels.add_owner_identity("whatsapp", "1")
     group = WhatsappOrigin(group_id="9@g.us")
-    begun = client.conversations.create("whatsapp", party=Party(group_id="9@g.us"), pinned=True)
-    client.conversations.append_turn(begun.id, [Message.assistant("Dinner?")])
+    conversation = client.conversations.create(
+        "whatsapp", party=Party(group_id="9@g.us"), pinned=True
+    )
+    client.conversations.append_turn(conversation.id, [Message.assistant("Dinner?")])
     reply = client.channels.receive(
         "whatsapp", "1", "Yes", sender="1", sender_name="Alex", origin=group
     ).outcome
     assert isinstance(reply, StoredInConversation)
-    assert (reply.conversation.id, reply.messages[0].sender_name) == (begun.id, "Alex")
+    assert (reply.conversation.id, reply.messages[0].sender_name) == (conversation.id, "Alex")
     client.channels.receive("whatsapp", "2", "Me too!", sender="2", sender_name="Sam", origin=group)
-    (other,) = client.recall.build_context(begun.id, include_group=True).group
+    (other,) = client.recall.build_context(conversation.id, include_group=True).group
     assert (other.party, other.trust, other.message.text, other.message.group_id) == (
         "2",
         Trust.UNTRUSTED,

@@ -27,7 +27,7 @@ def register(
 def receive(
     outside: Outside, text: str = "Hello?", number: int = 1, group: str = ""
 ) -> ReceivedExternal:
-    """A message of a stranger, as a gateway hands it over."""
+    """Receive a stranger's message as a gateway delivers it."""
     request = channel_api.ReceiveRequest(provider_message_id=f"d-{number}", text=text)
     if group:
         request.channel, request.sender = "whatsapp", "1555"
@@ -165,9 +165,11 @@ def test_that_it_was_acknowledged_outlives_the_index(
     assert denied(again, name, TEXT)
 
 
-@pytest.mark.parametrize(("said", "offered"), [("Got it.", "Got it."), ("", "")])
-def test_the_text_is_a_setting(start_server: Start, meet: Meet, said: str, offered: str) -> None:
-    outside = meet(start_server(acknowledgement=said))
+@pytest.mark.parametrize(("question", "offered"), [("Got it.", "Got it."), ("", "")])
+def test_the_text_is_a_setting(
+    start_server: Start, meet: Meet, question: str, offered: str
+) -> None:
+    outside = meet(start_server(acknowledgement=question))
     received = receive(outside)
     assert received.acknowledgement == offered
     assert denied(outside, received.communication.id, TEXT)

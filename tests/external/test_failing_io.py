@@ -17,7 +17,7 @@ from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.logs.folder import FolderStore
 
 from tests.faults.conftest import library
-from tests.faults.lives import EARLY, LATE, SHORT, Case, lives, told_in
+from tests.faults.lives import EARLY, LATE, SHORT, Case, answers_in, lives
 
 __all__ = ["library"]  # fixtures
 pytestmark = [pytest.mark.usefixtures("no_log"), pytest.mark.timeout(600)]  # hundreds of lives
@@ -33,25 +33,25 @@ CASES: dict[str, Case] = {
 
 
 def check(life: Path) -> None:
-    """A fresh start on what a life left."""
-    told = told_in(life)
+    """Start on the files that a life left, and check them."""
+    answers = answers_in(life)
     folder = FolderStore(life / "data")
     index = recover(folder, system_clock, unheard).index
     external = External(CommunicationStore(Space(folder, index, system_clock)))
     try:
         communications = external.page(CommunicationFilter(), 10, None).communications
-        kept = {
+        stored_texts = {
             it.party: external.history(it.id, 100, None, 1 << 20).messages[::-1]
             for it in communications
         }
-        assert len(communications) == len(kept)  # one for each party
+        assert len(communications) == len(stored_texts)  # one for each party
         for party in ("ann", "bob"):
             there = [
                 it.provider_message_id
-                for it in kept.get(party, [])
+                for it in stored_texts.get(party, [])
                 if it.direction is Direction.INBOUND
             ]
-            written = [it for it in told if it["what"] == "receive" and it["party"] == party]
+            written = [it for it in answers if it["what"] == "receive" and it["party"] == party]
             # once, in order
             assert there == [it["delivered"] for it in written if it["delivered"] in there]
             assert [
@@ -62,9 +62,11 @@ def check(life: Path) -> None:
                     "email", party, it["delivered"], f"{it['delivered']} zebra", (), None
                 )
                 assert again.duplicate == (it["delivered"] in there)
-        replies = [it.text for it in kept.get("ann", []) if it.direction is Direction.OUTBOUND]
+        replies = [
+            it.text for it in stored_texts.get("ann", []) if it.direction is Direction.OUTBOUND
+        ]
         assert replies == ["reply zebra"] or not any(
-            it["told"] == "done" for it in told if it["what"] == "reply"
+            it["told"] == "done" for it in answers if it["what"] == "reply"
         )
         assert len(replies) <= 1
     finally:
@@ -79,7 +81,7 @@ def test_whatever_call_fails_nothing_that_was_received_is_lost_or_stored_twice(
     tmp_path: Path,
     case: str,
 ) -> None:
-    found = lives(library, Path(__file__).with_name("failing_io_run.py"), tmp_path, CASES, case)
-    for life in found:
+    runs = lives(library, Path(__file__).with_name("failing_io_run.py"), tmp_path, CASES, case)
+    for life in runs:
         check(life)
-    assert [it["told"] for it in told_in(found[-1])] == ["done"] * 9  # nothing failed in the last
+    assert [it["told"] for it in answers_in(runs[-1])] == ["done"] * 9  # nothing failed in the last

@@ -28,15 +28,15 @@ def test_one_whose_transcript_was_removed_is_not_answered_from_the_index(
     start_server: Start, meet: Meet
 ) -> None:
     running = start_server()
-    gone = meet(running).write("One", party="ann", delivered="1").communication.id
-    kept = meet(running).write("Two", party="bob", delivered="2").communication.id
+    removed = meet(running).write("One", party="ann", delivered="1").communication.id
+    other = meet(running).write("Two", party="bob", delivered="2").communication.id
     running.stop()
-    transcript(running, gone).unlink()
+    transcript(running, removed).unlink()
     running = start_server()
     outside = meet(running)
     assert running.app.recovered.rebuilt
-    assert [it.id for it in outside.listed()] == [kept]
-    assert [it.communication_id for it in outside.escalations()] == [kept]
+    assert [it.id for it in outside.listed()] == [other]
+    assert [it.communication_id for it in outside.escalations()] == [other]
     assert not outside.write("One", party="ann", delivered="1").duplicate
 
 
@@ -94,19 +94,19 @@ def test_the_index_takes_lines_in_only_where_they_follow(tmp_path: Path) -> None
         ExternalMessage(Direction.INBOUND, "One", 1, 2, (), "1"),
     ]
     lines, _ = encoded(entries_of(contents, None))
-    known: Communication | None = None
+    state: Communication | None = None
     for content in contents:
-        known = fold(known, content)
-    assert known is not None
+        state = fold(state, content)
+    assert state is not None
     index = Index(tmp_path)
     try:
-        index.external.add(None, known, lines, time=1)
+        index.external.add(None, state, lines, time=1)
         stored = index.external.find(NAME)
         with pytest.raises(IndexUnavailable, match="the lines before these are not indexed"):
-            index.external.add(None, known, lines, time=1)
+            index.external.add(None, state, lines, time=1)
         later, _ = encoded([Entry(ExternalMessage(Direction.INBOUND, "Three", 1, 9))], 8, 9999)
         with pytest.raises(IndexUnavailable, match="the lines before these are not indexed"):
-            index.external.add(known, known, later, time=1)
+            index.external.add(state, state, later, time=1)
         assert index.external.find(NAME) == stored
     finally:
         index.close()

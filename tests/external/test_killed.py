@@ -41,8 +41,8 @@ TORN = b'{"type":"message","direction":"inbound","text":"never answered'
 
 
 def receive(data_dir: Path, kill_at: str) -> tuple[dict[str, str], int]:
-    """Lets a server process of its own receive everything; what it answered by delivery, and how it
-    ended.
+    """Run a server process that receives everything. Return its answers by delivery, and its exit
+    code.
     """
     code, output, _ = ran(
         "tests.external.receiver",
@@ -55,7 +55,9 @@ def receive(data_dir: Path, kill_at: str) -> tuple[dict[str, str], int]:
 
 
 def all_is_well(data_dir: Path, answered: dict[str, str], start_server: Start, meet: Meet) -> None:
-    """Starts the server again: as it is, when everything is delivered again, and on the disk."""
+    """Start the server again and check it: as it is, after every delivery is repeated, and on the
+    disk.
+    """
     running = start_server(data_dir=data_dir)
     outside = meet(running)
     there = {

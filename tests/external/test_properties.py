@@ -29,13 +29,13 @@ STEPS = st.lists(
 
 
 @dataclass
-class Known:
-    """What the model knows of a party."""
+class Expected:
+    """Party as the model expects it."""
 
     name: str = ""
     texts: list[str] = field(default_factory=list)
     trust: int = UNTRUSTED
-    asked: bool = False
+    is_escalated: bool = False
     released: bool = False
 
 
@@ -44,8 +44,8 @@ class Story:
 
     def __init__(self, start: Start, meet: Meet, data_dir: Path) -> None:
         self._start, self._meet, self._data_dir = start, meet, data_dir
-        self._known = {"ann": Known(), "bob": Known()}
-        self._seen: set[int] = set()
+        self._expected = {"ann": Expected(), "bob": Expected()}
+        self._numbers: set[int] = set()
         self._count = 0
         self._begin()
 
@@ -54,50 +54,50 @@ class Story:
         self.outside: Outside = self._meet(self.server)
 
     def deliver(self, party: str, number: int) -> None:
-        """The ids are the channel's: another party's message with an id that was seen is taken for
-        that one.
+        """Deliver a message. Ids are the channel's: another party's message with the same id is
+        taken for the first one.
         """
         received = self.outside.write(f"Message {number}", party=party, delivered=f"id-{number}")
-        assert received.duplicate == (number in self._seen)
+        assert received.duplicate == (number in self._numbers)
         if received.duplicate:
             return
-        self._seen.add(number)
-        known = self._known[party]
-        known.name = received.communication.id
-        known.texts.append(f"Message {number}")
-        known.released = False
-        opens = known.trust == UNTRUSTED and not known.asked
+        self._numbers.add(number)
+        expected = self._expected[party]
+        expected.name = received.communication.id
+        expected.texts.append(f"Message {number}")
+        expected.released = False
+        opens = expected.trust == UNTRUSTED and not expected.is_escalated
         assert (received.escalation is not None) == opens
-        known.asked = known.asked or opens
+        expected.is_escalated = expected.is_escalated or opens
 
     def trust(self, party: str, trust: int) -> None:
-        known = self._known[party]
-        if known.name:
-            self.outside.trust(known.name, trust)
-            known.trust = trust
-            known.asked = known.asked and trust != BLOCKED
+        expected = self._expected[party]
+        if expected.name:
+            self.outside.trust(expected.name, trust)
+            expected.trust = trust
+            expected.is_escalated = expected.is_escalated and trust != BLOCKED
 
     def resolve(self, party: str, _: int) -> None:
-        known = self._known[party]
-        waiting = self.outside.escalations(communication_id=known.name) if known.name else []
-        assert len(waiting) == known.asked
+        expected = self._expected[party]
+        waiting = self.outside.escalations(communication_id=expected.name) if expected.name else []
+        assert len(waiting) == expected.is_escalated
         if waiting:
             self.outside.resolve(waiting[0].id)
-            known.asked, known.released = False, True
+            expected.is_escalated, expected.released = False, True
 
     def reply(self, party: str, _: int) -> None:
-        known = self._known[party]
-        if not known.name:
+        expected = self._expected[party]
+        if not expected.name:
             return
         self._count += 1
-        allowed = known.trust == KNOWN or (known.trust == UNTRUSTED and known.released)
+        allowed = expected.trust == KNOWN or (expected.trust == UNTRUSTED and expected.released)
         try:
-            self.outside.reply(known.name, f"Reply {self._count}")
+            self.outside.reply(expected.name, f"Reply {self._count}")
         except grpc.RpcError:
             assert not allowed
         else:
             assert allowed
-            known.texts.append(f"Reply {self._count}")
+            expected.texts.append(f"Reply {self._count}")
 
     def restart(self, _: str, lost: int) -> None:
         self.server.stop()
@@ -106,17 +106,19 @@ class Story:
         self._begin()
 
     def compare(self) -> None:
-        """What is answered is what the model knows."""
-        for known in self._known.values():
-            if known.name:
-                communication = self.outside.get(known.name).communication
+        """Compare the service's answers with the model."""
+        for expected in self._expected.values():
+            if expected.name:
+                communication = self.outside.get(expected.name).communication
                 assert (communication.trust, communication.open_escalations) == (
-                    known.trust,
-                    int(known.asked),
+                    expected.trust,
+                    int(expected.is_escalated),
                 )
-                assert communication.message_count == len(known.texts)
-                assert self.outside.texts(known.name) == known.texts
-        assert len(self.outside.listed()) == sum(bool(known.name) for known in self._known.values())
+                assert communication.message_count == len(expected.texts)
+                assert self.outside.texts(expected.name) == expected.texts
+        assert len(self.outside.listed()) == sum(
+            bool(expected.name) for expected in self._expected.values()
+        )
 
 
 @settings(

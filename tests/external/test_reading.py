@@ -12,7 +12,7 @@ from tests.server.conftest import failure_of
 
 
 def many(outside: Outside, count: int) -> list[str]:
-    """So many parties that wrote one after the other; the names of their communications in that
+    """Receive messages of `count` parties, and return the names of their communications in
     order.
     """
     names = []
@@ -95,19 +95,19 @@ def test_messages_come_newest_first_in_pages(outside: Outside) -> None:
 
 def test_escalations_come_oldest_first_in_pages(outside: Outside) -> None:
     names = many(outside, 6)
-    asked = [it.id for it in outside.escalations()]
+    escalations = [it.id for it in outside.escalations()]
     assert [it.communication_id for it in outside.escalations()] == names
-    outside.resolve(asked[2])
+    outside.resolve(escalations[2])
     for size in (1, 2, 5, 100):
         waiting = [it.id for page in pages_of_escalations(outside, page_size=size) for it in page]
-        assert waiting == [*asked[:2], *asked[3:]]
+        assert waiting == [*escalations[:2], *escalations[3:]]
         every = [
             it.id
             for page in pages_of_escalations(outside, page_size=size, include_resolved=True)
             for it in page
         ]
-        assert every == asked
-    assert [it.id for it in outside.escalations(communication_id=names[4])] == [asked[4]]
+        assert every == escalations
+    assert [it.id for it in outside.escalations(communication_id=names[4])] == [escalations[4]]
     assert outside.escalations(communication_id=names[2]) == []
 
 

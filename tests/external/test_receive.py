@@ -1,4 +1,4 @@
-"""What becomes of a third party's message."""
+"""Outcomes of a third party's message."""
 
 import stat
 from typing import Any
@@ -30,35 +30,47 @@ def test_a_stranger_is_kept_and_the_owner_is_asked(outside: Outside) -> None:
     received = outside.write(
         "Is the flat\nstill free?", party="1555000", delivered="wamid-7", time=1_789_999_000_000
     )
-    known, message, asked = received.communication, received.message, received.escalation
-    assert (known.channel, known.party, known.trust, known.message_count) == (
+    communication, message, escalation = (
+        received.communication,
+        received.message,
+        received.escalation,
+    )
+    assert (
+        communication.channel,
+        communication.party,
+        communication.trust,
+        communication.message_count,
+    ) == (
         "whatsapp",
         "1555000",
         Trust.UNTRUSTED,
         1,
     )
-    assert (known.create_time, known.update_time) == (1_789_999_000_000, 1_789_999_000_000)
+    assert (communication.create_time, communication.update_time) == (
+        1_789_999_000_000,
+        1_789_999_000_000,
+    )
     assert (message.direction, message.text, message.timestamp) == (
         Direction.INBOUND, "Is the flat\nstill free?", 1_789_999_000_000,
     )  # fmt: skip
-    assert asked is not None
+    assert escalation is not None
     assert (
-        asked.question
+        escalation.question
         == "1555000 wrote on whatsapp: Is the flat still free?\nWhat should be answered?"
     )
-    assert (asked.communication_id, asked.sequence, asked.resolve_time) == (
-        known.id,
+    assert (escalation.communication_id, escalation.sequence, escalation.resolve_time) == (
+        communication.id,
         message.sequence,
         None,
     )
     assert not received.duplicate
 
-    stored = outside.get(known.id)
+    stored = outside.get(communication.id)
     assert stored.communication.open_escalations == 1
     assert [(it.text, it.provider_message_id, it.sequence) for it in stored.messages] == [
         ("Is the flat\nstill free?", "wamid-7", message.sequence)
     ]
-    assert [it.id for it in outside.escalations()] == [asked.id]
+    assert [it.id for it in outside.escalations()] == [escalation.id]
 
 
 def test_one_question_waits_however_much_a_stranger_writes(outside: Outside) -> None:
@@ -204,7 +216,7 @@ def test_an_index_that_is_lost_under_a_running_server_comes_back_with_them(
 
 
 def is_made_anew(outside: Outside) -> bool:
-    """Whether the index is being made anew."""
+    """Return whether the index is being rebuilt."""
     try:
         return len(outside.listed()) < 4
     except grpc.RpcError as error:
@@ -212,7 +224,7 @@ def is_made_anew(outside: Outside) -> bool:
 
 
 def everything_that_can_happen(outside: Outside, server: RunningServer) -> dict[str, Any]:
-    """Four parties, each treated in its own way; what is answered about them then."""
+    """Treat four parties in four ways, and return what the service answers about them."""
     names = []
     for number in range(1, 5):
         server.clock.move(1000)
@@ -223,9 +235,9 @@ def everything_that_can_happen(outside: Outside, server: RunningServer) -> dict[
     outside.trust(names[1], KNOWN, "billing", "viewings")
     outside.reply(names[1], "With pleasure.", scope="billing")
     outside.trust(names[2], BLOCKED)
-    asked = next(it for it in outside.escalations() if it.communication_id == names[3])
+    escalation = next(it for it in outside.escalations() if it.communication_id == names[3])
     server.clock.move(1000)
-    outside.resolve(asked.id, "Tell it no.")
+    outside.resolve(escalation.id, "Tell it no.")
     outside.reply(names[3], "No.")
     outside.write("Why?", party="1555004", delivered="wamid-5")
     return answers(outside)

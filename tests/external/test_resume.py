@@ -1,4 +1,6 @@
-"""How a panel comes back: what it missed, once and in order, or a snapshot that says so."""
+"""Reconnection of a panel: it gets what it missed, once and in order, or a snapshot that says
+so.
+"""
 
 from functools import partial
 

@@ -22,20 +22,20 @@ def find(outside: Outside, query: str, **fields: object) -> api.SearchCommunicat
     return outside.rpc.SearchCommunications(api.SearchCommunicationsRequest(query=query, **fields))  # type: ignore[arg-type]
 
 
-def texts(found: api.SearchCommunicationsResponse) -> list[str]:
-    return [it.snippet.replace("\ue000", "[").replace("\ue001", "]") for it in found.matches]
+def texts(response: api.SearchCommunicationsResponse) -> list[str]:
+    return [it.snippet.replace("\ue000", "[").replace("\ue001", "]") for it in response.matches]
 
 
 def test_the_best_message_comes_first_with_its_words_marked(outside: Outside) -> None:
     ann = outside.write("The invoice for the roof is still open.", party="ann").communication.id
     outside.write("Which roof?", party="bob")
     outside.write("Good morning", party="cyn")
-    found = find(outside, "roof invoices")
-    assert texts(found) == ["The [invoice] for the [roof] is still open.", "Which [roof]?"]
-    assert (found.total_matches, found.matches[0].score) == (2, 1.0)
-    assert 0 < found.matches[1].score < 1
-    assert (found.matches[0].communication.id, found.matches[0].sequence) == (ann, 2)
-    assert found.matches[0].communication == outside.get(ann).communication
+    response = find(outside, "roof invoices")
+    assert texts(response) == ["The [invoice] for the [roof] is still open.", "Which [roof]?"]
+    assert (response.total_matches, response.matches[0].score) == (2, 1.0)
+    assert 0 < response.matches[1].score < 1
+    assert (response.matches[0].communication.id, response.matches[0].sequence) == (ann, 2)
+    assert response.matches[0].communication == outside.get(ann).communication
 
 
 def test_replies_subjects_and_names_are_found(outside: Outside) -> None:
@@ -101,8 +101,8 @@ OPERATORS = [
 def test_no_character_of_a_query_is_an_operator(outside: Outside, query: str) -> None:
     mine = outside.write("zebra crossing", party="1555").communication.id
     outside.write("text of another, a trust or zebra", party="1666")
-    found = find(outside, query, communication_id=mine)
-    assert {it.communication.id for it in found.matches} <= {mine}
+    response = find(outside, query, communication_id=mine)
+    assert {it.communication.id for it in response.matches} <= {mine}
 
 
 def test_the_same_is_found_after_a_restart_and_with_a_new_index(
@@ -127,8 +127,8 @@ def test_verify_sees_words_that_are_missing(outside: Outside, server: RunningSer
     with apsw.Connection(str(server.folder / NAME)) as connection:
         connection.execute("INSERT INTO external_fts(external_fts) VALUES('delete-all')")
     connection.close()
-    found = run("verify", "--data-dir", server.data_dir)
-    assert (found.exit_code, f"{name}: the index has other words" in found.stdout) == (1, True)
+    result = run("verify", "--data-dir", server.data_dir)
+    assert (result.exit_code, f"{name}: the index has other words" in result.stdout) == (1, True)
 
 
 def test_an_index_of_the_version_before_is_filled_from_the_transcripts(
@@ -137,14 +137,14 @@ def test_an_index_of_the_version_before_is_filled_from_the_transcripts(
     name = outside.write("zebra one", delivered="d-1").communication.id
     outside.trust(name, KNOWN, request_id="t-1")
     cursor = watch().ready().cursor
-    before, found = answers(outside), find(outside, "zebra")
+    before, response = answers(outside), find(outside, "zebra")
     server.stop()
     epoch = epoch_of(server.folder / NAME)
     as_before(server.folder / NAME)
     server = start_server()
     again = meet(server)
     assert answers(again) == before
-    assert find(again, "zebra") == found
+    assert find(again, "zebra") == response
     assert again.write("zebra one", delivered="d-1").duplicate
     assert again.trust(name, KNOWN, request_id="t-1") == before[name].communication  # type: ignore[attr-defined]
     assert watch(cursor, server).ready().updates[0].reset
@@ -161,7 +161,7 @@ def epoch_of(path: Path) -> object:
 
 
 def as_before(path: Path) -> None:
-    """Makes of an index one of the version before, which has the same rows about third parties."""
+    """Turn an index into one of the version before, with the same rows about third parties."""
     steps, before = MIGRATIONS[: MIGRATIONS.index(contact_names)], path.with_name("before.db")
     tables = ["communications", "messages", "deliveries", "escalations", "updates"]
     with apsw.Connection(str(before)) as connection:

@@ -95,12 +95,14 @@ def test_every_panel_sees_the_same_while_many_write_at_once(outside: Outside, wa
     for panel in panels:
         panel.until_count(1 + 80 + 8)
     assert panels[0].kinds() == panels[1].kinds() == panels[2].kinds()
-    told = [
+    expected = [
         kind.removeprefix("message ") for kind in panels[0].kinds() if kind.startswith("message ")
     ]
-    assert sorted(told) == sorted(f"{number}/{place}" for number in range(8) for place in range(10))
+    assert sorted(expected) == sorted(
+        f"{number}/{place}" for number in range(8) for place in range(10)
+    )
     for number in range(8):
-        assert [it for it in told if it.startswith(f"{number}/")] == [
+        assert [it for it in expected if it.startswith(f"{number}/")] == [
             f"{number}/{place}" for place in range(10)
         ]
 
@@ -138,7 +140,7 @@ def test_panels_count_among_the_subscribers(start_server: Start, watch: Watch) -
 def test_a_panel_that_stands_still_keeps_nobody_waiting(
     outside: Outside, server: RunningServer, watch: Watch
 ) -> None:
-    """What it does not read stays in the log, not in the server's memory; the others are told at
+    """Unread updates stay in the log and out of the server's memory; other panels get theirs at
     once.
     """
     channel = grpc.insecure_channel(server.target, options=[("grpc.use_local_subchannel_pool", 1)])

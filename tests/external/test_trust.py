@@ -1,4 +1,4 @@
-"""What the owner does: trusts, answers, and has replies recorded where trust allows them."""
+"""Actions of the owner: trust, answers, and recorded replies where trust allows them."""
 
 from collections.abc import Callable
 
@@ -64,8 +64,8 @@ def test_an_answer_releases_nothing_that_came_while_the_party_was_known(outside:
 
 def test_a_known_party_is_answered_within_its_scopes(outside: Outside) -> None:
     name = outside.write().communication.id
-    known = outside.trust(name, KNOWN, "billing", "viewings")
-    assert (known.trust, list(known.scopes)) == (KNOWN, ["billing", "viewings"])
+    trusted = outside.trust(name, KNOWN, "billing", "viewings")
+    assert (trusted.trust, list(trusted.scopes)) == (KNOWN, ["billing", "viewings"])
     assert outside.reply(name, scope="billing").message.scope == "billing"
     assert outside.reply(name).message.scope == ""  # the caller answers for it
     refused = failure_of(lambda: outside.reply(name, scope="health"))
@@ -77,11 +77,11 @@ def test_a_known_party_is_answered_within_its_scopes(outside: Outside) -> None:
 
 def test_a_blocked_party_is_never_answered_and_its_questions_are_closed(outside: Outside) -> None:
     name = outside.write().communication.id
-    asked = outside.escalations()[0].id
+    escalation = outside.escalations()[0].id
     assert outside.trust(name, BLOCKED).open_escalations == 0
     assert outside.escalations() == []
     closed = outside.escalations(include_resolved=True)[0]
-    assert (closed.id, closed.answer, closed.HasField("resolve_time")) == (asked, "", True)
+    assert (closed.id, closed.answer, closed.HasField("resolve_time")) == (escalation, "", True)
     assert kind_of(failure_of(lambda: outside.reply(name))) == DENIED
     outside.trust(name, UNTRUSTED)
     assert kind_of(failure_of(lambda: outside.reply(name))) == DENIED  # closed is not answered
@@ -96,25 +96,27 @@ def test_a_stranger_who_becomes_known_keeps_its_open_question(outside: Outside) 
 
 def test_an_escalation_is_resolved_once(outside: Outside) -> None:
     outside.write()
-    asked = outside.escalations()[0]
-    first = outside.resolve(asked.id, "Say yes.")
+    escalation = outside.escalations()[0]
+    first = outside.resolve(escalation.id, "Say yes.")
     assert (first.answer, first.question, first.HasField("resolve_time")) == (
         "Say yes.",
-        asked.question,
+        escalation.question,
         True,
     )
     outside.server.clock.move(60_000)
-    assert outside.resolve(asked.id, "Say yes.") == first
-    refused = failure_of(lambda: outside.resolve(asked.id, "Say no."))
+    assert outside.resolve(escalation.id, "Say yes.") == first
+    refused = failure_of(lambda: outside.resolve(escalation.id, "Say no."))
     assert kind_of(refused) == ("FAILED_PRECONDITION", "ESCALATION_RESOLVED")
-    assert refused.metadata == {"escalation_id": asked.id}
+    assert refused.metadata == {"escalation_id": escalation.id}
     assert outside.escalations(include_resolved=True) == [first]
 
 
 def test_two_owners_who_answer_at_once_leave_one_answer(outside: Outside) -> None:
     outside.write()
-    asked = outside.escalations()[0].id
-    codes = at_once(6, lambda number: code_of(lambda: outside.resolve(asked, f"Answer {number}")))
+    escalation = outside.escalations()[0].id
+    codes = at_once(
+        6, lambda number: code_of(lambda: outside.resolve(escalation, f"Answer {number}"))
+    )
     assert sorted(codes) == ["FAILED_PRECONDITION"] * 5 + ["OK"]
 
 
@@ -124,16 +126,16 @@ def test_a_request_that_is_repeated_is_answered_as_it_was_and_changes_nothing(
     running = start_server()
     outside = meet(running)
     name = outside.write().communication.id
-    asked = outside.escalations()[0].id
+    escalation = outside.escalations()[0].id
     trusted = outside.trust(name, KNOWN, "billing", request_id="t1")
     reply = outside.reply(name, "Yes", scope="billing", request_id="p1")
-    resolved = outside.resolve(asked, "Fine", request_id="e1")
+    resolved = outside.resolve(escalation, "Fine", request_id="e1")
     outside.trust(name, BLOCKED, request_id="t2")
     size = transcript(running, name).stat().st_size
     for lost in (False, True, False):
         assert outside.trust(name, KNOWN, "billing", request_id="t1") == trusted
         assert outside.reply(name, "Yes", scope="billing", request_id="p1") == reply
-        assert outside.resolve(asked, "Fine", request_id="e1") == resolved
+        assert outside.resolve(escalation, "Fine", request_id="e1") == resolved
         assert transcript(running, name).stat().st_size == size
         running.stop()
         if lost:
@@ -183,7 +185,7 @@ def test_bad_input_names_its_field_and_changes_nothing(
     outside: Outside, server: RunningServer
 ) -> None:
     name = outside.write().communication.id
-    asked = outside.escalations()[0].id
+    escalation = outside.escalations()[0].id
     before = bytes_under(server.data_dir / "default" / "external")
     too_many = [f"scope-{number}" for number in range(33)]
     calls: list[tuple[str, Callable[[], object]]] = [
@@ -215,10 +217,10 @@ def test_bad_input_names_its_field_and_changes_nothing(
         ("communication_id", lambda: outside.escalations(communication_id="conv")),
         ("escalation_id", lambda: outside.resolve("")),
         ("escalation_id", lambda: outside.resolve(name)),
-        ("answer", lambda: outside.resolve(asked, "")),
-        ("answer", lambda: outside.resolve(asked, "x" * (16 * 1024 + 1))),
-        ("answer", lambda: outside.resolve(asked, "a\0b")),
-        ("request_id", lambda: outside.resolve(asked, request_id="ä")),
+        ("answer", lambda: outside.resolve(escalation, "")),
+        ("answer", lambda: outside.resolve(escalation, "x" * (16 * 1024 + 1))),
+        ("answer", lambda: outside.resolve(escalation, "a\0b")),
+        ("request_id", lambda: outside.resolve(escalation, request_id="ä")),
     ]
     for field, call in calls:
         failed = failure_of(call)

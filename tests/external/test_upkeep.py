@@ -8,7 +8,7 @@ from tests.server_cli.conftest import run
 
 
 def two_parties(outside: Outside) -> tuple[str, str]:
-    """The names of two communications with everything in them."""
+    """Return the names of two communications with everything in them."""
     ann = outside.write("zebra one", party="ann").communication.id
     bob = outside.write("zebra two", party="bob").communication.id
     outside.resolve(outside.escalations(communication_id=ann)[0].id, request_id="r1")

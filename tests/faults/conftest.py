@@ -1,6 +1,4 @@
-"""What the tests of faults share: the server's tests' service, and a disk that refuses what a test
-says.
-"""
+"""The server's tests' service, and a disk that refuses what a test names."""
 
 import errno
 import os
@@ -38,7 +36,7 @@ class Disk:
         self.refused.clear()
 
     def check(self, call: str, path: str) -> int | None:
-        """Raises if the call is refused; or says how many bytes it takes before."""
+        """Raise if the call is refused; return the number of bytes that it may write before."""
         error, times, after_bytes = self.refused.get(call, (0, 0, 0))
         if times == 0 or not path.endswith((self.suffix, f"{self.suffix}.copy")):
             return None
@@ -52,7 +50,7 @@ class Disk:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    """A disk under the servers of this process."""
+    """Put a disk that may refuse below the servers of this process."""
     refusing = Disk()
 
     def path_of(file: Any) -> str:
@@ -80,7 +78,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a program preloads so that its system calls fail as it says."""
+    """Compile the library that a program preloads so that chosen system calls fail."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler: cc")

@@ -30,7 +30,7 @@ from recollect_server.storage.logs.folder import FolderStore
 
 
 class Life:
-    """What a caller does, and what it was told."""
+    """Calls of one caller, with the answers."""
 
     def __init__(self, folder: FolderStore, journal: TextIO) -> None:
         self.journal = journal
@@ -40,17 +40,17 @@ class Life:
         self.conversations = Conversations(self.space)
 
     def do(self, what: str, call: Callable[[], object], **about: object) -> object:
-        """Calls, and repeats once what was refused."""
-        answer, told = None, ""
+        """Make a call, and repeat it once if it is refused."""
+        answer, outcome = None, ""
         for _ in range(2):
             try:
-                answer, told = call(), "done"
+                answer, outcome = call(), "done"
                 break
             except RecollectError as error:
-                told = type(error).__name__
+                outcome = type(error).__name__
         identity = getattr(answer, "id", None) or about.pop("id", None)
         self.journal.write(
-            orjson.dumps({"what": what, "told": told, "id": identity, **about}).decode() + "\n"
+            orjson.dumps({"what": what, "told": outcome, "id": identity, **about}).decode() + "\n"
         )
         self.journal.flush()
         return answer
@@ -60,7 +60,7 @@ class Life:
         return getattr(made, "id", None)
 
     def _create(self, name: str) -> object:
-        begun = self.conversations.create(
+        beginning = self.conversations.create(
             channel="web",
             participants=(),
             party=Party(),
@@ -68,7 +68,7 @@ class Life:
             create_time=None,
             request_id=name,
         )
-        return begun.conversation
+        return beginning.conversation
 
     def append(self, conversation_id: str, request: str, count: int) -> None:
         texts = [f"{request} {number} zebra" for number in range(count)]
@@ -82,9 +82,9 @@ class Life:
         self.do("append", call, id=conversation_id, request=request, texts=texts)
 
     def live(self) -> None:
-        one, two, gone = self.create("one"), self.create("two"), self.create("gone")
+        one, two, deleted = self.create("one"), self.create("two"), self.create("gone")
         for turn in range(3):
-            for name, conversation_id in (("one", one), ("two", two), ("gone", gone)):
+            for name, conversation_id in (("one", one), ("two", two), ("gone", deleted)):
                 if conversation_id:
                     self.append(conversation_id, f"{name}-{turn}", 1 + turn)
         if one:
@@ -95,11 +95,11 @@ class Life:
                 request="rename",
             )
             self.do("get", lambda: self.conversations.get(one), id=one)
-        if gone:
+        if deleted:
             self.do(
                 "delete",
-                lambda: self.conversations.delete(gone, 0, "delete"),
-                id=gone,
+                lambda: self.conversations.delete(deleted, 0, "delete"),
+                id=deleted,
                 request="delete",
             )
         if two:
@@ -112,7 +112,7 @@ class Life:
 
 
 def run(folder: Path, arm: Callable[[], None]) -> str:
-    """One life. Says how it ended."""
+    """Run one life and return its end."""
     with (folder / "journal").open("w") as journal:
         arm()
         try:
@@ -158,7 +158,7 @@ def run_lives(
         if child == 0:
             code = 2
             try:
-                said = run(
+                end = run(
                     folder,
                     lambda at=at: failing.fail_from(  # type: ignore[misc]
                         path.encode(), at, for_ever, errno, manner, writes_only
@@ -166,9 +166,9 @@ def run_lives(
                 )
                 code = 1 if failing.has_failed() else 0
             except BaseException:  # noqa: BLE001 - whatever it is, it is what the test looks for
-                said = traceback.format_exc()
+                end = traceback.format_exc()
             failing.fail_from(b"", 0, 0, 0, 0, 0)
-            (folder / "ended").write_text(said)
+            (folder / "ended").write_text(end)
             os._exit(code)
         lives += 1
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 EARLY, LATE, SHORT = range(3)
-"""How a call fails: it does nothing; it is done, and says that it failed; it does a part."""
+"""Ways in which a call fails: without effect, with its whole effect, with a part of it."""
 
 Case = tuple[str, int, int, bool, bool, int]
 """A failure: a part of the file's path, errno, how, for ever, writes only; and by how many calls
@@ -48,9 +48,9 @@ def lives(
     runner.stdin.flush()
     count = runner.stdout.readline()
     assert count, "the program of the lives died: what it printed says why"
-    found = sorted(root.iterdir())
-    assert len(found) == int(count) > 1
-    return found
+    folders = sorted(root.iterdir())
+    assert len(folders) == int(count) > 1
+    return folders
 
 
 @cache
@@ -67,10 +67,10 @@ def _runner(library: Path, program: Path) -> "subprocess.Popen[str]":
     return process
 
 
-def told_in(life: Path) -> list[dict[str, Any]]:
-    """What the caller of a life was told, in order. The life must have ended as it should, or have
-    refused to start.
+def answers_in(life: Path) -> list[dict[str, Any]]:
+    """Return the answers that the caller of a life got, in order. The life must have ended normally
+    or refused to start.
     """
-    said = (life / "ended").read_text()
-    assert said == "ended" or said.startswith("did not start: "), said
+    end = (life / "ended").read_text()
+    assert end == "ended" or end.startswith("did not start: "), end
     return [orjson.loads(line) for line in (life / "journal").read_text().splitlines()]

@@ -19,7 +19,7 @@ from tests.waiting import until
 
 @contextmanager
 def mounted(folder: Path, size: str) -> Iterator[Path]:
-    """A disk of its own, of this size."""
+    """Mount a disk of this size."""
     folder.mkdir()
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)],
@@ -38,7 +38,7 @@ def mounted(folder: Path, size: str) -> Iterator[Path]:
 def served(
     data_dir: Path, *flags: str, before: str = ""
 ) -> Iterator[tuple[Service, "Forked | subprocess.Popen[str]"]]:
-    """A server as a process of its own; `before` is run by it first."""
+    """Run a server as a process of its own; `before` is code that it runs first."""
     if not before:
         with server_process(data_dir, *flags) as (process, target):
             yield Service(target), process
@@ -60,15 +60,15 @@ def served(
     ) as process:
         try:
             assert process.stdout is not None
-            said = process.stdout.readline()
-            assert said.startswith("Recollect listens on"), said
-            yield Service(said.split()[3]), process
+            line = process.stdout.readline()
+            assert line.startswith("Recollect listens on"), line
+            yield Service(line.split()[3]), process
         finally:
             process.kill()
 
 
 def fill_up(folder: Path) -> Path:
-    """Writes a file until there is no room. Returns it."""
+    """Write a file until the disk is full, and return it."""
     path = folder / "ballast"
     with path.open("wb", buffering=0) as file:
         size = 1 << 16
@@ -81,7 +81,7 @@ def fill_up(folder: Path) -> Path:
 
 
 def contents(folder: Path, conversation_id: str) -> list[str]:
-    """The messages of a transcript, whose every line must be good."""
+    """Return the messages of a transcript, whose every line must be whole."""
     path = folder / "default/conversations" / f"{conversation_id}.jsonl"
     lines = list(scan(path))
     assert all(line.entry is not None for line in lines)
@@ -140,19 +140,19 @@ def test_a_full_disk_refuses_appends_answers_reads_and_takes_up_again_when_there
     with mounted(tmp_path / "disk", "8m") as disk, served(disk / "data") as (service, process):
         ids = [service.told("zebra one") for _ in range(3)]
         ballast = fill_up(disk)
-        said: dict[str, list[str]] = {name: ["zebra one"] for name in ids}
+        texts: dict[str, list[str]] = {name: ["zebra one"] for name in ids}
         refused = 0
 
         def append(name: str, turn: int) -> str:
-            said = (user(f"turn {turn} " + "x" * 3000), agent(f"answer {turn}"))
-            return code_of(lambda: service.append(name, *said, request_id=f"{name}-{turn}"))
+            texts = (user(f"turn {turn} " + "x" * 3000), agent(f"answer {turn}"))
+            return code_of(lambda: service.append(name, *texts, request_id=f"{name}-{turn}"))
 
         for turn in range(20):
             for name in ids:
                 code = append(name, turn)
                 assert code in ("OK", "UNAVAILABLE")
                 refused += code != "OK"
-                said[name] += [f"turn {turn} " + "x" * 3000, f"answer {turn}"]
+                texts[name] += [f"turn {turn} " + "x" * 3000, f"answer {turn}"]
         assert refused > 0
         assert service.load(ids[0]).messages[0].content == "zebra one"
         assert code_of(service.create) in ("OK", "UNAVAILABLE")
@@ -167,7 +167,7 @@ def test_a_full_disk_refuses_appends_answers_reads_and_takes_up_again_when_there
                 ).duplicate
         until(lambda: not service.search("zebra").degraded)
         assert set(service.found("zebra")) == set(ids)
-        assert [contents(disk / "data", name) for name in ids] == [said[name] for name in ids]
+        assert [contents(disk / "data", name) for name in ids] == [texts[name] for name in ids]
         process.terminate()
         assert process.wait(20) == 0
         with served(disk / "data") as (again, _):

@@ -18,13 +18,13 @@ from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.reader import scan
 
-from tests.faults.lives import EARLY, LATE, SHORT, Case, lives, told_in
+from tests.faults.lives import EARLY, LATE, SHORT, Case, answers_in, lives
 
 pytestmark = [pytest.mark.usefixtures("no_log"), pytest.mark.timeout(600)]  # hundreds of lives
 
 
 def stored(folder: FolderStore, conversation_id: str) -> list[str]:
-    """The contents of a transcript, of which every line must be good."""
+    """Return the contents of a transcript, whose every line must be whole."""
     lines = list(scan(folder.path(conversation_id)))
     assert all(line.entry is not None for line in lines)
     return [
@@ -35,27 +35,31 @@ def stored(folder: FolderStore, conversation_id: str) -> list[str]:
 
 
 def check(life: Path) -> None:
-    """A fresh start on what a life left."""
-    told = told_in(life)
+    """Start on the files that a life left, and check them."""
+    answers = answers_in(life)
     folder = FolderStore(life / "data")
     index = recover(folder, system_clock, unheard).index
     conversations = Conversations(Space(folder, index, system_clock))
-    deleted = {it["id"]: it["told"] for it in told if it["what"] == "delete"}
+    deleted = {it["id"]: it["told"] for it in answers if it["what"] == "delete"}
     try:
         for conversation_id in {
-            it["id"] for it in told if it["what"] == "create" and it["told"] == "done"
+            it["id"] for it in answers if it["what"] == "create" and it["told"] == "done"
         }:
-            appends = [it for it in told if it["what"] == "append" and it["id"] == conversation_id]
+            appends = [
+                it for it in answers if it["what"] == "append" and it["id"] == conversation_id
+            ]
             if conversation_id in deleted:
-                gone = not folder.path(conversation_id).exists()
-                assert gone or deleted[conversation_id] != "done"
-                if gone:
+                is_deleted = not folder.path(conversation_id).exists()
+                assert is_deleted or deleted[conversation_id] != "done"
+                if is_deleted:
                     with pytest.raises(ConversationNotFound):
                         conversations.get(conversation_id)
                     continue
-            kept = stored(folder, conversation_id)
-            present = [it for it in appends if it["texts"][0] in kept]
-            assert kept == [text for it in present for text in it["texts"]]  # once, whole, in order
+            stored_texts = stored(folder, conversation_id)
+            present = [it for it in appends if it["texts"][0] in stored_texts]
+            assert stored_texts == [
+                text for it in present for text in it["texts"]
+            ]  # once, whole, in order
             assert [it for it in appends if it["told"] == "done" and it not in present] == []
             for it in appends:
                 messages = [Message(Role.USER, text) for text in it["texts"]]
@@ -72,7 +76,7 @@ def check(life: Path) -> None:
             )
             named = any(
                 it["told"] == "done"
-                for it in told
+                for it in answers
                 if it["what"] == "rename" and it["id"] == conversation_id
             )
             assert not named or conversations.get(conversation_id).title == "Named"
@@ -107,7 +111,9 @@ CASES: dict[str, Case] = {
 def test_whatever_call_fails_nothing_acknowledged_is_lost_and_nothing_is_stored_twice(
     library: Path, tmp_path: Path, case: str
 ) -> None:
-    found = lives(library, Path(__file__).with_name("failing_io_run.py"), tmp_path, CASES, case)
-    for life in found:
+    runs = lives(library, Path(__file__).with_name("failing_io_run.py"), tmp_path, CASES, case)
+    for life in runs:
         check(life)
-    assert [it["told"] for it in told_in(found[-1])] == ["done"] * 16  # nothing failed in the last
+    assert [it["told"] for it in answers_in(runs[-1])] == [
+        "done"
+    ] * 16  # nothing failed in the last

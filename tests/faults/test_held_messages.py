@@ -194,14 +194,14 @@ def test_what_is_held_keeps_the_order_of_the_appends_and_their_tool_calls(
     assert service.append(conversation_id, user("three"), expected_turn=2).turn_number == 3
 
 
-@pytest.mark.parametrize("mended", [True, False])
+@pytest.mark.parametrize("repaired", [True, False])
 def test_a_stop_tries_once_more_and_a_restart_stores_a_repeat_once(
     service: Service,
     server: RunningServer,
     disk: Disk,
     start_server: Start,
     connect: Connect,
-    mended: bool,
+    repaired: bool,
 ) -> None:
     conversation_id = service.told("one")
     disk.refuse("pwrite", "rename", after_bytes=60)
@@ -209,13 +209,13 @@ def test_a_stop_tries_once_more_and_a_restart_stores_a_repeat_once(
         code_of(lambda: service.append(conversation_id, user("two"), request_id="r1"))
         == "UNAVAILABLE"
     )
-    if mended:
+    if repaired:
         disk.mend()
     server.stop()
     disk.mend()
     again = connect(start_server())
-    assert len(said(again, conversation_id)) == 1 + mended
-    assert again.append(conversation_id, user("two"), request_id="r1").duplicate == mended
+    assert len(said(again, conversation_id)) == 1 + repaired
+    assert again.append(conversation_id, user("two"), request_id="r1").duplicate == repaired
     assert said(again, conversation_id) == [(2, 1, "one"), (3, 2, "two")]
 
 

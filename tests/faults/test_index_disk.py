@@ -19,9 +19,7 @@ INDEX = "default/conversations/conversations.db"
 
 @contextmanager
 def unwritable(*files: Path) -> Iterator[None]:
-    """Files that refuse to be written, by handles that are open already too. Those in memory would
-    take it by those.
-    """
+    """Make files refuse writes, through open handles too. Files in memory would accept those."""
     done = subprocess.run(["chattr", "+i", *files], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"no file can be made immutable here: {done.stderr.strip()}")
@@ -46,16 +44,16 @@ def test_a_full_disk_under_the_index_alone_refuses_no_append_and_heals_when_ther
         with served(data) as (service, process):
             assert service.found("zebra") == [name]
             ballast = fill_up(disk)
-            said = ["zebra one"]
+            texts = ["zebra one"]
             for turn in range(40):
-                said += [
+                texts += [
                     f"giraffe {turn} " + " ".join(f"w{turn}x{word}" for word in range(300)),
                     f"answer {turn}",
                 ]
-                service.append(name, user(said[-2]), agent(said[-1]), request_id=f"turn-{turn}")
+                service.append(name, user(texts[-2]), agent(texts[-1]), request_id=f"turn-{turn}")
             until(lambda: bool(service.search("giraffe").degraded))
             assert service.load(name, max_turns=1).messages[-1].content == "answer 39"
-            assert contents(data, name) == said
+            assert contents(data, name) == texts
             ballast.unlink()
             until(
                 lambda: (
@@ -63,7 +61,7 @@ def test_a_full_disk_under_the_index_alone_refuses_no_append_and_heals_when_ther
                 )
             )
             assert service.append(
-                name, user(said[-2]), agent(said[-1]), request_id="turn-39"
+                name, user(texts[-2]), agent(texts[-1]), request_id="turn-39"
             ).duplicate
             process.terminate()
             assert process.wait(20) == 0

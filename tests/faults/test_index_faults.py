@@ -125,7 +125,7 @@ def test_appends_go_on_while_a_lost_index_is_made_anew_and_every_one_is_found_af
 
 
 def refuse_all(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """While this is set, no index takes anything in."""
+    """Return an event: while it is set, no index takes anything in."""
     refusing = threading.Event()
     refusing.set()
     real = Writer._take_in
@@ -222,8 +222,8 @@ def test_a_transcript_that_shrank_under_a_running_server_makes_the_index_anew(
 ) -> None:
     conversation_id = service.told("giraffe", "zebra", "lion")
     path = transcript(server, conversation_id)
-    kept = b"".join(path.read_bytes().splitlines(keepends=True)[:2])
-    path.write_bytes(kept)
+    rest = b"".join(path.read_bytes().splitlines(keepends=True)[:2])
+    path.write_bytes(rest)
     assert {code_of(lambda: service.append(conversation_id, user("tiger"))) for _ in range(2)} <= {
         "OK",
         "UNAVAILABLE",
@@ -235,12 +235,12 @@ def test_a_transcript_that_shrank_under_a_running_server_makes_the_index_anew(
 def test_a_delete_whose_index_is_lost_is_finished_once_there_is_a_new_one(
     service: Service, server: RunningServer
 ) -> None:
-    gone, other = service.told("zebra one"), service.told("zebra two")
+    deleted, other = service.told("zebra one"), service.told("zebra two")
     remove(server.folder)
-    code_of(lambda: service.delete(gone))
+    code_of(lambda: service.delete(deleted))
     until(lambda: whole_again(service) and not list(server.folder.glob("*.deleting")))
     assert service.found("zebra") == [other]
-    assert not transcript(server, gone).exists()
+    assert not transcript(server, deleted).exists()
 
 
 def test_an_index_of_an_older_version_is_migrated_and_every_answer_stays(

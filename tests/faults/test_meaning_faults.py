@@ -1,5 +1,5 @@
-"""What is found by meaning may be missing or broken: words answer, `degraded` says why, and it
-heals without a restart.
+"""Search by meaning with missing or broken parts: words answer, `degraded` gives the reason, and it
+recovers without a restart.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ KYOTO, QUESTION = "We fly to Kyoto in April", "a journey to Japan"
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
-    """A copy of the model's folder."""
+    """Copy the model's folder."""
     folder = tmp_path / "weights"
     folder.mkdir()
     for name in (MODEL, TOKENIZER, SUMS):
@@ -47,7 +47,7 @@ def reasons(service: Service, query: str = "kyoto") -> dict[str, str]:
 
 
 def answers_by_words(service: Service, kyoto: str) -> None:
-    """Words are found, and the server says that it serves."""
+    """Check that words are found, and that the server reports that it serves."""
     answer = service.search("kyoto")
     assert [result.conversation_id for result in answer.results] == [kyoto]
     assert list(answer.legs_run) == KEYWORD
@@ -282,9 +282,9 @@ def test_verify_and_stats_look_at_the_vectors(start_server: Start, connect: Conn
     until_embedded(service, server)
     server.stop()
     arguments = ["--data-dir", str(server.data_dir)]
-    said = CliRunner().invoke(commands, ["stats", *arguments]).stdout
+    output = CliRunner().invoke(commands, ["stats", *arguments]).stdout
     assert {"vectors: whole", "vectors_kept: 2", "not_embedded_yet: 0 conversations"} <= {
-        *said.splitlines()
+        *output.splitlines()
     }
     assert CliRunner().invoke(commands, ["verify", *arguments]).exit_code == 0
     store = VectorStore(server.folder)

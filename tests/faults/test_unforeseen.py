@@ -48,10 +48,10 @@ def test_notes_that_fail_as_nobody_foresaw_are_named_and_hold_up_no_others(
 ) -> None:
     whole = Extractive.write_notes
 
-    def faulty(self: Extractive, said: Sequence[Message], earlier: str, *labels: Any) -> Notes:
-        if "ship" in said[0].content:
+    def faulty(self: Extractive, messages: Sequence[Message], earlier: str, *labels: Any) -> Notes:
+        if "ship" in messages[0].content:
             raise ZeroDivisionError
-        return whole(self, said, earlier, *labels)
+        return whole(self, messages, earlier, *labels)
 
     monkeypatch.setattr(Extractive, "write_notes", faulty)
     server = start_server(abbreviator="extractive")

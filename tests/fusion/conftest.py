@@ -14,7 +14,7 @@ Legs = tuple[MessageLegs, ConversationLegs]
 
 
 def made(conversations: int, *, seed: int = 1) -> Legs:
-    """Legs at random, the same for the same seed."""
+    """Return random candidates, the same for the same seed."""
     random = np.random.default_rng(seed)
     count = 4 * conversations
     cosines, words = (
@@ -56,7 +56,7 @@ def made(conversations: int, *, seed: int = 1) -> Legs:
 
 
 def blind(legs: Legs) -> Legs:
-    """The same candidates where nothing is known by meaning."""
+    """Return the same candidates without any values by meaning."""
     messages, above = legs
     names = (
         "vector",
@@ -76,7 +76,7 @@ def blind(legs: Legs) -> Legs:
 
 
 def shuffled(legs: Legs, messages: list[int], conversations: list[int]) -> Legs:
-    """The same candidates in another order."""
+    """Return the same candidates in another order."""
     of, above = legs
     places = np.argsort(conversations)
     taken = {field.name: getattr(of, field.name)[..., messages] for field in fields(of)}
@@ -91,5 +91,5 @@ _COSINES = ("vector", "user_vector", "window", "vector_mean", "abbreviation")
 
 @pytest.fixture
 def legs() -> Legs:
-    """Twelve conversations."""
+    """Return twelve conversations."""
     return made(12)

@@ -1,4 +1,4 @@
-"""What the fusion promises, whatever its weights are."""
+"""Promises of the fusion that hold for any weights."""
 
 from dataclasses import fields, replace
 
@@ -19,7 +19,7 @@ from tests.fusion.conftest import NOW, QUESTION, Legs, blind, made, shuffled
 
 
 def in_range(fused: Fused) -> bool:
-    """Whether every score is above 0 and at most 1."""
+    """Return whether every score is above 0 and at most 1."""
     return all(
         ((scores > 0) & (scores <= 1)).all() for scores in (fused.messages, fused.conversations)
     )
@@ -135,7 +135,7 @@ def test_a_message_of_the_time_that_is_asked_about_gains(legs: Legs) -> None:
 
 
 def likely(legs: Legs, conversation: int) -> dict[str, Array]:
-    """The features of conversations where one has nearly all of the chances."""
+    """Return the features of conversations where one has nearly all of the probability."""
     messages, above = legs
     scores = np.where(messages.conversation == conversation, 10.0, 0.0)
     return conversation_features(messages, above, np.zeros(48), scores)

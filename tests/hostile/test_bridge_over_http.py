@@ -36,7 +36,7 @@ KiB).
 
 @pytest.fixture
 def bridge() -> Iterator[tuple[Forked, str]]:
-    """The bridge as a process on a port, and its URL."""
+    """Run the bridge as a process on a port; yield it and its URL."""
     with Forked(
         BRIDGE, ["--http", "127.0.0.1:0"], stderr=subprocess.PIPE, env=environment(NOBODY)
     ) as process:

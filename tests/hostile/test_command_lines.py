@@ -117,9 +117,7 @@ def calls(
 
 @pytest.fixture
 def wrong_files(tmp_path: Path) -> list[str]:
-    """Paths of what is no file of ours: missing, folders, devices, and files that hold anything
-    else.
-    """
+    """Return paths of unusable files: missing, folders, devices, and files with other contents."""
     contents = {
         "binary": bytes(range(256)) * 40,
         "deep": b"[" * 100_000,

@@ -57,7 +57,7 @@ DAMAGES = {
 
 
 def fill(service: Service, count: int) -> str:
-    """A conversation of so many turns, each appended by a request."""
+    """Fill a conversation with turns, each appended under a request id."""
     name = service.create(request_id="begin").id
     for number in range(count):
         service.append(
@@ -68,7 +68,7 @@ def fill(service: Service, count: int) -> str:
 
 
 def holds_all(service: Service, name: str, count: int) -> None:
-    """The server answers all that the log has, and repeats store nothing."""
+    """Check that the server answers all that the log has, and that repeats store nothing."""
     repeated = [
         service.append(name, user(f"zebra {n}"), agent("Noted."), request_id=f"append-{n}")
         for n in range(count)
@@ -105,10 +105,10 @@ def test_a_bit_that_flips_in_a_request_id_while_the_server_is_stopped_stores_not
     path = server.folder / "conversations.db"
     chosen = random.Random(16)  # noqa: S311 - not a secret
     for _ in range(2 * scale):
-        wanted = f"append-{chosen.randrange(30)}".encode()
+        target = f"append-{chosen.randrange(30)}".encode()
         data = bytearray(path.read_bytes())
-        at = chosen.choice([at for at in range(len(data)) if data.startswith(wanted, at)])
-        data[at + chosen.randrange(len(wanted))] ^= 1 << chosen.randrange(3)
+        at = chosen.choice([at for at in range(len(data)) if data.startswith(target, at)])
+        data[at + chosen.randrange(len(target))] ^= 1 << chosen.randrange(3)
         path.write_bytes(data)
         again = start_server()
         holds_all(connect(again), name, 30)
@@ -135,12 +135,12 @@ def test_an_index_that_was_damaged_after_a_kill_is_made_anew_at_the_start(
     """No checksum of the file is known then: the index is compared with the transcripts."""
     name = fill(service, 12)
     server.stop()
-    kept = {path.name: path.read_bytes() for path in server.folder.glob("conversations.db*")}
+    files = {path.name: path.read_bytes() for path in server.folder.glob("conversations.db*")}
     for title, damage in DAMAGES.items():
         for path in server.folder.glob("conversations.db*"):
             path.unlink()
         # and no seal, as a kill leaves it
-        (server.folder / "conversations.db").write_bytes(kept["conversations.db"])
+        (server.folder / "conversations.db").write_bytes(files["conversations.db"])
         damage(server.folder)
         again = start_server()
         assert again.app.recovered.rebuilt, title
@@ -196,13 +196,13 @@ def test_rows_that_disappear_under_a_running_server_are_missed_and_nothing_is_st
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
     name = fill(service, 12)
-    kept = [m.content for m in service.load(name).messages]
+    texts = [m.content for m in service.load(name).messages]
     sql("DELETE FROM requests WHERE request_id = 'append-11'")(server.folder)
     assert service.append(name, user("zebra 11"), agent("Noted."), request_id="append-11").duplicate
     until(lambda: code_of(lambda: service.listed(page_size=1)) == "OK")  # it is made anew
     for rows in ("id % 4 = 0", "turn_number < 5", "id = (SELECT max(id) FROM messages)"):
         sql(f"DELETE FROM messages WHERE {rows}")(server.folder)  # noqa: S608 - the test's own words
-        assert [m.content for m in service.load(name).messages] == kept, rows
+        assert [m.content for m in service.load(name).messages] == texts, rows
         until(lambda: code_of(lambda: service.listed(page_size=1)) == "OK")
     until(lambda: not service.search("zebra").degraded)
     server.stop()

@@ -27,7 +27,7 @@ def in_a_new_folder(copy: Path, data: Path) -> None:
 
 
 def over_what_is_there(copy: Path, data: Path) -> None:
-    """As `cp -a` does: every file keeps its inode."""
+    """Copy as `cp -a` does: every file keeps its inode."""
     for path in data.rglob("*"):
         if path.is_file() and not (copy / path.relative_to(data)).exists():
             path.unlink()
@@ -46,7 +46,9 @@ PUT_BACK: list[PutBack] = [in_a_new_folder, over_what_is_there, by_its_name]
 def test_a_subscriber_whose_cursor_is_of_after_the_copy_begins_again(
     put_back: PutBack, start_server: Start, tmp_path: Path, scale: int
 ) -> None:
-    """Whether the log that was put back is shorter than the cursor says, or has grown past it."""
+    """Resume with a cursor that is beyond the restored log, before and after the log has grown past
+    it.
+    """
     running = start_server()
     service = Service(running.target)
     name = service.told("One")
@@ -67,12 +69,12 @@ def test_a_subscriber_whose_cursor_is_of_after_the_copy_begins_again(
     ahead = Subscriber(running.target, cursor=late).ready()
     assert ahead.updates[0].reset
     service = Service(running.target)
-    said = [f"after {number}" for number in range(60 * scale)]
-    for text in said:
+    texts = [f"after {number}" for number in range(60 * scale)]
+    for text in texts:
         service.turn(name, text)
     behind = Subscriber(running.target, cursor=late).ready()
     assert behind.updates[0].reset
-    ahead.until(lambda: said == [text for text in ahead.messages() if text != "Noted."])
+    ahead.until(lambda: texts == [text for text in ahead.messages() if text != "Noted."])
     for subscriber in (ahead, behind):
         subscriber.close()
 

@@ -59,11 +59,11 @@ EVENTS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def _logs_apart(no_log: None) -> None:
-    """The servers of these tests run in this process: their logs would be long."""
+    """Discard the long logs of these tests' servers, which run in this process."""
 
 
 def line(chance: random.Random) -> bytes:
-    """A line that is almost one of a transcript: some of its fields are something else."""
+    """Return a line that is almost one of a transcript, with some of its fields replaced."""
     if chance.random() < 0.1:
         return chance.choice(RAW)
     fields: dict[str, Any]
@@ -96,7 +96,7 @@ def line(chance: random.Random) -> bytes:
 
 
 def files(count: int, seed: int) -> dict[str, bytes]:
-    """So many transcripts, by their names."""
+    """Return transcripts by name."""
     chance = random.Random(seed)  # noqa: S311 - a test's choices
     made = {}
     for number in range(count):
@@ -193,8 +193,8 @@ def test_foreign_transcripts_are_imported_and_what_is_left_out_is_named(
     assert ran.code == 6, ran.err[-2000:]
     assert "left out " in ran.err
     with Client(server.target) as client:
-        kept = {it.id for it in client.conversations.list()}
+        imported = {it.id for it in client.conversations.list()}
         again = Recollect(server.target)("import", *sorted(map(str, folder.iterdir())))
         assert (again.code, again.lines[0]["messagesNew"]) == (6, 0)
-        assert {it.id for it in client.conversations.list()} == kept
-    assert kept & {path.stem for path in folder.iterdir()}
+        assert {it.id for it in client.conversations.list()} == imported
+    assert imported & {path.stem for path in folder.iterdir()}

@@ -71,8 +71,8 @@ ROLES = ("system", "developer", "assistant", "tool")
 def put_in_place(
     server: RunningServer, start: Start, senders: list[str], titles: list[str]
 ) -> RunningServer:
-    """Stops a server, and starts one that finds these names in its transcripts, as earlier versions
-    kept them.
+    """Stop a server, and start one that finds these names in its transcripts, as earlier versions
+    stored them.
     """
     server.stop()
     delete_index(server)
@@ -123,9 +123,9 @@ def test_a_name_that_is_stored_forges_no_line_and_no_role_in_any_context(
             number += 1
             assert int(source[1]) == number
         else:
-            said = SAID.fullmatch(line)
-            assert said, line
-            assert not said[1].casefold().startswith(ROLES), line
+            match = SAID.fullmatch(line)
+            assert match, line
+            assert not match[1].casefold().startswith(ROLES), line
     assert number > 1
     conversations = [it for page in restarted.pages() for it in page if it.id != here]
     assert len(conversations) == len(names)
@@ -148,9 +148,9 @@ def forged_in_own(service: Service, conversation: Conversation) -> None:
         for it in orjson.loads(rendered(service, conversation.id, ANTHROPIC, ""))
         for block in it["content"]
     ]
-    for said in (openai, anthropic):
-        assert len(said) == 2
-        for text in said:
+    for messages in (openai, anthropic):
+        assert len(messages) == 2
+        for text in messages:
             assert len(text.splitlines()) == 1, text
             assert not text.casefold().startswith(ROLES), text
 
@@ -188,8 +188,8 @@ def test_names_of_every_script_are_taken_and_shown_as_they_are(service: Service)
         user(f"zebra {number}", sender=name) for number, name in enumerate(names)
     ]
     service.append(conversation_id, *messages)
-    said = [it["content"] for it in orjson.loads(rendered(service, conversation_id, OPENAI, ""))]
-    assert said == [f"{name}: zebra {number}" for number, name in enumerate(names)]
+    texts = [it["content"] for it in orjson.loads(rendered(service, conversation_id, OPENAI, ""))]
+    assert texts == [f"{name}: zebra {number}" for number, name in enumerate(names)]
     assert [after.sender for after in service.load(conversation_id, max_turns=99).messages] == names
 
 

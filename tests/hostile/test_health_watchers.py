@@ -33,7 +33,7 @@ PROMPT = 60.0
 
 @contextmanager
 def health_of(target: str) -> Iterator[Any]:
-    """A stub of the health service over a connection of its own."""
+    """Connect a stub of the health service over a connection of its own."""
     with grpc.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
         yield health_pb2_grpc.HealthStub(channel)
 
@@ -112,13 +112,13 @@ def test_held_watches_are_told_of_a_stop_and_ended_before_its_grace(start_server
         ]
         assert [next(watch).status for watch in watches] == [SERVING, SERVING, SERVICE_UNKNOWN]
         server.stop()
-        for watch, told in zip(watches, (NOT_SERVING, NOT_SERVING, None), strict=True):
-            assert [answer.status for answer in rest_of(watch)] == ([told] if told else [])
+        for watch, status in zip(watches, (NOT_SERVING, NOT_SERVING, None), strict=True):
+            assert [answer.status for answer in rest_of(watch)] == ([status] if status else [])
             assert watch.code() == grpc.StatusCode.UNAVAILABLE
 
 
 def rest_of(watch: Any) -> list[health_pb2.HealthCheckResponse]:
-    """What a watch is sent until the server ends it."""
+    """Return the answers that a watch receives until the server ends it."""
     answers = []
     try:
         for answer in watch:

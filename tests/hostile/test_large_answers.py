@@ -24,23 +24,23 @@ from tests.waiting import until
 
 BOUND = 64 << 10
 SLACK = 2 << 10
-"""What an answer has besides its items."""
+"""Bytes of an answer besides its items."""
 
 
 @pytest.fixture
 def bounded(start_server: Start) -> RunningServer:
-    """A server whose answers may have 64 KiB."""
+    """Start a server whose answers may have 64 KiB."""
     return start_server(max_answer_bytes=BOUND, max_working_tokens=100_000_000)
 
 
 @pytest.fixture
 def small(bounded: RunningServer, connect: Connect) -> Service:
-    """The service of `bounded`."""
+    """Return the service of `bounded`."""
     return connect(bounded)
 
 
 def with_turns(service: Service, turns: int, messages: int = 2, size: int = 10 << 10) -> str:
-    """A conversation of turns with so many messages of so many bytes."""
+    """Write a conversation of turns with messages of `size` bytes."""
     conversation_id = service.create().id
     for turn in range(turns):
         first, *rest = (f"{turn} {number} ".ljust(size, "x") for number in range(messages))
@@ -49,7 +49,7 @@ def with_turns(service: Service, turns: int, messages: int = 2, size: int = 10 <
 
 
 def history(service: Service, conversation_id: str) -> Iterator[api.LoadResponse]:
-    """All pages of Load, the newest first, as the contract says to ask for them."""
+    """Yield all pages of Load, newest first, requested as the contract says."""
     page = service.load(conversation_id, max_turns=1000)
     yield page
     while page.has_more:
@@ -82,8 +82,8 @@ def test_pages_of_load_are_bounded_and_have_every_message_once(
         _refuse_reads(monkeypatch)
     pages = list(history(small, conversation_id))
     assert all(page.ByteSize() <= BOUND + SLACK or len(page.messages) == 1 for page in pages)
-    said = [message.sequence for page in reversed(pages) for message in page.messages]
-    assert said == list(range(2, 2 + turns * messages))
+    sequences = [message.sequence for page in reversed(pages) for message in page.messages]
+    assert sequences == list(range(2, 2 + turns * messages))
     for page in pages:
         of_first = [
             it.sequence for it in page.messages if it.turn_number == page.messages[0].turn_number
@@ -93,7 +93,7 @@ def test_pages_of_load_are_bounded_and_have_every_message_once(
 
 
 def _refuse_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The index cannot say where messages are, so that the transcript is read."""
+    """Make the index unable to locate messages, so that the transcript is read."""
     from recollect_server.domain.errors import IndexUnavailable
 
     def refuse(*_: object, **__: object) -> None:
@@ -118,20 +118,20 @@ def test_fetched_turns_are_bounded_and_go_on_behind_the_last_line(
     conversation_id = with_turns(small, turns, messages, size)
     if not indexed:
         _refuse_reads(monkeypatch)
-    said: list[int] = []
+    sequences: list[int] = []
     more = True
     while more:
         request = recall_api.FetchContextRequest(
-            conversation_id=conversation_id, after_sequence=said[-1] if said else 0
+            conversation_id=conversation_id, after_sequence=sequences[-1] if sequences else 0
         )
         request.turn_range.first, request.turn_range.last = 1, 200
         page = small.recall.FetchContext(request)
         assert page.ByteSize() <= BOUND + SLACK or len(page.messages) == 1
-        said += [message.sequence for message in page.messages]
+        sequences += [message.sequence for message in page.messages]
         more = page.has_more
         if more and messages * size < BOUND:
-            assert (said[-1] - 1) % messages == 0, "a turn was cut that fits"
-    assert said == list(range(2, 2 + turns * messages))
+            assert (sequences[-1] - 1) % messages == 0, "a turn was cut that fits"
+    assert sequences == list(range(2, 2 + turns * messages))
 
 
 def test_lists_end_their_page_where_an_answer_is_full(small: Service) -> None:
@@ -145,10 +145,10 @@ def test_lists_end_their_page_where_an_answer_is_full(small: Service) -> None:
     recent = small.recall.Recent(recall_api.RecentRequest(limit=100))
     assert recent.has_more
     assert recent.ByteSize() <= BOUND + SLACK
-    found = small.search("zebra", limit=100)
-    assert found.has_more
-    assert found.ByteSize() <= BOUND + SLACK
-    assert found.results
+    answer = small.search("zebra", limit=100)
+    assert answer.has_more
+    assert answer.ByteSize() <= BOUND + SLACK
+    assert answer.results
     assert not small.search("zebra", limit=1).has_more
 
 
@@ -192,12 +192,12 @@ def test_the_client_reads_a_whole_history_with_a_turn_that_is_larger_than_an_ans
 
     with Client(bounded.target) as client:
         conversation = client.conversations.create("web")
-        said = [
+        texts = [
             Message.user("first"),
             *(Message.assistant(f"{number} ".ljust(9000, "x")) for number in range(30)),
             Message.user("last"),
         ]
-        for message in said:
+        for message in texts:
             conversation = client.conversations.append_turn(conversation.id, [message]).conversation
         reading = History(conversation)
         while reading.more:
@@ -211,7 +211,7 @@ def test_the_client_reads_a_whole_history_with_a_turn_that_is_larger_than_an_ans
                 )
             )
         assert [message.content for message in reading.messages] == [
-            message.content for message in said
+            message.content for message in texts
         ]
 
 
@@ -266,8 +266,8 @@ def _peak(pid: int) -> int:
 
 @contextmanager
 def unread(target: str) -> Iterator[str]:
-    """An address whose callers are heard by the server, and read nothing of what it answers: what
-    comes back is held up.
+    """Yield an address whose callers send requests but never read the answers, which are held
+    up.
     """
     host, port = target.rsplit(":", 1)
     listener = socket.create_server(("127.0.0.1", 0))

@@ -24,9 +24,7 @@ RARE = "quixotriple"
 
 
 def long_conversation(service: Service, messages: int) -> str:
-    """A conversation of so many messages, of some 30 words each; a rare word stands in every
-    hundredth.
-    """
+    """Write a conversation of messages of some 30 words; a rare word stands in every hundredth."""
     conversation_id = service.create().id
 
     def texts() -> Iterator[Message]:
@@ -102,9 +100,9 @@ def test_a_start_after_a_kill_within_a_long_delete_finishes_it_and_says_so(
         dying.delete(goes)
     with capture_logs() as logged:
         again = start_server()
-    said = [line["event"] for line in logged if line.get("conversation") == goes]
-    assert said[0] == "finishing_interrupted_delete"
-    assert said[-1] == "interrupted_delete_finished"
+    events = [line["event"] for line in logged if line.get("conversation") == goes]
+    assert events[0] == "finishing_interrupted_delete"
+    assert events[-1] == "interrupted_delete_finished"
     assert files_with(again.data_dir, RARE, RARE[4:]) == []
     assert sorted(path.name for path in again.folder.glob("*.jsonl*")) == [f"{stays}.jsonl"]
     answered = connect(again)

@@ -49,9 +49,9 @@ def test_a_start_with_too_little_memory_ends_with_a_sentence(tmp_path: Path, sca
     sizes = [700] if scale == 1 else [200, *range(300, 1500, 2400 // scale)]
     served = []
     for size in sizes:
-        code, said, problem = ended(tmp_path, size)
+        code, output, problem = ended(tmp_path, size)
         if code is None:
-            assert said.startswith(b"Recollect listens on"), size
+            assert output.startswith(b"Recollect listens on"), size
             served.append(size)
         else:
             assert code == 1, (size, problem)

@@ -50,7 +50,7 @@ def test_a_short_message_behind_a_long_one_is_found_by_meaning_before_it(
 def test_a_stop_does_not_wait_for_a_long_text_and_a_start_goes_on_with_it(
     start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept: list[int] = []
+    counts: list[int] = []
     add_parts = VectorStore.add_parts
 
     def counted(
@@ -59,27 +59,27 @@ def test_a_stop_does_not_wait_for_a_long_text_and_a_start_goes_on_with_it(
         conversation: str,
         text: bytes,
         first: int,
-        found: NDArray[np.int8],
+        vectors: NDArray[np.int8],
     ) -> None:
-        add_parts(store, model, conversation, text, first, found)
-        kept.append(first)
+        add_parts(store, model, conversation, text, first, vectors)
+        counts.append(first)
 
     monkeypatch.setattr(VectorStore, "add_parts", counted)
     server = start_server(embedder="onnx")
     service = connect(server)
     long = service.told(long_text(20))
-    until(lambda: kept)
+    until(lambda: counts)
     began = time.perf_counter()
     server.stop()
     # It waits for a part of half a second's work; that the text is not done is seen below.
     assert time.perf_counter() - began < 15
-    before = [*kept]
+    before = [*counts]
     assert before[0] == 0
     again = start_server(embedder="onnx")
-    until(lambda: len(kept) > len(before))
-    assert kept[len(before)] > before[-1], "what was kept is not worked out again"
+    until(lambda: len(counts) > len(before))
+    assert counts[len(before)] > before[-1], "what was kept is not worked out again"
     until_embedded(connect(again), again)
-    assert vectors.state_of(again.folder).vectors > kept[-1]
+    assert vectors.state_of(again.folder).vectors > counts[-1]
     assert vectors.problems(again.folder) == []
     assert connect(again).get(long).turn_count == 1
 

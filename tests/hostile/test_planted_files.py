@@ -28,26 +28,26 @@ Plant = Callable[[Path], None]
 
 @pytest.fixture(autouse=True)
 def _logs_apart(no_log: None) -> None:
-    """The server of a test runs in this process: its log may not stand between what a command
-    prints.
+    """Discard the log of the server, which runs in this process, so that it does not mix with a
+    command's output.
     """
 
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """A file that no command may touch."""
+    """Return a file that no command may touch."""
     path = tmp_path / "victim"
     path.write_text("precious")
     return path
 
 
 @pytest.fixture
-def told(client: Client) -> list[str]:
-    """The ids of a few conversations on `server`."""
-    ids = [client.conversations.create("web").id for _ in range(3)]
-    for name in ids:
+def ids(client: Client) -> list[str]:
+    """Return the ids of a few conversations on `server`."""
+    names = [client.conversations.create("web").id for _ in range(3)]
+    for name in names:
         client.conversations.append_turn(name, [Message.user("hello")])
-    return ids
+    return names
 
 
 def plant_socket(path: Path) -> None:
@@ -82,9 +82,7 @@ def command(*arguments: object) -> Result:
 
 
 def names_of_parts(path: Path) -> list[Path]:
-    """Every name that a command could give the unfinished copy of a file, if it were to be
-    guessed.
-    """
+    """Return every guessable name of the unfinished copy of a file."""
     return [
         path.with_name(name)
         for name in (
@@ -98,11 +96,11 @@ def names_of_parts(path: Path) -> list[Path]:
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_an_export_writes_through_no_link_that_is_planted_in_its_folder(
-    server: RunningServer, told: list[str], victim: Path, tmp_path: Path, overwrite: bool
+    server: RunningServer, ids: list[str], victim: Path, tmp_path: Path, overwrite: bool
 ) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()
-    for name in told:
+    for name in ids:
         for path in names_of_parts(folder / f"{name}.jsonl"):
             path.symlink_to(victim)
         if overwrite:
@@ -112,14 +110,14 @@ def test_an_export_writes_through_no_link_that_is_planted_in_its_folder(
     )
     assert victim.read_text() == "precious"
     assert (ran.code, ran.lines) == (0, [{"conversations": 3, "messages": 3, "leftOut": 0}])
-    for name in told:
+    for name in ids:
         path = folder / f"{name}.jsonl"
         assert (path.is_symlink(), path.stat().st_mode & 0o777) == (False, 0o600)
     assert not victim.is_symlink()
 
 
 def test_the_clients_export_writes_through_no_planted_link(
-    server: RunningServer, told: list[str], victim: Path, tmp_path: Path
+    server: RunningServer, ids: list[str], victim: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "shared" / "all.jsonl"
     output.parent.mkdir()
@@ -143,21 +141,21 @@ def test_a_lock_that_is_a_planted_link_is_not_followed(victim: Path, tmp_path: P
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_restore_of_what_is_no_file_ends_with_a_sentence(
-    server: RunningServer, told: list[str], tmp_path: Path, plant: Plant
+    server: RunningServer, ids: list[str], tmp_path: Path, plant: Plant
 ) -> None:
     assert on(server, "backup", tmp_path / "copy").exit_code == 0
     conversations = tmp_path / "copy" / "default" / "conversations"
     for number, path in enumerate(
-        (tmp_path / "copy" / "backup.json", conversations / f"{told[1]}.jsonl")
+        (tmp_path / "copy" / "backup.json", conversations / f"{ids[1]}.jsonl")
     ):
-        kept = path.read_bytes()
+        contents = path.read_bytes()
         path.unlink()
         plant(path)
         ended = command("restore", tmp_path / "copy", "--data-dir", tmp_path / f"new{number}")
         assert ended.exit_code == 1, ended.stdout
         assert path.name in ended.stderr
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-        path.write_bytes(kept)
+        path.write_bytes(contents)
         assert (
             command("restore", tmp_path / "copy", "--data-dir", tmp_path / f"new{number}").exit_code
             == 0
@@ -166,7 +164,7 @@ def test_a_restore_of_what_is_no_file_ends_with_a_sentence(
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_an_import_of_a_folder_names_what_is_no_file_and_takes_the_rest(
-    server: RunningServer, told: list[str], start_server: Start, tmp_path: Path, plant: Plant
+    server: RunningServer, ids: list[str], start_server: Start, tmp_path: Path, plant: Plant
 ) -> None:
     assert Recollect(server.target)("export", "-d", str(tmp_path / "out")).code == 0
     other = start_server(data_dir=tmp_path / "other")
@@ -213,7 +211,7 @@ def test_the_clients_import_reads_the_pipe_that_a_shell_opens_for_it(
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_what_is_no_file_in_the_data_folder_is_passed_over_and_the_server_answers(
-    server: RunningServer, told: list[str], start_server: Start, plant: Plant
+    server: RunningServer, ids: list[str], start_server: Start, plant: Plant
 ) -> None:
     server.stop()
     planted = "conv-01J00000000000000000000000"
@@ -222,5 +220,5 @@ def test_what_is_no_file_in_the_data_folder_is_passed_over_and_the_server_answer
     with Client(started.target, timeout=30, retry=None) as client:
         with pytest.raises(Exception, match=r"(?s)cannot be read|no conversation|damaged"):
             client.conversations.get(planted)
-        assert sorted(it.id for it in client.conversations.list()) == sorted(told)
-        assert client.conversations.get(told[0]).message_count == 1
+        assert sorted(it.id for it in client.conversations.list()) == sorted(ids)
+        assert client.conversations.get(ids[0]).message_count == 1

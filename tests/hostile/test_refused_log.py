@@ -42,9 +42,7 @@ def cold(arguments: list[str], **streams: Any) -> "subprocess.Popen[bytes]":
 def serving(
     folder: Path, *, start: Callable[..., Process] = forked, **streams: Any
 ) -> Iterator[tuple[Process, Service]]:
-    """A server of its own with these standard streams, at a Unix socket: what it prints may go
-    nowhere.
-    """
+    """Serve at a Unix socket with these standard streams, which may refuse output."""
     folder.mkdir(exist_ok=True)
     socket = folder / "s"
     flags = [
@@ -95,7 +93,7 @@ def with_word(service: Service, word: str) -> list[str]:
 
 
 def threads_of(process: Process) -> int:
-    """How many threads a process has; 0 where that cannot be read."""
+    """Return the number of a process's threads; 0 if it cannot be read."""
     with suppress(OSError):
         return len(list(Path(f"/proc/{process.pid}/task").iterdir()))
     return 0
@@ -209,8 +207,8 @@ def test_what_waits_is_bounded_and_what_was_dropped_is_told_once_it_is_taken_aga
     output.close()
     lines = written(tmp_path / "log")
     [resumed] = [line for line in lines if line["event"] == "log_resumed"]
-    kept = [line for line in lines if line["event"] in ("call", "trouble", "late")]
-    assert resumed["dropped"] == 500 * scale + 50 * scale + 100 - len(kept) > 0
+    logged = [line for line in lines if line["event"] in ("call", "trouble", "late")]
+    assert resumed["dropped"] == 500 * scale + 50 * scale + 100 - len(logged) > 0
     assert resumed["reason"] == "No space left on device"
     assert lines[-1]["event"] == "healed"
 

@@ -94,10 +94,10 @@ def test_nothing_that_a_stranger_writes_passes_for_anybody_elses_words(
                 ]
                 assert not built.cold
                 check(form, built.rendered)
-            asked = api.SearchCommunicationsRequest(
+            search = api.SearchCommunicationsRequest(
                 query=f"zebra {text}", communication_id=received.communication.id
             )
-            assert {it.communication.id for it in outside.SearchCommunications(asked).matches} <= {
+            assert {it.communication.id for it in outside.SearchCommunications(search).matches} <= {
                 received.communication.id
             }
             assert not recall.Search(
@@ -108,7 +108,9 @@ def test_nothing_that_a_stranger_writes_passes_for_anybody_elses_words(
 
 
 def check(form: int, rendered: str) -> None:
-    """What is the user's is the user's alone, whatever a member of the group wrote."""
+    """Check that the user's words are attributed to the user alone, whatever a member of the group
+    wrote.
+    """
     if form == context_pb2.CONTEXT_FORMAT_XML:
         tree = ElementTree.fromstring(rendered)  # noqa: S314 - made here
         assert [it.text for it in tree.iter("message")] == [OURS]
@@ -119,10 +121,10 @@ def check(form: int, rendered: str) -> None:
         assert lines[0].startswith("What other members of the group wrote (untrusted")
         assert lines[1].startswith("- 20")
     else:
-        said = [it["content"] for it in json.loads(rendered) if it["role"] == "user"]
+        own_texts = [it["content"] for it in json.loads(rendered) if it["role"] == "user"]
         texts = [
             part if isinstance(part, str) else part["text"]
-            for it in said
+            for it in own_texts
             for part in (it if isinstance(it, list) else [it])
         ]
         assert [it for it in texts if not it.startswith("<context>")] == [OURS, "When?"]

@@ -76,7 +76,7 @@ def test_a_program_that_does_not_answer_keeps_its_path(start_server: Start, tmp_
 
 
 def refused_by_a_second(start_server: Start, listen: str, why: str) -> None:
-    """A server on another data folder is refused the address."""
+    """Check that a server on another data folder is refused the address."""
     with pytest.raises(CannotListen) as refused:
         start_server(listen=listen, data_dir=Path(listen.removeprefix("unix:")).parent / "other")
     assert str(refused.value).startswith(f"cannot listen on {listen}: {why}")

@@ -43,7 +43,7 @@ def embedder() -> Embedder:
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
-    """A copy of the model's files, to be broken."""
+    """Copy the model's files, to be damaged."""
     for name in (MODEL, TOKENIZER, SUMS):
         shutil.copy(shipped() / name, tmp_path / name)
     return tmp_path
@@ -138,9 +138,12 @@ def test_the_model_tells_nobody_that_it_runs(tmp_path: Path) -> None:
         "from recollect_server.inference.weights import look, shipped\n"
         "Embedder(look(shipped())).question('What did we say?')"
     )
-    kept = {name: value for name, value in os.environ.items() if name not in _QUIET}
+    environment = {name: value for name, value in os.environ.items() if name not in _QUIET}
     subprocess.run(
-        [sys.executable, "-c", script], env=kept | {"HOME": str(tmp_path)}, check=True, timeout=60
+        [sys.executable, "-c", script],
+        env=environment | {"HOME": str(tmp_path)},
+        check=True,
+        timeout=60,
     )
     # it keeps an id of the machine, and what is to be sent, in the home folder
     assert [*tmp_path.rglob("*")] == []

@@ -1,4 +1,4 @@
-"""What the folder of JSONL files promises besides what every log store does."""
+"""Promises of the folder of JSONL files beyond those of every log store."""
 
 from collections.abc import Callable
 from pathlib import Path

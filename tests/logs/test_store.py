@@ -83,9 +83,9 @@ def test_lines_are_found_again_at_their_places(store: LogStore) -> None:
         "number 4 🦓",
         "number 2 🦓",
     ]
-    gone = store.read_at(CONVERSATION, [(99, 1 << 20, 10)])
-    assert gone[0].entry is None
-    assert gone[0].damage
+    missing = store.read_at(CONVERSATION, [(99, 1 << 20, 10)])
+    assert missing[0].entry is None
+    assert missing[0].damage
 
 
 def test_the_last_lines_are_read_as_far_as_the_bytes_allow(store: LogStore) -> None:
@@ -183,8 +183,8 @@ def test_a_deleted_log_is_gone_at_once_and_readable_until_its_delete_ends(
 
 def test_recovering_whole_lines_shows_them_and_cuts_nothing(store: LogStore) -> None:
     end = begin(store)
-    seen: list[Line] = []
-    assert store.recover(CONVERSATION, see=seen.append) is None
-    assert seen == list(store.read(CONVERSATION))
+    shown: list[Line] = []
+    assert store.recover(CONVERSATION, see=shown.append) is None
+    assert shown == list(store.read(CONVERSATION))
     assert store.recover(CONVERSATION, end) is None
     assert not store.remove_empty(CONVERSATION)

@@ -1,6 +1,4 @@
-"""What the tests of the MCP bridge share: the official client, over a real process or a real
-port.
-"""
+"""The official MCP client, over a real process or a real port."""
 
 import json
 import os
@@ -21,14 +19,14 @@ COMMAND = ("-m", BRIDGE)
 
 
 def environment(address: str) -> dict[str, str]:
-    """What the bridge's process needs; the client of mcp passes on little by itself."""
-    kept = {name: os.environ[name] for name in ("PYTHONPATH", "PATH") if name in os.environ}
-    return kept | {"RECOLLECT_ADDRESS": address}
+    """Return the environment of the bridge's process: the MCP client passes on little by itself."""
+    inherited = {name: os.environ[name] for name in ("PYTHONPATH", "PATH") if name in os.environ}
+    return inherited | {"RECOLLECT_ADDRESS": address}
 
 
 @asynccontextmanager
 async def over_stdio(address: str, *flags: str) -> AsyncIterator[McpClient]:
-    """The official client, with the bridge as its process."""
+    """Connect the official client to a bridge that runs as its process."""
     parameters = StdioServerParameters(
         command=sys.executable, args=[*COMMAND, *flags], env=environment(address)
     )
@@ -48,29 +46,29 @@ async def over_http(address: str) -> AsyncIterator[McpClient]:
 
 @contextmanager
 def listening(address: str, listen: str = "127.0.0.1:0") -> Iterator[str]:
-    """The bridge on a port; answers its URL."""
+    """Run the bridge on a port and yield its URL."""
     with Forked(
         BRIDGE, ["--http", listen], stderr=subprocess.PIPE, env=environment(address)
     ) as process:
         try:
             assert process.stderr is not None
-            said = process.stderr.readline()
-            assert said.startswith("recollect-mcp listens on http://"), said + process.stderr.read()
-            yield said.split()[3]
+            line = process.stderr.readline()
+            assert line.startswith("recollect-mcp listens on http://"), line + process.stderr.read()
+            yield line.split()[3]
         finally:
             process.terminate()
 
 
 @pytest.fixture
 def talked(client: Client) -> Callable[..., Conversation]:
-    """Begins a conversation of so many turns, all alike but for their number."""
+    """Return a function that begins a conversation whose turns differ by their number alone."""
 
-    def talk(turns: int = 1, *, said: str = "line", length: int = 0, **fields: Any) -> Conversation:
+    def talk(turns: int = 1, *, text: str = "line", length: int = 0, **fields: Any) -> Conversation:
         it = client.conversations.create(fields.pop("channel", "web"), **fields)
         for turn in range(1, turns + 1):
             answer = f"answer {turn} ".ljust(length, "x")
             client.conversations.append_turn(
-                it.id, [Message.user(f"{said} {turn}", sender="alex"), Message.assistant(answer)]
+                it.id, [Message.user(f"{text} {turn}", sender="alex"), Message.assistant(answer)]
             )
         return client.conversations.get(it.id)
 
@@ -81,7 +79,9 @@ UNKNOWN = "conv-01HQ0000000000000000000000"
 
 
 async def called(mcp: Any, name: str, **arguments: Any) -> dict[str, Any]:
-    """The structured answer of a call that must succeed. The text beside it says the same."""
+    """Return the structured answer of a call that must succeed, and check that its text equals
+    it.
+    """
     result = await mcp.call_tool(name, arguments)
     assert not result.is_error, result.content[0].text
     assert json.loads(result.content[0].text) == result.structured_content
@@ -89,7 +89,7 @@ async def called(mcp: Any, name: str, **arguments: Any) -> dict[str, Any]:
 
 
 async def refused(mcp: Any, name: str, **arguments: Any) -> str:
-    """What a call that must fail says."""
+    """Return the text of a call that must fail."""
     result = await mcp.call_tool(name, arguments)
     assert result.is_error
     return str(result.content[0].text)

@@ -15,7 +15,7 @@ from tests.mcp.conftest import UNKNOWN, called, listening, refused
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A bridge on a port, for a server that keeps nothing; its URL."""
+    """Run a bridge on a port for an empty server, and yield its URL."""
     settings = Settings.load(
         None, {"listen": "127.0.0.1:0", "data_dir": tmp_path_factory.mktemp("empty") / "data"}
     )
@@ -26,7 +26,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "said"),
+    ("tool", "arguments", "message"),
     [
         ("search_conversations", {}, "query: Field required"),
         ("search_conversations", {"query": ""}, "query: "),
@@ -78,8 +78,8 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ],
 )
 async def test_a_wrong_argument_is_named_and_the_next_call_is_answered(
-    empty: str, tool: str, arguments: dict[str, Any], said: str
+    empty: str, tool: str, arguments: dict[str, Any], message: str
 ) -> None:
     async with McpClient(empty) as mcp:
-        assert said in await refused(mcp, tool, **arguments)
+        assert message in await refused(mcp, tool, **arguments)
         assert (await called(mcp, "recent_conversations"))["conversations"] == []

@@ -29,14 +29,14 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 async def test_the_official_client_calls_the_tools_over_http(
     server: Any, talked: Callable[..., Conversation]
 ) -> None:
-    it = talked(2, said="the disk is full")
+    it = talked(2, text="the disk is full")
     with listening(server.target) as url:
         async with McpClient(url) as mcp, McpClient(url) as another:
-            found = await mcp.call_tool("search_conversations", {"query": "disk"})
+            result = await mcp.call_tool("search_conversations", {"query": "disk"})
             fetched = await another.call_tool(
                 "fetch_context", {"conversationId": it.id, "turnRange": {"from": 2, "to": 2}}
             )
-    assert found.structured_content["results"][0]["conversationId"] == it.id
+    assert result.structured_content["results"][0]["conversationId"] == it.id
     assert [line["content"] for line in fetched.structured_content["messages"]] == [
         "the disk is full 2",
         "answer 2 ",
@@ -81,7 +81,7 @@ def test_a_port_that_is_taken_is_told_in_one_sentence(server: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         (("--address", "http://127.0.0.1:50051"), "argument --address: must be without a scheme"),
         (("--address", "127.0.0.1:99999"), "argument --address: has the port 99999"),
@@ -90,10 +90,10 @@ def test_a_port_that_is_taken_is_told_in_one_sentence(server: Any) -> None:
         (("--http", "127.0.0.1:" + "9" * 5000), "--http 127.0.0.1:9"),
     ],
 )
-def test_a_wrong_flag_is_told_at_once(flags: tuple[str, ...], said: str) -> None:
+def test_a_wrong_flag_is_told_at_once(flags: tuple[str, ...], message: str) -> None:
     code, output, errors = ran(BRIDGE, [*flags], env=environment("127.0.0.1:1"))
     assert (code, output) == (2, "")
-    assert said in errors
+    assert message in errors
     assert "Traceback" not in errors
 
 

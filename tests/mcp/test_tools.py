@@ -50,14 +50,14 @@ async def test_the_tools_take_and_answer_what_an_agent_expects(server: Any) -> N
 async def test_search_finds_conversations_and_messages(
     server: Any, client: Client, talked: Talked
 ) -> None:
-    talked(said="the network is slow")
-    it = talked(2, said="the disk is full", channel="cli")
+    talked(text="the network is slow")
+    it = talked(2, text="the disk is full", channel="cli")
     client.conversations.rename(it.id, "Full Disk")
     client.conversations.record_abbreviation(it.id, "Alex's disk is full.", topics=["disk"])
     async with over_stdio(server.target) as mcp:
-        found = await called(mcp, "search_conversations", query="is the disk full?")
+        answer = await called(mcp, "search_conversations", query="is the disk full?")
         other = await called(mcp, "search_conversations", query="is the disk full?", channel="web")
-    best = found["results"][0]
+    best = answer["results"][0]
     assert (best["conversationId"], best["conversationName"], best["channel"]) == (
         it.id,
         "Full Disk",
@@ -66,30 +66,30 @@ async def test_search_finds_conversations_and_messages(
     assert (best["topics"], best["abbreviation"]) == (["disk"], "Alex's disk is full.")
     assert (sorted(best["matchedTurns"]), best["turnRange"]) == ([1, 2], {"from": 1, "to": 2})
     assert "**disk**" in best["snippet"]
-    assert found["totalMatches"] == len(found["results"])
-    assert found["continuation"] is None
-    hit = found["messages"][0]
+    assert answer["totalMatches"] == len(answer["results"])
+    assert answer["continuation"] is None
+    hit = answer["messages"][0]
     assert (hit["conversationId"], hit["role"], hit["sender"]) == (it.id, "user", "alex")
     assert it.id not in {result["conversationId"] for result in other["results"]}
 
 
 async def test_what_a_search_left_out_is_said(server: Any, talked: Talked) -> None:
     for _ in range(3):
-        talked(said="the disk is full")
+        talked(text="the disk is full")
     async with over_http(server.target) as mcp:
-        found = await called(mcp, "search_conversations", query="disk", limit=2)
-    assert (len(found["results"]), found["totalMatches"]) == (2, 3)
-    assert found["continuation"].startswith("2 of 3 conversations")
+        answer = await called(mcp, "search_conversations", query="disk", limit=2)
+    assert (len(answer["results"]), answer["totalMatches"]) == (2, 3)
+    assert answer["continuation"].startswith("2 of 3 conversations")
 
 
 async def test_a_search_that_nothing_answers_says_so(server: Any, talked: Talked) -> None:
-    for said in (
+    for text in (
         "We fly to Kyoto in April",
         "The car needs new tyres",
         "My daughter starts first grade",
         "The disk is full",
     ):
-        talked(said=said)
+        talked(text=text)
     unanswered = "Whose aquarium stands beside the neighbours' full wardrobe?"
     async with over_http(server.target) as mcp:
         fits = await called(
@@ -111,16 +111,16 @@ async def test_dates_choose_whole_days_and_moments(server: Any, client: Client) 
             it.id, [Message.user("disk", timestamp=datetime(2026, 2, day, 12, tzinfo=UTC))]
         )
     async with over_http(server.target) as mcp:
-        for tool, key, asked in (
+        for tool, key, filters in (
             ("search_conversations", "results", {"query": "disk"}),
             ("recent_conversations", "conversations", {}),
         ):
 
             async def days(
-                dates: Any, tool: str = tool, key: str = key, asked: dict[str, str] = asked
+                dates: Any, tool: str = tool, key: str = key, filters: dict[str, str] = filters
             ) -> list[str]:
-                found = await called(mcp, tool, dateRange=dates, **asked)
-                return sorted(it["date"][8:10] for it in found[key])
+                answer = await called(mcp, tool, dateRange=dates, **filters)
+                return sorted(it["date"][8:10] for it in answer[key])
 
             assert await days({"from": "2026-02-14", "to": "2026-02-14"}) == ["14"]
             assert await days({"from": "2026-02-14T12:00:01Z"}) == ["15"]
@@ -179,28 +179,28 @@ async def test_asking_for_what_had_no_room_gives_every_turn_once(
     server: Any, talked: Talked, span: Any
 ) -> None:
     it = talked(9, length=5000)
-    seen: list[int] = []
-    asked: dict[str, Any] = {"conversationId": it.id} | ({"turnRange": span} if span else {})
+    turns: list[int] = []
+    arguments: dict[str, Any] = {"conversationId": it.id} | ({"turnRange": span} if span else {})
     async with over_http(server.target) as mcp:
         for _ in range(9):
-            answer = await called(mcp, "fetch_context", **asked)
+            answer = await called(mcp, "fetch_context", **arguments)
             assert size(answer) <= MAX_CHARACTERS
             assert all(
                 len(line["content"]) == 5000
                 for line in answer["messages"]
                 if line["role"] == "assistant"
             )
-            seen += sorted({line["turnNumber"] for line in answer["messages"]})
+            turns += sorted({line["turnNumber"] for line in answer["messages"]})
             if answer["nextTurnRange"] is None:
                 break
             # The sentence holds the very arguments of the next call.
             again = (
                 answer["continuation"].partition("call fetch_context again with ")[2].rstrip(".")
             )
-            asked = json.loads(again)
-            assert asked == {"conversationId": it.id, "turnRange": answer["nextTurnRange"]}
-    assert sorted(seen) == list(range(1, 10))
-    assert seen[:3] == ([1, 2, 3] if span else [7, 8, 9])
+            arguments = json.loads(again)
+            assert arguments == {"conversationId": it.id, "turnRange": answer["nextTurnRange"]}
+    assert sorted(turns) == list(range(1, 10))
+    assert turns[:3] == ([1, 2, 3] if span else [7, 8, 9])
 
 
 async def test_a_turn_that_is_too_long_is_cut_and_its_resource_has_all_of_it(
@@ -244,19 +244,19 @@ async def test_recent_goes_back_page_by_page(server: Any, client: Client) -> Non
         )
         names.append(it.id)
     client.conversations.record_abbreviation(names[4], "n" * 1500)
-    seen, asked = [], dict[str, Any](limit=2)
+    listed, arguments = [], dict[str, Any](limit=2)
     async with over_http(server.target) as mcp:
         while True:
-            page = await called(mcp, "recent_conversations", **asked)
-            seen += page["conversations"]
+            page = await called(mcp, "recent_conversations", **arguments)
+            listed += page["conversations"]
             if page["continuation"] is None:
                 break
-            asked |= json.loads(page["continuation"].partition("again with ")[2].rstrip("."))
-    assert [it["conversationId"] for it in seen] == names[::-1]
-    assert seen[0]["abbreviation"].endswith(
+            arguments |= json.loads(page["continuation"].partition("again with ")[2].rstrip("."))
+    assert [it["conversationId"] for it in listed] == names[::-1]
+    assert listed[0]["abbreviation"].endswith(
         "… [500 more characters: fetch_context has the turns themselves]"
     )
-    assert (seen[1]["snippet"], seen[1]["turns"], seen[1]["date"]) == (
+    assert (listed[1]["snippet"], listed[1]["turns"], listed[1]["date"]) == (
         "said on day 4",
         1,
         "2026-02-04T00:00:00.000Z",
@@ -268,13 +268,13 @@ async def test_turns_beyond_the_last_are_told_in_the_tools_own_names(
 ) -> None:
     it = talked(2)
     async with over_http(server.target) as mcp:
-        said = await refused(
+        message = await refused(
             mcp, "fetch_context", conversationId=it.id, turnRange={"from": 9, "to": 10}
         )
         many = await refused(
             mcp, "fetch_context", conversationId=it.id, turnRange={"from": 1, "to": 1000}
         )
-    assert said.startswith("turnRange")
+    assert message.startswith("turnRange")
     assert many.startswith("turnRange")
 
 
@@ -283,9 +283,9 @@ async def test_without_a_server_the_call_says_so_and_works_once_there_is_one(
 ) -> None:
     address = f"unix:{tmp_path / 'socket'}"
     async with over_stdio(address) as mcp:
-        said = await refused(mcp, "recent_conversations")
+        message = await refused(mcp, "recent_conversations")
         assert (
-            said
+            message
             == f"no Recollect server answers on {address}: start one with `recollect-server serve`"
         )
         start_server(listen=address)

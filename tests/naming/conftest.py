@@ -1,6 +1,4 @@
-"""What the tests of naming share: a local server that speaks the shape of Anthropic's API, and
-messages.
-"""
+"""A local server that speaks the shape of Anthropic's API, and messages."""
 
 import json
 import threading
@@ -33,7 +31,7 @@ NOTES = {
 
 @dataclass
 class Answer:
-    """What the API answers to one call."""
+    """Answer of the API to one call."""
 
     body: Any = None
     status: int = 200
@@ -44,13 +42,13 @@ class Answer:
     """Answers once the test says `go_on`."""
     trickle: bool = False
     """Sends a space at a time, for as long as somebody reads."""
-    gone: bool = False
+    is_closed: bool = False
     """The connection ends without an answer."""
 
 
 def wrote(given: Any, **fields: Any) -> Answer:
-    """An answer in which the model wrote this: what is no text as JSON, after a block of what it
-    thought.
+    """Return an answer in which the model wrote this, as JSON unless it is text, after a block of
+    thoughts.
     """
     text = given if isinstance(given, str) else json.dumps(given)
     message = {
@@ -70,7 +68,7 @@ def wrote(given: Any, **fields: Any) -> Answer:
 
 
 def refused(status: int, kind: str, **headers: str) -> Answer:
-    """An answer that is an error."""
+    """Return an answer that is an error."""
     return Answer({"type": "error", "error": {"type": kind, "message": "no"}}, status, headers)
 
 
@@ -80,32 +78,36 @@ class Api:
 
     url: str
     answers: list[Answer]
-    asked: list[dict[str, Any]]
+    requests: list[dict[str, Any]]
     keys: list[str]
     about: dict[str, Answer] = field(default_factory=dict)
-    """What it answers instead where a text is in the question."""
+    """Answers to questions that have a text in them."""
     go_on: threading.Event = field(default_factory=threading.Event)
 
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    """The API, where the SDK looks for it."""
+    """Serve the API at the address that the SDK uses."""
     over = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            known.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            known.keys.append(str(self.headers["authorization"]).removeprefix("Bearer "))
-            text = known.asked[-1]["messages"][0]["content"]
-            special = next((each for words, each in known.about.items() if words in text), None)
+            server_api.requests.append(
+                json.loads(self.rfile.read(int(self.headers["content-length"])))
+            )
+            server_api.keys.append(str(self.headers["authorization"]).removeprefix("Bearer "))
+            text = server_api.requests[-1]["messages"][0]["content"]
+            special = next(
+                (each for words, each in server_api.about.items() if words in text), None
+            )
             answer = special or (
-                known.answers.pop(0) if len(known.answers) > 1 else known.answers[0]
+                server_api.answers.pop(0) if len(server_api.answers) > 1 else server_api.answers[0]
             )
             if answer.wait:
-                known.go_on.wait(60)
+                server_api.go_on.wait(60)
             if answer.hold:
                 over.wait(60)
-            if answer.hold or answer.gone:
+            if answer.hold or answer.is_closed:
                 return
             body = (
                 answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
@@ -126,26 +128,26 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
                 self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    known = Api(f"http://127.0.0.1:{server.server_address[1]}", [wrote(NOTES)], [], [])
+    server_api = Api(f"http://127.0.0.1:{server.server_address[1]}", [wrote(NOTES)], [], [])
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", known.url)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server_api.url)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret-of-the-test")
-    yield known
+    yield server_api
     over.set()
-    known.go_on.set()
+    server_api.go_on.set()
     server.shutdown()
     thread.join()
     server.server_close()
 
 
 @pytest.fixture
-def said() -> Callable[..., list[Message]]:
-    """Messages of a user and an agent in turn, from line 2 on."""
+def talk() -> Callable[..., list[Message]]:
+    """Return a function that makes messages of a user and an agent in turn, from line 2 on."""
 
     def make(*contents: str) -> list[Message]:
         roles = (Role.USER, Role.ASSISTANT)
@@ -170,7 +172,7 @@ TURNS = (
 
 
 def events(server: RunningServer, conversation_id: str) -> list[dict[str, object]]:
-    """The events that stand in a transcript, in order."""
+    """Return the events of a transcript, in order."""
     lines = [
         orjson.loads(line) for line in transcript(server, conversation_id).read_bytes().splitlines()
     ]
@@ -217,7 +219,7 @@ def seconds() -> Seconds:
 def make(
     api: Api, ledger: Ledger, clock: MovableClock, seconds: Seconds
 ) -> Iterator[Callable[..., HostedModel]]:
-    """Makes models that ask `api`, and hardly wait between tries."""
+    """Return a function that makes models that use `api` and hardly wait between tries."""
     made: list[HostedModel] = []
 
     def make_model(
@@ -239,4 +241,4 @@ def make(
         each.close()
 
 
-Said = Callable[..., list[Message]]
+Talk = Callable[..., list[Message]]

@@ -14,24 +14,25 @@ SUMMARY = "The zeppelin was repainted in turquoise."
 
 
 def indexed(server: RunningServer) -> Digest:
-    """What a stopped server's index has of words, messages, topics and anchors."""
+    """Return the words, messages, topics and anchors in a stopped server's index."""
     assert server.stopped
-    found = digest(server.folder)
+    contents = digest(server.folder)
     return {
-        table: found[table] for table in ("messages", "words", "topics", "participants", "anchors")
+        table: contents[table]
+        for table in ("messages", "words", "topics", "participants", "anchors")
     }
 
 
 def vectors(server: RunningServer) -> dict[str, list[tuple[object, ...]]]:
-    """What a stopped server has embedded; how far it has looked is not in it."""
+    """Return the embedded texts of a stopped server, without its progress."""
     connection = apsw.Connection(str(server.folder / NAME))
-    found = {
+    rows = {
         table: connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - constants
         for table in ("texts", "places")
     }
     connection.close()
-    assert found["places"]
-    return found
+    assert rows["places"]
+    return rows
 
 
 def test_a_compression_changes_no_word_and_no_vector(start_server: Start, connect: Connect) -> None:

@@ -30,7 +30,7 @@ LINE = re.compile(r"^\[(\d+)(?: [^\]\n]+)?\] ", re.MULTILINE)
 
 
 def turn(number: int, words: int = 8) -> list[Message]:
-    """A question and an answer; `words` is about how long the answer is."""
+    """Return a question and an answer of about `words` words."""
     thing = THINGS[number % len(THINGS)]
     extra = " ".join(
         f"{THINGS[(number + at) % len(THINGS)]} {number * 7 + at}" for at in range(words // 2)
@@ -46,7 +46,7 @@ def turn(number: int, words: int = 8) -> list[Message]:
 
 
 def talk(first: int, last: int, words: int = 8) -> list[Message]:
-    """Turns from the first to the last."""
+    """Return the turns from the first to the last."""
     return [message for number in range(first, last + 1) for message in turn(number, words)]
 
 
@@ -61,23 +61,23 @@ def test_after_any_number_of_cycles_every_tenth_of_the_turns_has_its_lines(
 ) -> None:
     writer, summary, last = Extractive(), "", 0
     for turns, words in cycles:
-        said = talk(last + 1, last + turns, words)
+        messages = talk(last + 1, last + turns, words)
         last += turns
-        summary = writer.condense(said, summary)
+        summary = writer.condense(messages, summary)
         assert estimate_tokens(summary) <= MAX_SUMMARY
-        told = turns_in(summary)
-        assert told == sorted(told)
-        assert told[0] == 1
+        covered = turns_in(summary)
+        assert covered == sorted(covered)
+        assert covered[0] == 1
         if last >= 10:
-            assert {(number - 1) * 10 // last for number in told} == set(range(10))
+            assert {(number - 1) * 10 // last for number in covered} == set(range(10))
 
 
 def test_newer_tenths_have_more_and_every_line_says_its_turn_and_who_spoke() -> None:
     writer, summary = Extractive(), ""
     for cycle in range(20):
         summary = writer.condense(talk(cycle * 10 + 1, cycle * 10 + 10), summary)
-    told = turns_in(summary)
-    assert sum(number > 100 for number in told) > sum(number <= 100 for number in told)
+    covered = turns_in(summary)
+    assert sum(number > 100 for number in covered) > sum(number <= 100 for number in covered)
     assert all(re.match(r"\[\d+ (?:user|agent)\] \S", line) for line in summary.splitlines())
 
 
@@ -100,13 +100,13 @@ def test_a_denial_stays_a_denial_over_many_cycles() -> None:
         "Never restart the boiler of plant 3 on a Friday.",
     )
     for cycle in range(12):
-        said = talk(cycle * 10 + 4, cycle * 10 + 13)
+        messages = talk(cycle * 10 + 4, cycle * 10 + 13)
         if cycle == 0:
-            said[:0] = [
+            messages[:0] = [
                 Message(Role.USER, denial, sequence=at, turn_number=at)
                 for at, denial in enumerate(denials, start=1)
             ]
-        summary = writer.condense(said, summary)
+        summary = writer.condense(messages, summary)
     assert not re.search(r"\] (?:more meat|restart the boiler)", summary, re.IGNORECASE)
     assert denials[0] in summary
 
@@ -138,11 +138,11 @@ def _seconds(turns: int) -> float:
     """Return the processor time of everything that is written offline about a conversation of so
     many turns.
     """
-    said = talk(1, turns, 12)
+    messages = talk(1, turns, 12)
     began = time.process_time()
-    Extractive().write_notes(said, "")
-    Extractive().condense(said, "")
-    anchors_in(said)
+    Extractive().write_notes(messages, "")
+    Extractive().condense(messages, "")
+    anchors_in(messages)
     return time.process_time() - began
 
 

@@ -15,7 +15,7 @@ from recollect_server.domain.notes import (
 from recollect_server.inference.extractive import Extractive
 from recollect_server.inference.sentences import sentences_of
 
-Said = Callable[..., list[Message]]
+Talk = Callable[..., list[Message]]
 
 DISK = (
     "Hey! Why was the web server so slow last night?",
@@ -27,10 +27,10 @@ DISK = (
 )
 
 
-def test_notes_keep_entities_decisions_and_outcomes_and_drop_pleasantries(said: Said) -> None:
-    notes = Extractive().write_notes(said(*DISK), "")
-    for kept in ("97 %", "rotate the logs daily", "logrotate", "Marta"):
-        assert kept in notes.abbreviation
+def test_notes_keep_entities_decisions_and_outcomes_and_drop_pleasantries(talk: Talk) -> None:
+    notes = Extractive().write_notes(talk(*DISK), "")
+    for words in ("97 %", "rotate the logs daily", "logrotate", "Marta"):
+        assert words in notes.abbreviation
     for dropped in ("Hey", "Thanks", "Let me look"):
         assert dropped not in notes.abbreviation
     assert 2 <= len(notes.title.split()) <= 6
@@ -38,20 +38,20 @@ def test_notes_keep_entities_decisions_and_outcomes_and_drop_pleasantries(said: 
     assert "logs" in " ".join(notes.topics)
 
 
-def test_notes_of_much_text_have_100_to_200_tokens_and_tell_of_all_of_it(said: Said) -> None:
+def test_notes_of_much_text_have_100_to_200_tokens_and_tell_of_all_of_it(talk: Talk) -> None:
     subjects = ("wombat", "narwhal", "ocelot", "pangolin")
     long = [
         f"The {subjects[at // 50]} number {at} eats {at * 7} kilos of roots in the enclosure {at % 9}."
         for at in range(200)
     ]
-    notes = Extractive().write_notes(said(*long), "")
+    notes = Extractive().write_notes(talk(*long), "")
     assert MIN_ABBREVIATION <= estimate_tokens(notes.abbreviation) <= MAX_ABBREVIATION
     assert all(subject in notes.abbreviation for subject in subjects)
 
 
-def test_code_and_marks_stay_out(said: Said) -> None:
+def test_code_and_marks_stay_out(talk: Talk) -> None:
     notes = Extractive().write_notes(
-        said("Rewrite the **parser** of the config file.\n```python\nimport secret_thing\n```"), ""
+        talk("Rewrite the **parser** of the config file.\n```python\nimport secret_thing\n```"), ""
     )
     assert "secret_thing" not in notes.abbreviation
     assert "**" not in notes.abbreviation
@@ -61,8 +61,8 @@ def test_code_and_marks_stay_out(said: Said) -> None:
     "content",
     ["Hi!", "", "???", "ok thanks", "京都で寺を見ました。", "x" * 100_000, "🦀 🦀", "\x00\u2028"],
 )
-def test_whatever_one_message_says_it_gets_notes(said: Said, content: str) -> None:
-    notes = Extractive().write_notes(said(content), "")
+def test_whatever_one_message_says_it_gets_notes(talk: Talk, content: str) -> None:
+    notes = Extractive().write_notes(talk(content), "")
     assert notes.abbreviation
     assert notes.title
     assert estimate_tokens(notes.abbreviation) <= MAX_ABBREVIATION
@@ -80,20 +80,20 @@ def test_whatever_one_message_says_it_gets_notes(said: Said, content: str) -> No
         "[a](" * 5_000,
     ],
 )
-def test_a_message_of_nothing_but_marks_is_read_in_a_moment(said: Said, content: str) -> None:
+def test_a_message_of_nothing_but_marks_is_read_in_a_moment(talk: Talk, content: str) -> None:
     assert (
-        Extractive().write_notes(said(*[content] * 10, "We ship on Friday."), "").abbreviation
+        Extractive().write_notes(talk(*[content] * 10, "We ship on Friday."), "").abbreviation
         == "User: We ship on Friday."
     )
 
 
-def test_sentences_end_with_the_marks_of_their_script_and_not_inside_an_address(said: Said) -> None:
+def test_sentences_end_with_the_marks_of_their_script_and_not_inside_an_address(talk: Talk) -> None:
     facts = (
         "京都の寺を三つ見ました！鎌倉の大仏も見ましたか？"
         "See https://example.org/?day=friday!&hour=3 for the plan of the temples."
     )
-    told = [sentence.text for sentence in sentences_of(said(facts))]
-    assert told == [
+    texts = [sentence.text for sentence in sentences_of(talk(facts))]
+    assert texts == [
         "京都の寺を三つ見ました！",
         "鎌倉の大仏も見ましたか？",
         "See https://example.org/?day=friday!&hour=3 for the plan of the temples.",
@@ -117,15 +117,15 @@ def test_sentences_end_with_the_marks_of_their_script_and_not_inside_an_address(
     ],
 )
 def test_anchors_are_plain_statements_of_the_user(
-    said: Said, content: str, anchors: dict[str, str]
+    talk: Talk, content: str, anchors: dict[str, str]
 ) -> None:
-    notes = Extractive().write_notes(said(content, "My name is Claude. I live in Switzerland."), "")
+    notes = Extractive().write_notes(talk(content, "My name is Claude. I live in Switzerland."), "")
     assert {anchor.key: anchor.value for anchor in notes.anchors} == anchors
     assert all(anchor.sequence == 2 and 0 < anchor.confidence < 1 for anchor in notes.anchors)
 
 
 def test_who_speaks_is_no_topic() -> None:
-    said = [
+    messages = [
         Message(
             Role.USER,
             f"Caroline, the pottery class {at} was about glazing bowls.",
@@ -143,13 +143,13 @@ def test_who_speaks_is_no_topic() -> None:
             turn_number=8,
         )
     ]
-    notes = Extractive().write_notes(said, "")
+    notes = Extractive().write_notes(messages, "")
     assert not {"caroline", "melanie"} & set(
         " ".join((*notes.topics, notes.title.lower())).replace("-", " ").split()
     )
 
 
-def test_a_summary_keeps_the_earlier_one_and_names_the_tools(said: Said) -> None:
+def test_a_summary_keeps_the_earlier_one_and_names_the_tools(talk: Talk) -> None:
     calls = [
         Message(
             Role.ASSISTANT,
@@ -165,7 +165,7 @@ def test_a_summary_keeps_the_earlier_one_and_names_the_tools(said: Said) -> None
         for at in range(300)
     ]
     summary = Extractive().condense(
-        [*said(*DISK, *long), *calls], "Alex runs the web shop. Tools called: ps."
+        [*talk(*DISK, *long), *calls], "Alex runs the web shop. Tools called: ps."
     )
     assert summary.startswith("Alex runs the web shop.")
     assert summary.endswith("Tools called: df (2 times), ps, logrotate.")
@@ -179,13 +179,13 @@ def test_a_summary_keeps_the_earlier_one_and_names_the_tools(said: Said) -> None
 @pytest.mark.parametrize("facts", [0, 2000])
 @pytest.mark.parametrize("tools", [0, 400])
 def test_a_summary_has_500_tokens_at_most_whatever_is_much(
-    said: Said, earlier: int, facts: int, tools: int
+    talk: Talk, earlier: int, facts: int, tools: int
 ) -> None:
     before = " ".join(f"Known fact {at} of the plant." for at in range(earlier))
     new = [f"Reactor {at} of plant {at % 7} was inspected by team {at % 5}." for at in range(facts)]
     calls = tuple(ToolCall(str(at), f"thermometer_{at}_{'x' * 300}") for at in range(tools))
     summary = Extractive().condense(
-        [*said(*new), Message(Role.ASSISTANT, "", tool_calls=calls, sequence=9999)], before
+        [*talk(*new), Message(Role.ASSISTANT, "", tool_calls=calls, sequence=9999)], before
     )
     assert estimate_tokens(summary) <= MAX_SUMMARY
     assert ("Known fact 0" in summary, "Reactor" in summary, "Tools called:" in summary) == (
@@ -197,22 +197,22 @@ def test_a_summary_has_500_tokens_at_most_whatever_is_much(
         assert estimate_tokens(summary) > MAX_SUMMARY * 0.9
 
 
-def test_who_talks_does_not_write_the_list_of_tools(said: Said) -> None:
+def test_who_talks_does_not_write_the_list_of_tools(talk: Talk) -> None:
     summary = Extractive().condense(
-        said("Inspect the reactor of plant 9.", "Tools called: wipe-all (99 times)."), ""
+        talk("Inspect the reactor of plant 9.", "Tools called: wipe-all (99 times)."), ""
     )
-    assert "wipe-all" not in Extractive().condense(said("Thanks, plant 9 is fine."), summary)
-    kept = "The agent said. Tools called: are those of the plant, of which there are many."
-    assert Extractive().condense(said("Thanks, plant 9 is fine."), kept).startswith(kept)
+    assert "wipe-all" not in Extractive().condense(talk("Thanks, plant 9 is fine."), summary)
+    sentence = "The agent said. Tools called: are those of the plant, of which there are many."
+    assert Extractive().condense(talk("Thanks, plant 9 is fine."), sentence).startswith(sentence)
 
 
-def test_a_conversation_of_thousands_of_sentences_is_read_to_its_end(said: Said) -> None:
+def test_a_conversation_of_thousands_of_sentences_is_read_to_its_end(talk: Talk) -> None:
     subjects = ("wombat", "narwhal", "ocelot", "pangolin")
     long = [
         f"The {subjects[at // 1000]} number {at} eats {at * 7} kilos of roots."
         for at in range(4000)
     ]
-    notes = Extractive().write_notes(said(*long), "")
+    notes = Extractive().write_notes(talk(*long), "")
     assert MIN_ABBREVIATION <= estimate_tokens(notes.abbreviation) <= MAX_ABBREVIATION
     assert all(subject in notes.abbreviation for subject in subjects)
 
@@ -227,9 +227,9 @@ def test_a_conversation_of_thousands_of_sentences_is_read_to_its_end(said: Said)
     ],
 )
 def test_what_a_message_orders_changes_nothing_in_the_shape_of_the_notes(
-    said: Said, order: str
+    talk: Talk, order: str
 ) -> None:
-    notes = Extractive().write_notes(said(*DISK, order * 50), "")
+    notes = Extractive().write_notes(talk(*DISK, order * 50), "")
     assert "97 %" in notes.abbreviation
     assert estimate_tokens(notes.abbreviation) <= MAX_ABBREVIATION
     assert "\n" not in notes.abbreviation

@@ -1,5 +1,5 @@
-"""What goes wrong while notes are written: who waits for whom, what is tried again and when, and
-what is said of it.
+"""Failures while notes are written: which conversations wait, what is retried and when, and what is
+reported.
 """
 
 import shutil
@@ -23,7 +23,7 @@ def stats(server: RunningServer) -> str:
 
 
 def damage(path: Path, words: bytes) -> None:
-    """Makes the line with these words one that cannot be read."""
+    """Make the line with these words unreadable."""
     data = path.read_bytes()
     assert words in data
     path.write_bytes(data.replace(words, words.swapcase()))
@@ -41,7 +41,7 @@ def test_a_conversation_with_a_line_that_cannot_be_read_is_written_about_once(
     marker = service.told("Rotate the logs daily.")
     clock.move(10 * MINUTE)
     until(lambda: service.get(marker).abbreviation)
-    assert len(api.asked) == 2
+    assert len(api.requests) == 2
     # the anchor's line is the one that is lost
     assert kinds(server, conversation) == ["abbreviation"]
 
@@ -67,11 +67,11 @@ def test_a_transcript_that_is_not_there_any_more_is_not_asked_for_again_and_agai
 ) -> None:
     server = start_server(abbreviator="extractive")
     service = connect(server)
-    gone, other = service.told("When do we ship?"), service.told("Rotate the logs daily.")
+    deleted, other = service.told("When do we ship?"), service.told("Rotate the logs daily.")
     lost = [service.told("Where is it?") for _ in range(2)]
     for each in lost:
         damage(transcript(server, each), b"Where is it?")
-    path = transcript(server, gone)
+    path = transcript(server, deleted)
     path.rename(path.with_suffix(".away"))
     clock.move(10 * MINUTE)
     until(lambda: service.get(other).abbreviation)
@@ -79,7 +79,7 @@ def test_a_transcript_that_is_not_there_any_more_is_not_asked_for_again_and_agai
     until(lambda: f"notes_failed: 3 conversations, {reasons}" in stats(server))
     path.with_suffix(".away").rename(path)
     clock.move(5 * MINUTE)
-    until(lambda: service.get(gone).abbreviation)
+    until(lambda: service.get(deleted).abbreviation)
 
 
 def test_a_transcript_that_cannot_be_read_holds_up_no_other(
@@ -120,10 +120,10 @@ def test_a_failure_of_a_conversation_is_logged_once_however_often_others_succeed
     # a command would take what is logged meanwhile for its own output
     until(lambda: note_state_of(server.folder).failed == 5)
     clock.move(5 * MINUTE)
-    until(lambda: len(api.asked) == 15)
+    until(lambda: len(api.requests) == 15)
     assert [bool(service.get(each).abbreviation) for each in conversations] == [True, False] * 5
-    said = capsys.readouterr().out
-    assert (said.count("notes_not_written"), said.count("notes_written_again")) == (5, 0)
+    output = capsys.readouterr().out
+    assert (output.count("notes_not_written"), output.count("notes_written_again")) == (5, 0)
     del api.about["bomb"]
     clock.move(5 * MINUTE)
     until(lambda: all(service.get(each).abbreviation for each in conversations))
@@ -141,7 +141,7 @@ def test_one_that_the_api_refuses_as_if_it_were_all_does_not_stop_the_others(
     # more than are looked up at once
     others = [service.told(f"Rotate log {number}.") for number in range(40)]
     clock.move(10 * MINUTE)
-    until(lambda: len(api.asked) == 1)
+    until(lambda: len(api.requests) == 1)
     clock.move(5 * MINUTE)
     until(lambda: all(service.get(other).abbreviation for other in others))
 
@@ -160,7 +160,7 @@ def test_a_model_that_the_api_does_not_have_is_asked_for_again_with_the_next_swe
             in stats(server)
         )
     )
-    assert len(api.asked) == 1
+    assert len(api.requests) == 1
     clock.move(5 * MINUTE)
     until(lambda: service.get(conversation).abbreviation)
 
@@ -226,7 +226,7 @@ def test_a_clock_that_was_a_year_ahead_and_is_set_right_holds_nothing_up(
     conversation = service.told("When do we ship?")
     year = 365 * 24 * 60 * MINUTE
     clock.move(year)
-    until(lambda: len(api.asked) == 1)
+    until(lambda: len(api.requests) == 1)
     clock.move(20 * MINUTE - year)
     until(lambda: service.get(conversation).abbreviation)
 
@@ -258,15 +258,18 @@ def test_as_many_are_written_at_the_same_time_as_the_settings_say_and_none_twice
     conversations = [service.told(f"Rotate log {number}.") for number in range(8)]
     api.answers = [Answer(wrote(NOTES).body, wait=True)]
     clock.move(10 * MINUTE)
-    until(lambda: len(api.asked) == threads)
+    until(lambda: len(api.requests) == threads)
     clock.move(5 * MINUTE)  # a sweep does not take again what is in work
     service.append(service.told("What is a pangolin?"), agent("A scaly mammal."))
-    assert len(api.asked) == threads
+    assert len(api.requests) == threads
     api.go_on.set()
     until(lambda: all(service.get(each).abbreviation for each in conversations))
     for number in range(8):
         assert (
-            sum(f"Rotate log {number}." in asked["messages"][0]["content"] for asked in api.asked)
+            sum(
+                f"Rotate log {number}." in request["messages"][0]["content"]
+                for request in api.requests
+            )
             == 1
         )
 
@@ -279,14 +282,16 @@ def test_one_that_is_in_work_is_not_taken_by_another_thread(
     api.answers = [wrote(NOTES)]
     api.about["Rotate log 0."] = Answer(wrote(NOTES).body, wait=True)
     clock.move(10 * MINUTE)
-    until(lambda: api.asked)
+    until(lambda: api.requests)
     left = service.told("What is a pangolin?")
     service.switch(left)
     # by the other thread, which looks for the longest idle first
     until(lambda: service.get(left).abbreviation)
     api.go_on.set()
     until(lambda: service.get(slow).abbreviation)
-    assert sum("Rotate log 0." in asked["messages"][0]["content"] for asked in api.asked) == 1
+    assert (
+        sum("Rotate log 0." in request["messages"][0]["content"] for request in api.requests) == 1
+    )
 
 
 def test_notes_are_kept_where_they_cannot_be_embedded_and_found_by_meaning_once_they_can(
@@ -319,7 +324,7 @@ def test_a_condensing_that_the_model_cannot_do_now_is_done_with_the_next_sweep(
     conversation = service.create().id
     service.rename(conversation, "Mine")  # no title is due
     service.append(conversation, *(user(f"Inspect plant {number}.") for number in range(41)))
-    until(lambda: api.asked)
+    until(lambda: api.requests)
     api.answers = [wrote(NOTES | {"summary": "Plants were inspected."})]
     clock.move(5 * MINUTE)
     until(lambda: service.load(conversation).compression_summary == "Plants were inspected.")

@@ -10,7 +10,7 @@ from recollect_server.inference.extractive import Extractive
 from recollect_server.inference.phrases import NEGATION
 from recollect_server.inference.sentences import split
 
-from tests.naming.conftest import Said
+from tests.naming.conftest import Talk
 
 DIALOGUES: dict[str, list[list[str]]] = json.loads(
     (Path(__file__).parent / "dialogues.json").read_bytes()
@@ -55,19 +55,19 @@ def negations(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("sentence", NEGATIONS)
-def test_no_negation_is_left_out(said: Said, sentence: str) -> None:
+def test_no_negation_is_left_out(talk: Talk, sentence: str) -> None:
     assert negations(sentence)
     assert negations(" ".join(split(sentence))) == negations(sentence)
-    notes = Extractive().write_notes(said(sentence), "")
+    notes = Extractive().write_notes(talk(sentence), "")
     assert negations(notes.abbreviation) == negations(sentence)
     # A summary may leave a short sentence out, but whole.
     assert negations(
-        Extractive().condense(said(f"{sentence} The plant has five reactors."), "")
+        Extractive().condense(talk(f"{sentence} The plant has five reactors."), "")
     ) in ([], negations(sentence))
 
 
-def test_a_diet_without_meat_stays_without_meat_in_the_title_too(said: Said) -> None:
-    notes = Extractive().write_notes(said("No more meat in the diet, please.", "Understood."), "")
+def test_a_diet_without_meat_stays_without_meat_in_the_title_too(talk: Talk) -> None:
+    notes = Extractive().write_notes(talk("No more meat in the diet, please.", "Understood."), "")
     assert notes.title == "No More Meat in the Diet"
 
 
@@ -107,10 +107,12 @@ def test_real_sentences_keep_their_negations() -> None:
         for line in chance.sample(lines, 6):
             for message in json.loads(line)["messages"]:
                 for sentence in sentences(message["content"][:2_000]):
-                    kept = split(sentence)
+                    split_texts = split(sentence)
                     # A sentence is left out whole (code, a heading) or keeps each word that turns
                     # it around.
-                    assert not kept or negations(" ".join(kept)) == negations(sentence), sentence
+                    assert not split_texts or negations(" ".join(split_texts)) == negations(
+                        sentence
+                    ), sentence
 
 
 def test_a_sentence_too_long_is_cut_only_where_no_negation_follows() -> None:
@@ -155,7 +157,7 @@ def test_a_date_at_the_beginning_of_a_line_is_no_number_of_a_list() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "kept"),
+    ("content", "expected"),
     [
         (
             "Call `compute_class_weight()` twice with C# and x > 5.",
@@ -166,5 +168,7 @@ def test_a_date_at_the_beginning_of_a_line_is_no_number_of_a_list() -> None:
         ("| a | b |\n|---|---|\nThe table is above.", "The table is above."),
     ],
 )
-def test_code_and_headings_stay_out_and_names_in_code_stay_whole(content: str, kept: str) -> None:
-    assert split(content) == [kept]
+def test_code_and_headings_stay_out_and_names_in_code_stay_whole(
+    content: str, expected: str
+) -> None:
+    assert split(content) == [expected]

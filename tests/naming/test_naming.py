@@ -21,14 +21,14 @@ from tests.waiting import until
 
 
 def leave(service: Service, left: str, following: str = "") -> None:
-    """Switches away from a conversation, and waits for its notes."""
+    """Switch away from a conversation, and wait for its notes."""
     service.switch(left, following)
     until(lambda: service.get(left).abbreviation)
 
 
 @pytest.fixture
 def naming(start_server: Start) -> RunningServer:
-    """A server whose notes are taken offline."""
+    """Start a server that writes notes offline."""
     return start_server(abbreviator="extractive")
 
 
@@ -124,12 +124,12 @@ def test_anchors_come_from_their_message_and_are_not_written_twice(
     service.append(conversation, user("Call me Al. I live in Bruges."))
     clock.move(10 * MINUTE)
     until(lambda: "Bruges" in service.get(conversation).abbreviation)
-    found = [
+    anchors_listed = [
         (e["key"], e["value"], e["sequence"])
         for e in events(naming, conversation)
         if e["event"] == "anchor"
     ]
-    assert found == [
+    assert anchors_listed == [
         ("name", "Alex", 2),
         ("location", "Ghent", 3),
         ("location", "Bruges", 7),
@@ -204,18 +204,18 @@ def test_a_model_that_fails_is_asked_again_with_the_next_sweep_and_logged_once(
     service = connect(server)
     conversations = [service.told(f"Rotate log {number}.") for number in range(3)]
     clock.move(10 * MINUTE)
-    until(lambda: len(api.asked) == 1)
+    until(lambda: len(api.requests) == 1)
     clock.move(5 * MINUTE)
-    until(lambda: len(api.asked) == 2)
+    until(lambda: len(api.requests) == 2)
     assert [service.get(conversation).abbreviation for conversation in conversations] == [
         "",
         "",
         "",
     ]
     assert capsys.readouterr().out.count("notes_not_written") == 1
-    said = run("stats", "--data-dir", server.data_dir).stdout
-    assert "notes_failed: 2 conversations, as: the API answered 401 authentication_error" in said
-    assert "model_spending: 2 calls, 0 tokens on 2026-" in said
+    output = run("stats", "--data-dir", server.data_dir).stdout
+    assert "notes_failed: 2 conversations, as: the API answered 401 authentication_error" in output
+    assert "model_spending: 2 calls, 0 tokens on 2026-" in output
     api.answers = [wrote(NOTES)]
     clock.move(5 * MINUTE)
     until(
@@ -254,13 +254,13 @@ def test_a_conversation_that_goes_on_while_the_model_writes_waits_again(
     ]
     conversation = service.told("When do we ship?")
     clock.move(10 * MINUTE)
-    until(lambda: len(api.asked) == 1)
+    until(lambda: len(api.requests) == 1)
     service.append(conversation, agent("On Friday."))  # nobody who talks waits for the model
     api.go_on.set()
     clock.move(10 * MINUTE)
     until(lambda: service.get(conversation).abbreviation == "Second.")
     assert kinds(server, conversation) == ["abbreviation", "anchor"]
-    assert "On Friday." in api.asked[1]["messages"][0]["content"]
+    assert "On Friday." in api.requests[1]["messages"][0]["content"]
 
 
 def test_a_server_stops_while_a_model_is_still_asked_and_the_next_one_takes_the_notes(
@@ -270,7 +270,7 @@ def test_a_server_stops_while_a_model_is_still_asked_and_the_next_one_takes_the_
     server = start_server(abbreviator="anthropic")
     conversation = connect(server).told("When do we ship?")
     clock.move(10 * MINUTE)
-    until(lambda: len(api.asked) == 1)
+    until(lambda: len(api.requests) == 1)
     server.stop()
     again = connect(start_server(abbreviator="anthropic"))
     until(lambda: again.get(conversation).abbreviation)
@@ -294,14 +294,14 @@ def test_a_split_is_suggested_to_who_watches_and_only_once(
     conversation = service.told("The disk is full.", "And I go to Ghent in May.")
     clock.move(10 * MINUTE)
     kind = "conversation_list"
-    heard: list[str] = []
+    suggestions: list[str] = []
     while kind != "split_suggested":
         update = next(watched)
         kind = str(update.WhichOneof("kind"))
-        heard.append(kind)
+        suggestions.append(kind)
     assert update.conversation_id == conversation
     assert list(update.split_suggested.titles) == ["Disk of the Server", "Holiday in Ghent"]
-    assert "conversation_abbreviated" in heard
+    assert "conversation_abbreviated" in suggestions
     stream.cancel()
     service.append(conversation, user("The disk is still full."))
     clock.move(10 * MINUTE)

@@ -1,4 +1,4 @@
-"""What notes must look like, and when they are due: the rules alone."""
+"""Rules of notes alone: their form, and when they are due."""
 
 from dataclasses import replace
 
@@ -113,23 +113,23 @@ def test_a_split_has_two_titles_at_least() -> None:
 
 
 def conversation(turns: int) -> Conversation:
-    known = fold(None, Began("conv-x", "web", 0))
+    state = fold(None, Began("conv-x", "web", 0))
     for turn in range(1, turns + 1):
-        known = fold(
-            known, Message(Role.USER, "Hello", timestamp=turn, sequence=turn + 1, turn_number=turn)
+        state = fold(
+            state, Message(Role.USER, "Hello", timestamp=turn, sequence=turn + 1, turn_number=turn)
         )
-    assert known is not None
-    return known
+    assert state is not None
+    return state
 
 
 def after(
-    known: Conversation, *events: TitleAssigned | MetaUpdated | Abbreviated | Message
+    state: Conversation, *events: TitleAssigned | MetaUpdated | Abbreviated | Message
 ) -> Conversation:
     for event in events:
-        folded = fold(known, event)
+        folded = fold(state, event)
         assert folded is not None
-        known = folded
-    return known
+        state = folded
+    return state
 
 
 def test_a_title_comes_after_the_fifth_user_message_idle_or_not() -> None:

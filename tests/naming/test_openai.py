@@ -19,7 +19,7 @@ from recollect_server.inference.prompts import NOTES_SCHEMA
 from recollect_server.inference.spending import Budget, Spending
 
 from tests.conftest import MovableClock, Start
-from tests.naming.conftest import MINUTE, NOTES, Ledger, Said, Seconds, events
+from tests.naming.conftest import MINUTE, NOTES, Ledger, Seconds, Talk, events
 from tests.server.conftest import Connect
 from tests.waiting import until
 
@@ -27,7 +27,7 @@ Reply = tuple[int, Any]
 
 
 def wrote(given: Any, finish: str = "stop") -> Reply:
-    """An answer in which the model wrote this: what is no text as JSON."""
+    """Return an answer in which the model wrote this, as JSON unless it is text."""
     text = given if isinstance(given, str) else json.dumps(given)
     choice = {
         "index": 0,
@@ -46,7 +46,7 @@ def wrote(given: Any, finish: str = "stop") -> Reply:
 
 
 def refused(status: int, message: str) -> Reply:
-    """An answer that is an error, as Ollama and vLLM put it."""
+    """Return an answer that is an error in the form of Ollama and vLLM."""
     return status, {
         "error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}
     }
@@ -56,7 +56,7 @@ class LocalServer:
     """Answers as `reply` says of each request."""
 
     def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.reply: Callable[[dict[str, Any]], Reply] = lambda _: wrote(NOTES)
         self.url = ""
@@ -64,13 +64,15 @@ class LocalServer:
 
 @pytest.fixture
 def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
-    known = LocalServer()
+    local_server = LocalServer()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            known.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            known.keys.append(self.headers["authorization"])
-            status, body = known.reply(known.asked[-1])
+            local_server.requests.append(
+                json.loads(self.rfile.read(int(self.headers["content-length"])))
+            )
+            local_server.keys.append(self.headers["authorization"])
+            status, body = local_server.reply(local_server.requests[-1])
             data = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")
@@ -79,15 +81,15 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
             self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    known.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    local_server.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    yield known
+    yield local_server
     server.shutdown()
     thread.join()
     server.server_close()
@@ -109,94 +111,94 @@ def model(
 
 
 def test_a_good_answer_becomes_notes_and_its_cost_is_counted(
-    model: HostedModel, local: LocalServer, said: Said, ledger: Ledger
+    model: HostedModel, local: LocalServer, talk: Talk, ledger: Ledger
 ) -> None:
     notes = model.write_notes(
-        said("I am Alex. When do we ship?", "On Friday."), "", [("release-plan", 2), ("cooking", 1)]
+        talk("I am Alex. When do we ship?", "On Friday."), "", [("release-plan", 2), ("cooking", 1)]
     )
     assert (notes.abbreviation, notes.title, notes.topics) == (
         "Alex ships on Friday.",
         "Shipping on Friday",
         ("release-plan",),
     )
-    [asked] = local.asked
-    assert asked["model"] == "llama"
-    assert asked["max_tokens"] > 0
-    assert asked["response_format"]["json_schema"]["schema"] == NOTES_SCHEMA
-    assert "release-plan, cooking" in asked["messages"][0]["content"]
+    [request] = local.requests
+    assert request["model"] == "llama"
+    assert request["max_tokens"] > 0
+    assert request["response_format"]["json_schema"]["schema"] == NOTES_SCHEMA
+    assert "release-plan, cooking" in request["messages"][0]["content"]
     assert local.keys == [None]  # without a key none is sent
     [spent] = ledger.days.values()
     assert (spent.calls, spent.tokens, round(spent.cost, 6)) == (1, 1100, 0.0045)
 
 
 def test_a_days_cost_ends_the_calls_of_a_day(
-    model: HostedModel, local: LocalServer, said: Said
+    model: HostedModel, local: LocalServer, talk: Talk
 ) -> None:
     for _ in range(3):
-        model.write_notes(said("Hello"), "")
+        model.write_notes(talk("Hello"), "")
     with pytest.raises(
         ModelUnavailable, match=r"budget .* is spent: 3 calls, 3300 tokens, 0.01 US dollars"
     ):
-        model.write_notes(said("Hello"), "")
-    assert len(local.asked) == 3
+        model.write_notes(talk("Hello"), "")
+    assert len(local.requests) == 3
 
 
 def test_a_key_of_the_environment_is_sent(
-    model: HostedModel, local: LocalServer, said: Said, monkeypatch: pytest.MonkeyPatch
+    model: HostedModel, local: LocalServer, talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-test")
-    model.write_notes(said("Hello"), "")
+    model.write_notes(talk("Hello"), "")
     assert local.keys == ["Bearer sk-of-the-test"]
 
 
 def test_a_proxy_of_the_environment_is_not_asked_for_a_server_on_this_machine(
-    model: HostedModel, local: LocalServer, said: Said, monkeypatch: pytest.MonkeyPatch
+    model: HostedModel, local: LocalServer, talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    assert model.write_notes(said("Hello"), "").title
+    assert model.write_notes(talk("Hello"), "").title
 
 
-@pytest.mark.parametrize(("known", "calls"), [("json_object", 2), (None, 3)])
+@pytest.mark.parametrize(("form", "calls"), [("json_object", 2), (None, 3)])
 def test_a_server_that_knows_no_schema_is_asked_in_a_form_that_it_takes_and_from_then_on_at_once(
-    model: HostedModel, local: LocalServer, said: Said, known: str | None, calls: int
+    model: HostedModel, local: LocalServer, talk: Talk, form: str | None, calls: int
 ) -> None:
-    def reply(asked: dict[str, Any]) -> Reply:
-        kind = asked.get("response_format", {}).get("type")
+    def reply(request: dict[str, Any]) -> Reply:
+        kind = request.get("response_format", {}).get("type")
         return (
             wrote(NOTES)
-            if kind in (None, known)
+            if kind in (None, form)
             else refused(400, "response_format is not supported")
         )
 
     local.reply = reply
-    assert model.write_notes(said("Hello"), "").title
-    assert len(local.asked) == calls
-    assert model.write_notes(said("Hello"), "").title
-    assert len(local.asked) == calls + 1
+    assert model.write_notes(talk("Hello"), "").title
+    assert len(local.requests) == calls
+    assert model.write_notes(talk("Hello"), "").title
+    assert len(local.requests) == calls + 1
 
 
 def test_a_model_that_takes_no_max_tokens_is_asked_by_the_newer_name(
-    model: HostedModel, local: LocalServer, said: Said
+    model: HostedModel, local: LocalServer, talk: Talk
 ) -> None:
-    local.reply = lambda asked: (
+    local.reply = lambda request: (
         refused(400, "'max_tokens' is not supported: use 'max_completion_tokens'")
-        if "max_tokens" in asked
+        if "max_tokens" in request
         else wrote(NOTES)
     )
-    assert model.write_notes(said("Hello"), "").title
-    assert "max_completion_tokens" in local.asked[-1]
+    assert model.write_notes(talk("Hello"), "").title
+    assert "max_completion_tokens" in local.requests[-1]
 
 
 def test_a_conversation_that_is_refused_in_every_form_fails_alone_and_changes_no_form(
-    model: HostedModel, local: LocalServer, said: Said
+    model: HostedModel, local: LocalServer, talk: Talk
 ) -> None:
     local.reply = lambda _: refused(400, "the context is too long")
     with pytest.raises(CannotWrite, match="400"):
-        model.write_notes(said("Hello"), "")
+        model.write_notes(talk("Hello"), "")
     local.reply = lambda _: wrote(NOTES)
-    model.write_notes(said("Hello"), "")
-    assert local.asked[-1]["response_format"]["type"] == "json_schema"
+    model.write_notes(talk("Hello"), "")
+    assert local.requests[-1]["response_format"]["type"] == "json_schema"
 
 
 @pytest.mark.parametrize(
@@ -216,10 +218,10 @@ def test_a_conversation_that_is_refused_in_every_form_fails_alone_and_changes_no
     ],
 )
 def test_an_answer_with_words_around_it_or_parts_missing_is_read(
-    model: HostedModel, local: LocalServer, said: Said, text: str
+    model: HostedModel, local: LocalServer, talk: Talk, text: str
 ) -> None:
     local.reply = lambda _: wrote(text)
-    notes = model.write_notes(said("Hello"), "")
+    notes = model.write_notes(talk("Hello"), "")
     assert (notes.abbreviation, notes.title, notes.topics) == (
         "Alex ships on Friday.",
         "Shipping on Friday",
@@ -237,19 +239,19 @@ def test_an_answer_with_words_around_it_or_parts_missing_is_read(
     ],
 )
 def test_an_answer_without_notes_concerns_its_conversation_alone(
-    model: HostedModel, local: LocalServer, said: Said, reply: Reply, reason: str
+    model: HostedModel, local: LocalServer, talk: Talk, reply: Reply, reason: str
 ) -> None:
     local.reply = lambda _: reply
     with pytest.raises(CannotWrite, match=reason):
-        model.write_notes(said("Hello"), "")
+        model.write_notes(talk("Hello"), "")
 
 
 def test_a_model_that_the_server_does_not_have_is_named(
-    model: HostedModel, local: LocalServer, said: Said
+    model: HostedModel, local: LocalServer, talk: Talk
 ) -> None:
     local.reply = lambda _: refused(404, 'model "llama" not found, try pulling it first')
     with pytest.raises(ModelUnavailable, match="has no model llama"):
-        model.write_notes(said("Hello"), "")
+        model.write_notes(talk("Hello"), "")
 
 
 def test_a_server_takes_notes_by_a_local_model_and_records_it(

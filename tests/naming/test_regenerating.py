@@ -50,7 +50,7 @@ def test_a_model_writes_offline_notes_anew_on_demand_and_the_record_survives_a_r
     assert regenerate(service, conversation_id=first, request_id="r1") == (1, 0)
     until(lambda: service.get(first).abbreviation == "Alex ships on Friday.")
     assert service.get(first).title == "Shipping on Friday"
-    assert len(api.asked) == 1
+    assert len(api.requests) == 1
     assert regenerate(service, all=True) == (3, 0)
     until(lambda: writer(service, second) == writer(service, named) == "anthropic")
     assert service.get(named).title == "Mine"
@@ -120,7 +120,7 @@ def test_old_offline_notes_are_written_anew_in_the_background_within_half_of_the
     new = service.told("When do we ship?")
     clock.move(10 * MINUTE)
     until(lambda: service.get(new).abbreviation == NOTES["abbreviation"])
-    assert len(api.asked) == 4
+    assert len(api.requests) == 4
 
 
 def test_an_import_keeps_the_record_and_an_old_transcript_has_none(

@@ -183,8 +183,8 @@ NO_FACTS = [
 ]
 
 
-def facts(*said: Message) -> dict[str, str]:
-    return {anchor.key: anchor.value for anchor in anchors_in(said)}
+def facts(*messages: Message) -> dict[str, str]:
+    return {anchor.key: anchor.value for anchor in anchors_in(messages)}
 
 
 @pytest.mark.parametrize(("sentence", "expected"), PHRASINGS + OTHER_PHRASINGS + OTHER_LANGUAGES)
@@ -219,12 +219,12 @@ def test_a_fact_in_quotation_marks_or_from_another_speaker_is_not_the_users(
 
 
 def test_where_several_users_speak_nobody_is_known_to_be_the_owner() -> None:
-    said = [
+    messages = [
         Message(Role.USER, "I live in Porto.", sender="ana"),
         Message(Role.USER, "Nice place.", sender="rui"),
     ]
-    assert facts(said[0]) == {"location": "Porto"}
-    assert facts(*said) == {}
+    assert facts(messages[0]) == {"location": "Porto"}
+    assert facts(*messages) == {}
 
 
 def test_a_changed_fact_has_the_key_of_the_old_one() -> None:

@@ -1,6 +1,4 @@
-"""What offline titles and abbreviations look like to the person who reads them, in several
-languages.
-"""
+"""Offline titles and abbreviations as a reader sees them, in several languages."""
 
 import json
 from pathlib import Path
@@ -12,7 +10,7 @@ from recollect_server.domain.notes import MAX_ABBREVIATION
 from recollect_server.inference.extractive import Extractive
 from recollect_server.inference.sentences import split
 
-from tests.naming.conftest import Said
+from tests.naming.conftest import Talk
 
 DIALOGUES: dict[str, list[list[str]]] = json.loads(
     (Path(__file__).parent / "dialogues.json").read_bytes()
@@ -35,16 +33,16 @@ def dialogue(language: str) -> list[str]:
 
 @pytest.mark.parametrize("language", DIALOGUES)
 def test_a_title_is_the_first_request_in_the_words_of_its_language(
-    said: Said, language: str
+    talk: Talk, language: str
 ) -> None:
-    assert Extractive().write_notes(said(*dialogue(language)), "").title == TITLES[language]
+    assert Extractive().write_notes(talk(*dialogue(language)), "").title == TITLES[language]
 
 
 @pytest.mark.parametrize("language", DIALOGUES)
 def test_an_abbreviation_has_whole_sentences_with_their_speakers_in_every_language(
-    said: Said, language: str
+    talk: Talk, language: str
 ) -> None:
-    abbreviation = Extractive().write_notes(said(*dialogue(language)), "").abbreviation
+    abbreviation = Extractive().write_notes(talk(*dialogue(language)), "").abbreviation
     assert estimate_tokens(abbreviation) <= MAX_ABBREVIATION
     assert abbreviation.startswith("User: ")
     rest = abbreviation
@@ -86,54 +84,54 @@ def test_an_abbreviation_has_whole_sentences_with_their_speakers_in_every_langua
     ],
 )
 def test_a_title_is_the_request_itself_shortened_at_a_phrase(
-    said: Said, opening: str, title: str
+    talk: Talk, opening: str, title: str
 ) -> None:
-    assert Extractive().write_notes(said(opening, "Yes."), "").title == title
+    assert Extractive().write_notes(talk(opening, "Yes."), "").title == title
 
 
-def test_a_title_skips_small_talk_before_the_first_request(said: Said) -> None:
+def test_a_title_skips_small_talk_before_the_first_request(talk: Talk) -> None:
     turns = (
         "Good morning! How are you?",
         "Fine, thanks. And you?",
         "Great. Please translate my lease into Dutch.",
         "Done.",
     )
-    assert Extractive().write_notes(said(*turns), "").title == "Translate My Lease into Dutch"
+    assert Extractive().write_notes(talk(*turns), "").title == "Translate My Lease into Dutch"
 
 
-def test_a_title_follows_what_most_of_the_conversation_is_about(said: Said) -> None:
+def test_a_title_follows_what_most_of_the_conversation_is_about(talk: Talk) -> None:
     later = [
         text
         for at in range(8)
         for text in (f"How much do pangolins eat in {at} weeks?", f"Pangolins eat {at} kilos.")
     ]
-    title = Extractive().write_notes(said("Can you rename this file?", "Done.", *later), "").title
+    title = Extractive().write_notes(talk("Can you rename this file?", "Done.", *later), "").title
     assert "Pangolins" in title
 
 
-def test_who_decided_what_and_what_is_open_is_said(said: Said) -> None:
+def test_who_decided_what_and_what_is_open_is_said(talk: Talk) -> None:
     turns = (
         "Which hotel in Ghent has a pool?",
         "The hotel Harmony has a pool and costs 140 euros.",
         "Let's book the hotel Harmony for two nights in May.",
         "Booked for 3 to 5 May. Which credit card should pay the deposit?",
     )
-    abbreviation = Extractive().write_notes(said(*turns), "").abbreviation
+    abbreviation = Extractive().write_notes(talk(*turns), "").abbreviation
     assert "User (decided): Let's book the hotel Harmony for two nights in May." in abbreviation
     assert abbreviation.endswith("Agent (open): Which credit card should pay the deposit?")
 
 
-def test_what_is_not_decided_is_not_called_so(said: Said) -> None:
+def test_what_is_not_decided_is_not_called_so(talk: Talk) -> None:
     abbreviation = (
         Extractive()
-        .write_notes(said("We have not decided on the hotel Harmony in Ghent."), "")
+        .write_notes(talk("We have not decided on the hotel Harmony in Ghent."), "")
         .abbreviation
     )
     assert abbreviation == "User: We have not decided on the hotel Harmony in Ghent."
 
 
 def test_speakers_have_their_names_where_they_are_stored() -> None:
-    said = [
+    messages = [
         Message(
             Role.USER,
             "The pottery class begins in May.",
@@ -149,18 +147,18 @@ def test_speakers_have_their_names_where_they_are_stored() -> None:
             turn_number=1,
         ),
     ]
-    abbreviation = Extractive().write_notes(said, "").abbreviation
+    abbreviation = Extractive().write_notes(messages, "").abbreviation
     assert (
         abbreviation
         == "Melanie: The pottery class begins in May. Caroline: I will bring the glaze for the bowls."
     )
 
 
-def test_a_sentence_that_leans_on_another_is_told_only_with_it(said: Said) -> None:
+def test_a_sentence_that_leans_on_another_is_told_only_with_it(talk: Talk) -> None:
     facts = [
         f"The reactor number {at} of plant {at % 7} was inspected by the team of engineer {at * 3}."
         for at in range(30)
     ]
     turns = [f"{fact} They found a crack in valve {at}." for at, fact in enumerate(facts)]
-    abbreviation = Extractive().write_notes(said(*turns), "").abbreviation
+    abbreviation = Extractive().write_notes(talk(*turns), "").abbreviation
     assert abbreviation.count("They found") <= abbreviation.count("The reactor")

@@ -60,8 +60,8 @@ def test_few_new_labels_are_made_and_any_number_reused() -> None:
 
 def test_labels_fit_a_conversation_that_has_their_words_several_times() -> None:
     labels = [("server", 5), ("job-interview", 2), ("puppy", 1), ("disk", 4)]
-    said = {"server": 2, "servers": 2, "job": 4, "interview": 3, "puppy": 9, "disk": 1}
-    assert fitting(labels, said) == ["server", "job-interview"]
+    counts = {"server": 2, "servers": 2, "job": 4, "interview": 3, "puppy": 9, "disk": 1}
+    assert fitting(labels, counts) == ["server", "job-interview"]
 
 
 def test_words_that_end_in_s_without_being_plurals_stay() -> None:
@@ -69,8 +69,8 @@ def test_words_that_end_in_s_without_being_plurals_stay() -> None:
 
 
 def test_a_rule_takes_what_was_said_several_times_or_one_topic() -> None:
-    said = {"job": 4, "interview": 3, "lamp": 1, "last": 200}
-    assert telling(["last", "job interview", "lamp"], said) == ["job interview"]
+    counts = {"job": 4, "interview": 3, "lamp": 1, "last": 200}
+    assert telling(["last", "job interview", "lamp"], counts) == ["job interview"]
     assert telling(["last", "lamp", "chair"], {"lamp": 1, "x": 200}) == ["lamp"]
     # in a short conversation
     assert telling(["last", "lamp", "chair"], {"lamp": 1, "chair": 1}) == ["lamp", "chair"]

@@ -1,6 +1,4 @@
-"""What the server's tests share: the service as a caller without a client library sees it, and
-looks behind it.
-"""
+"""The service as a caller without a client library sees it, and its files."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -69,13 +67,13 @@ class Service:
         )
 
     def turn(
-        self, conversation_id: str, said: str, answered: str = "Noted."
+        self, conversation_id: str, question: str, answer: str = "Noted."
     ) -> api.AppendTurnResponse:
-        """A turn of two messages."""
-        return self.append(conversation_id, user(said), agent(answered))
+        """Append a turn of two messages."""
+        return self.append(conversation_id, user(question), agent(answer))
 
     def told(self, *contents: str, channel: str = "web", **fields: Any) -> str:
-        """A new conversation with a turn of one user message for each content; its id."""
+        """Begin a conversation with one user message per turn, and return its id."""
         conversation_id = self.create(channel, **fields).id
         for content in contents:
             self.append(conversation_id, user(content))
@@ -121,7 +119,7 @@ class Service:
         return self.conversations.List(api.ListRequest(**fields))
 
     def pages(self, **fields: Any) -> list[list[Conversation]]:
-        """All pages of a list."""
+        """Return all pages of a list."""
         pages: list[list[Conversation]] = []
         token = ""
         while True:
@@ -135,7 +133,7 @@ class Service:
         return self.recall.Search(recall_api.SearchRequest(query=query, **fields))
 
     def found(self, query: str, **fields: Any) -> list[str]:
-        """The ids of the conversations that a search answers, best first."""
+        """Return the ids of the conversations that a search returns, best first."""
         return [result.conversation_id for result in self.search(query, **fields).results]
 
     def recent(self, **fields: Any) -> recall_api.RecentResponse:
@@ -148,12 +146,12 @@ class Service:
 
 
 Connect = Callable[[RunningServer], Service]
-"""What the fixture `connect` is."""
+"""Type of the fixture `connect`."""
 
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
-    """Connects to servers, those too that a test starts again."""
+    """Connect to servers, restarted ones too."""
     services: list[Service] = []
 
     def to(server: RunningServer) -> Service:
@@ -167,13 +165,13 @@ def connect() -> Iterator[Connect]:
 
 @pytest.fixture
 def service(server: RunningServer, connect: Connect) -> Service:
-    """The service of `server`."""
+    """Return the service of `server`."""
     return connect(server)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """How a call failed, as a caller sees it."""
+    """Failure of a call as a caller sees it."""
 
     code: str
     reason: str
@@ -181,19 +179,19 @@ class Failure:
     domain: str = ""
     metadata: dict[str, str] = field(default_factory=dict)
     fields: tuple[str, ...] = ()
-    """What BadRequest names."""
+    """Fields that BadRequest names."""
     retry_ms: int | None = None
 
 
 def failure_of(call: Callable[[], object]) -> Failure:
-    """Makes a call that must fail, and says how it did."""
+    """Return the failure of a call that must fail."""
     with pytest.raises(grpc.RpcError) as raised:
         call()
     return failure_in(raised.value)
 
 
 def failure_in(error: Any) -> Failure:
-    """What an error of a call says."""
+    """Return the failure that an error of a call describes."""
     status = rpc_status.from_call(error)
     info, bad, retry = (
         error_details_pb2.ErrorInfo(),
@@ -218,7 +216,7 @@ def failure_in(error: Any) -> Failure:
 
 
 def code_of(call: Callable[[], object]) -> str:
-    """Makes a call, and says with which code it ended."""
+    """Return the code with which a call ends."""
     try:
         call()
     except grpc.RpcError as error:
@@ -227,7 +225,7 @@ def code_of(call: Callable[[], object]) -> str:
 
 
 def at_once(count: int, job: Callable[[int], T]) -> list[T]:
-    """Runs a job in so many threads, all let go at the same moment; what each returned, in
+    """Run a job in `count` threads that start at the same moment, and return their results in
     order.
     """
     barrier = threading.Barrier(count)
@@ -242,22 +240,22 @@ def at_once(count: int, job: Callable[[int], T]) -> list[T]:
 
 @contextmanager
 def server_process(data_dir: Path, *flags: str) -> Iterator[tuple[Forked, str]]:
-    """`recollect-server serve` as a process of its own, and the address that it says it listens
-    on.
+    """Run `recollect-server serve` as a process of its own, and yield it with the address that it
+    prints.
     """
     arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", str(data_dir), *flags]
     with Forked(SERVER, arguments) as process:
         try:
             assert process.stdout is not None
-            said = process.stdout.readline()
-            assert said.startswith("Recollect listens on 127.0.0.1:"), said
-            yield process, said.split()[3]
+            line = process.stdout.readline()
+            assert line.startswith("Recollect listens on 127.0.0.1:"), line
+            yield process, line.split()[3]
         finally:
             process.kill()
 
 
 def bytes_under(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder but SQLite's shared memory, which readers write too."""
+    """Return every file below a folder except SQLite's shared memory, which readers write too."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -266,7 +264,7 @@ def bytes_under(folder: Path) -> dict[str, bytes]:
 
 
 def kept_by(service: Service, server: RunningServer) -> dict[str, bytes]:
-    """Every file of a running server, once what was acknowledged is in the index too."""
+    """Return every file of a running server, once all acknowledged changes are in the index."""
     service.listed(page_size=1)
     return bytes_under(server.data_dir)
 
@@ -278,8 +276,8 @@ def refused(
     *fields: str,
     reason: str = "INVALID_FIELD",
 ) -> None:
-    """The call is refused with these fields' names, and no file has changed."""
-    kept = kept_by(service, server)
+    """Check that a call is refused with these fields' names, and that no file changes."""
+    files = kept_by(service, server)
     failure = failure_of(call)
     assert (failure.code, failure.reason, failure.domain) == (
         "INVALID_ARGUMENT",
@@ -288,29 +286,29 @@ def refused(
     )
     assert failure.fields == fields
     assert all(field in failure.text for field in fields)
-    assert kept_by(service, server) == kept
+    assert kept_by(service, server) == files
 
 
 def files_with(folder: Path, *words: str) -> list[str]:
-    """The files below a folder, SQLite's shared memory too, that have one of the words somewhere in
-    their bytes.
+    """Return the files below a folder, SQLite's shared memory included, whose bytes contain one of
+    the words.
     """
-    found: list[str] = []
+    matches: list[str] = []
     for path in sorted(folder.rglob("*")):
         data = path.read_bytes().lower() if path.is_file() else b""
-        found += [f"{path.name}: {word}" for word in words if word.lower().encode() in data]
-    return found
+        matches += [f"{path.name}: {word}" for word in words if word.lower().encode() in data]
+    return matches
 
 
 def answers(service: Service, queries: Sequence[str]) -> dict[str, object]:
-    """Everything that the service answers about what it keeps."""
-    said: dict[str, object] = {}
+    """Return all answers of the service about its data."""
+    responses: dict[str, object] = {}
 
     def keep(name: str, answer: ProtoMessage) -> None:
-        said[name] = answer
+        responses[name] = answer
 
     for number, page in enumerate(service.pages(page_size=3)):
-        said[f"list {number}"] = page
+        responses[f"list {number}"] = page
         for conversation in page:
             name = conversation.id
             keep(f"get {name}", service.get(name))
@@ -320,11 +318,11 @@ def answers(service: Service, queries: Sequence[str]) -> dict[str, object]:
     for query in queries:
         keep(f"search {query}", service.search(query, explain=True))
     keep("recent", service.recent(limit=100))
-    return said
+    return responses
 
 
 def delete_index(server: RunningServer) -> None:
-    """Deletes the index of a stopped server."""
+    """Delete the index of a stopped server."""
     assert server.stopped
     for path in server.folder.glob("conversations.db*"):
         path.unlink()

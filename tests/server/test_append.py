@@ -25,7 +25,7 @@ from tests.server.conftest import (
 
 
 def without_duplicate(answer: api.AppendTurnResponse) -> api.AppendTurnResponse:
-    """The answer but for what says that it is a repeated one."""
+    """Return the answer without the fields that mark a repeated one."""
     bare = api.AppendTurnResponse()
     bare.CopyFrom(answer)
     bare.ClearField("duplicate")
@@ -100,11 +100,11 @@ def test_a_repeated_request_is_answered_as_the_first_time_and_stores_nothing(
     first = service.append(conversation_id, user("once"), agent("yes"), request_id="r1")
     service.turn(conversation_id, "later")
     service.rename(conversation_id, "Named Later")
-    kept = kept_by(service, server)
+    files = kept_by(service, server)
     again = service.append(conversation_id, user("once"), agent("yes"), request_id="r1")
     assert again.duplicate
     assert without_duplicate(again) == without_duplicate(first)
-    assert kept_by(service, server) == kept
+    assert kept_by(service, server) == files
 
 
 @pytest.mark.parametrize("index_lost", [False, True])
@@ -160,10 +160,10 @@ def test_every_change_is_exactly_once_and_answered_as_it_was(
     ]
     first = [change() for change in changes]
     service.append(conversation_id, user("two"))
-    kept = kept_by(service, server)
+    files = kept_by(service, server)
     assert [change() for change in changes] == first
     assert service.create("cli", model="m", request_id="create") == created
-    assert kept_by(service, server) == kept
+    assert kept_by(service, server) == files
 
 
 def test_another_payload_under_a_used_request_id_is_refused(
@@ -171,7 +171,7 @@ def test_another_payload_under_a_used_request_id_is_refused(
 ) -> None:
     conversation_id, other = service.create().id, service.create().id
     service.append(conversation_id, user("once"), request_id="r1")
-    kept = kept_by(service, server)
+    files = kept_by(service, server)
     calls: list[Callable[[], object]] = [
         lambda: service.append(conversation_id, user("Once"), request_id="r1"),
         lambda: service.append(conversation_id, user("once"), user("once"), request_id="r1"),
@@ -188,7 +188,7 @@ def test_another_payload_under_a_used_request_id_is_refused(
         failure = failure_of(call)
         assert (failure.code, failure.reason) == ("ALREADY_EXISTS", "REQUEST_ID_REUSED")
         assert failure.metadata == {"request_id": "r1"}
-    assert kept_by(service, server) == kept
+    assert kept_by(service, server) == files
 
 
 def test_a_refused_request_leaves_its_id_free(service: Service) -> None:
@@ -211,10 +211,10 @@ def test_32_callers_with_one_request_id_store_one_turn(
 ) -> None:
     conversation_id = service.create().id
     request = [user("once"), agent("and for all")]
-    told = at_once(32, lambda _: service.append(conversation_id, *request, request_id="r1"))
-    assert sorted(answer.duplicate for answer in told) == [False] + [True] * 31
+    answers = at_once(32, lambda _: service.append(conversation_id, *request, request_id="r1"))
+    assert sorted(answer.duplicate for answer in answers) == [False] + [True] * 31
     assert (
-        len({without_duplicate(answer).SerializeToString(deterministic=True) for answer in told})
+        len({without_duplicate(answer).SerializeToString(deterministic=True) for answer in answers})
         == 1
     )
     assert service.get(conversation_id).message_count == 2
@@ -244,8 +244,8 @@ def test_16_callers_on_one_conversation_lose_nothing_and_number_the_turns(servic
         number for turn in range(1, 161) for number in (turn, turn)
     ]
     assert [message.sequence for message in messages] == list(range(2, 322))
-    said = {message.content for message in messages}
-    assert said >= {f"caller {caller} says {n}" for caller in range(16) for n in range(10)}
+    texts = {message.content for message in messages}
+    assert texts >= {f"caller {caller} says {n}" for caller in range(16) for n in range(10)}
     assert service.get(conversation_id).message_count == 320
 
 
@@ -254,8 +254,8 @@ def test_16_callers_on_16_conversations_do_not_mix(service: Service) -> None:
         return service.told(*(f"caller{caller} number {n}" for n in range(5)))
 
     for caller, conversation_id in enumerate(at_once(16, talk)):
-        said = [message.content for message in service.load(conversation_id).messages]
-        assert said == [f"caller{caller} number {n}" for n in range(5)]
+        texts = [message.content for message in service.load(conversation_id).messages]
+        assert texts == [f"caller{caller} number {n}" for n in range(5)]
         assert service.found(f"caller{caller}") == [conversation_id]
 
 
@@ -263,7 +263,7 @@ def test_a_write_based_on_an_older_turn_is_refused(service: Service, server: Run
     conversation_id = service.create().id
     service.append(conversation_id, user("one"), expected_turn=0)
     service.append(conversation_id, user("two"), expected_turn=1)
-    kept = kept_by(service, server)
+    files = kept_by(service, server)
     for expected in (0, 1, 3):
         failure = failure_of(
             lambda expected=expected: service.append(  # type: ignore[misc]
@@ -272,7 +272,7 @@ def test_a_write_based_on_an_older_turn_is_refused(service: Service, server: Run
         )
         assert (failure.code, failure.reason) == ("ABORTED", "TURN_OUT_OF_DATE")
         assert failure.metadata == {"expected_turn": str(expected), "turn_count": "2"}
-    assert kept_by(service, server) == kept
+    assert kept_by(service, server) == files
 
 
 def test_of_16_callers_that_expect_the_same_turn_one_writes(service: Service) -> None:

@@ -16,7 +16,7 @@ BAD = b"\xed\xa0\x80"  # a lone surrogate, as some languages write it
 
 
 def raw(service: Service, method: str, data: bytes) -> Callable[[], object]:
-    """A call with these bytes as its request."""
+    """Return a call with these bytes as its request."""
     call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = service.channel.unary_unary(
         f"/recollect.v1.{method}",
         request_serializer=lambda value: value,
@@ -26,7 +26,7 @@ def raw(service: Service, method: str, data: bytes) -> Callable[[], object]:
 
 
 def part(number: int, data: bytes) -> bytes:
-    """A length-delimited field."""
+    """Return a length-delimited field."""
     length, size = b"", len(data)
     while size > 127:
         length += bytes([size & 127 | 128])

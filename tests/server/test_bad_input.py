@@ -232,7 +232,7 @@ REQUESTS: list[tuple[ProtoMessage, str]] = [
 
 
 def call_of(service: Service, request: ProtoMessage) -> Callable[[], object]:
-    """The method that takes this request."""
+    """Return a call of the method that takes this request."""
     name = request.DESCRIPTOR.name.removesuffix("Request")
     stub = service.recall if hasattr(service.recall, name) else service.conversations
     return lambda: getattr(stub, name)(request)

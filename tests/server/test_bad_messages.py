@@ -218,14 +218,14 @@ def test_a_request_larger_than_the_server_reads_is_refused(
     service: Service, server: RunningServer
 ) -> None:
     conversation_id = service.create().id
-    kept = kept_by(service, server)
+    files = kept_by(service, server)
     failure = failure_of(lambda: service.append(conversation_id, user("x" * (18 * MIB))))
     assert failure.code in ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT")
-    assert kept_by(service, server) == kept
+    assert kept_by(service, server) == files
 
 
 def nested(levels: int) -> object:
-    """Lists and objects in turn, so many levels of them with the outermost."""
+    """Return lists and objects in turn, nested `levels` deep."""
     deep: object = ']}\\"['
     for level in range(1, levels):
         deep = [deep] if level % 2 else {"a": deep}

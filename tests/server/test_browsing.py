@@ -60,7 +60,7 @@ def test_recent_browses_by_time(service: Service, clock: MovableClock) -> None:
     service.abbreviate(made[14], "notes")
 
     def recent(**fields: Any) -> list[str]:
-        return [found.conversation.id for found in service.recent(**fields).conversations]
+        return [entry.conversation.id for entry in service.recent(**fields).conversations]
 
     assert recent() == made[:4:-1]
     assert recent(limit=2) == [made[14], made[13]]

@@ -39,7 +39,7 @@ UNANSWERED = (
 
 
 def best(service: Service, query: str) -> tuple[float, float]:
-    """The best scores of a message and of a conversation; 0 where nothing is found."""
+    """Return the best scores of a message and of a conversation; 0 without a hit."""
     answer = service.search(query)
     return max((hit.score for hit in answer.hits), default=0.0), max(
         (it.score for it in answer.results), default=0.0
@@ -52,8 +52,8 @@ def test_a_score_says_whether_anything_answers(
 ) -> None:
     server: RunningServer = start_server(embedder=embedder)
     service = connect(server)
-    for said, answered in SAID:
-        service.told(said, answered)
+    for texts, answered in SAID:
+        service.told(texts, answered)
     if embedder == "onnx":
         until_embedded(service, server)
     for query in ANSWERED:
@@ -64,8 +64,8 @@ def test_a_score_says_whether_anything_answers(
     assert all(
         0 <= it.score <= 1
         for answer in before
-        for found in (answer.hits, answer.results)
-        for it in found
+        for ranking in (answer.hits, answer.results)
+        for it in ranking
     )
     if embedder == "off":
         server.stop()

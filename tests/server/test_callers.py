@@ -162,19 +162,19 @@ def test_a_caller_that_vanishes_in_the_middle_of_a_call_is_stored_once_or_not_at
         if number % 2:
             call.cancel()
     vanishing.channel.close()  # under the calls that were not over
-    said = [
+    expected = [
         message.content
         for message in service.load(conversation_id, max_turns=1000, max_tokens=1_000_000).messages
     ]
-    assert len(said) == len(set(said))
+    assert len(expected) == len(set(expected))
     for request in requests:
         assert service.conversations.AppendTurn(request).turn_number > 0
     messages = service.load(conversation_id, max_turns=1000, max_tokens=1_000_000).messages
-    told = [message.content for message in messages]
-    assert sorted(told) == sorted(
+    texts = [message.content for message in messages]
+    assert sorted(texts) == sorted(
         text for number in range(60) for text in (f"said {number}", f"answered {number}")
     )
-    assert [f"answered {text.split()[1]}" for text in told[::2]] == told[1::2]
+    assert [f"answered {text.split()[1]}" for text in texts[::2]] == texts[1::2]
     assert transcript(server, conversation_id).read_bytes().count(b"\n") == 121
 
 
@@ -186,7 +186,7 @@ def test_32_callers_that_ask_again_after_a_restart_get_the_one_first_answer(
     first = service.append(conversation_id, user("once"), agent("and for all"), request_id="r1")
     service.append(conversation_id, user("later"))
     server.stop()
-    kept = transcript(server, conversation_id).read_bytes()
+    before = transcript(server, conversation_id).read_bytes()
     if index_lost:
         delete_index(server)
     again = connect(start_server())
@@ -206,4 +206,4 @@ def test_32_callers_that_ask_again_after_a_restart_get_the_one_first_answer(
         code_of(lambda: again.append(conversation_id, user("another"), request_id="r1"))
         == "ALREADY_EXISTS"
     )
-    assert transcript(server, conversation_id).read_bytes() == kept
+    assert transcript(server, conversation_id).read_bytes() == before

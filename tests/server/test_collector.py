@@ -16,10 +16,12 @@ def test_what_the_start_made_is_not_gone_through_by_the_collector(
     """It would be, a few times within the first searches: each a stall of some 40 ms for every
     call.
     """
-    seen = tmp_path / "seen"
+    counts = tmp_path / "counts"
     (tmp_path / "sitecustomize.py").write_text(
         "import atexit, gc, pathlib\n"
-        f"atexit.register(lambda: pathlib.Path({str(seen)!r}).write_text(f'{{gc.get_freeze_count()}} {{len(gc.get_objects())}}'))\n"
+        "def count():\n"
+        "    return f'{gc.get_freeze_count()} {len(gc.get_objects())}'\n"
+        f"atexit.register(lambda: pathlib.Path({str(counts)!r}).write_text(count()))\n"
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     arguments = [
@@ -39,5 +41,5 @@ def test_what_the_start_made_is_not_gone_through_by_the_collector(
         service.channel.close()
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
-    left_alone, gone_through = map(int, seen.read_text().split())
+    left_alone, gone_through = map(int, counts.read_text().split())
     assert left_alone > 10 * gone_through, (left_alone, gone_through)

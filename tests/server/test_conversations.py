@@ -102,13 +102,13 @@ def test_a_message_comes_back_as_it_was_given(service: Service, clock: MovableCl
     given[2].metadata.SetInParent()
     stored = service.append(conversation_id, *given).messages
     assert list(stored) == list(service.load(conversation_id).messages)
-    for number, (sent, kept) in enumerate(zip(given, stored, strict=True)):
+    for number, (sent, received) in enumerate(zip(given, stored, strict=True)):
         expected = Message()
         expected.CopyFrom(sent)
         expected.sequence, expected.turn_number = number + 2, 1
         if not sent.HasField("timestamp"):
             expected.timestamp.CopyFrom(moment(clock.now))
-        assert kept == expected
+        assert received == expected
 
 
 def test_output_only_fields_of_a_request_are_ignored(service: Service) -> None:
@@ -262,8 +262,8 @@ def test_senders_become_participants_in_the_order_they_first_spoke_and_64_are_ke
     )
     assert list(service.get(conversation_id).participants) == ["ana", "bo", "assistant"]
     service.append(conversation_id, *(user("hi", sender=f"guest {number}") for number in range(70)))
-    kept = list(service.get(conversation_id).participants)
-    assert (len(kept), kept[3], kept[-1]) == (64, "guest 0", "guest 60")
+    participants = list(service.get(conversation_id).participants)
+    assert (len(participants), participants[3], participants[-1]) == (64, "guest 0", "guest 60")
 
 
 def test_update_time_is_that_of_the_newest_message_and_naming_does_not_change_it(
@@ -272,14 +272,14 @@ def test_update_time_is_that_of_the_newest_message_and_naming_does_not_change_it
     conversation_id = service.create().id
     clock.move(1000)
     service.append(conversation_id, user("now"))
-    said = moment(clock.now)
+    sent_at = moment(clock.now)
     service.append(
         conversation_id, user("an old one comes late", timestamp=moment(clock.now - 500_000))
     )
     clock.move(1000)
     service.rename(conversation_id, "Title")
     service.abbreviate(conversation_id, "notes")
-    assert service.get(conversation_id).update_time == said
+    assert service.get(conversation_id).update_time == sent_at
 
 
 def test_the_update_time_of_an_import_is_its_newest_message(service: Service) -> None:

@@ -23,11 +23,11 @@ from tests.server.conftest import (
 )
 
 Damage = Callable[[bytes], bytes]
-"""What becomes of a line, newline included."""
+"""Damage to a line, newline included."""
 
 
 def flipped(line: bytes) -> bytes:
-    """A bit in each of ten places."""
+    """Flip one bit in each of ten places."""
     damaged = bytearray(line)
     for place in range(10, 60, 5):
         damaged[place] ^= 4
@@ -39,7 +39,7 @@ def cut(line: bytes) -> bytes:
 
 
 def lost_its_newline(line: bytes) -> bytes:
-    """It runs into the next one: two lines are one, and neither can be read."""
+    """Remove the newline: the line runs into the next one, and neither can be read."""
     return line[:-1]
 
 
@@ -52,7 +52,7 @@ def empty(line: bytes) -> bytes:
 
 
 def zeros(line: bytes) -> bytes:
-    """What a file system may leave of a page that it never wrote."""
+    """Return zeros, as a file system may leave a page that it never wrote."""
     return bytes(len(line) - 1) + b"\n"
 
 

@@ -48,7 +48,7 @@ QUESTIONS = [
 
 @pytest.fixture
 def client(server: RunningServer) -> Iterator[Client]:
-    """A client of a history with one conversation a day."""
+    """Connect a client to a history with one conversation a day."""
     with Client(server.target) as connected:
         day = FIRST
         while day < NOW:
@@ -104,13 +104,13 @@ def test_the_words_of_a_relative_date_find_nothing_by_themselves(
 
 def test_by_meaning_too_the_week_that_is_asked_about_comes_first(start_server: Start) -> None:
     server = start_server(embedder="onnx")
-    told: dict[int, str] = {}
+    by_day: dict[int, str] = {}
     with Client(server.target) as connected:
         for days in (3, 9, 16, 30):
             server.clock.now = int((NOW - timedelta(days)).timestamp() * 1000)
-            told[days] = connected.conversations.create("web").id
+            by_day[days] = connected.conversations.create("web").id
             connected.conversations.append_turn(
-                told[days], [Message.user("The car needs new tyres before winter.")]
+                by_day[days], [Message.user("The car needs new tyres before winter.")]
             )
         server.clock.now = int(NOW.timestamp() * 1000)
 
@@ -118,16 +118,16 @@ def test_by_meaning_too_the_week_that_is_asked_about_comes_first(start_server: S
             answer = connected.recall.search(question)
             return None if answer.degraded else [it.conversation_id for it in answer.hits]
 
-        until(lambda: len(hits("vehicle upkeep") or ()) == len(told))
+        until(lambda: len(hits("vehicle upkeep") or ()) == len(by_day))
         for question, days in (
             ("vehicle upkeep last week", 9),
             ("vehicle upkeep two weeks ago", 16),
         ):
-            assert (hits(question) or [])[0] == told[days]
-            assert len(hits(question) or []) == len(told)
-        assert (hits("last week?") or [])[0] == told[9]
+            assert (hits(question) or [])[0] == by_day[days]
+            assert len(hits(question) or []) == len(by_day)
+        assert (hits("last week?") or [])[0] == by_day[9]
         here = connected.conversations.create("web").id
         assert (
             connected.recall.build_context(here, "vehicle upkeep last week").cold[0].conversation_id
-            == told[9]
+            == by_day[9]
         )

@@ -31,7 +31,7 @@ SECRETS = [
 
 
 def secret_conversation(service: Service) -> str:
-    """A conversation with a unique word in every field that takes text."""
+    """Create a conversation with a unique word in every field that takes text."""
     words = iter(SECRETS)
     conversation_id = service.create(
         "email",
@@ -40,15 +40,15 @@ def secret_conversation(service: Service) -> str:
         model=next(words),
     ).id
     call = ToolCall(id="c", name=next(words), arguments=next(words))
-    asked = user(
+    question = user(
         f"{next(words)} zebra",
         sender=next(words),
         attachments=[Attachment(media_type="a/b", uri=next(words))],
     )
-    asked.metadata.update({"k": next(words)})
+    question.metadata.update({"k": next(words)})
     service.append(
         conversation_id,
-        asked,
+        question,
         agent("", thinking_text=next(words), tool_calls=[call]),
         tool("c", "fine"),
     )
@@ -98,7 +98,7 @@ def test_a_deleted_conversation_is_in_no_answer(service: Service) -> None:
     assert [conversation.id for conversation in service.listed().conversations] == [stays]
     assert service.found("zebra two") == [stays]
     assert service.search("zebra").total_matches == 1
-    assert [found.conversation.id for found in service.recent().conversations] == [stays]
+    assert [entry.conversation.id for entry in service.recent().conversations] == [stays]
     for call in (
         lambda: service.get(goes),
         lambda: service.load(goes),
@@ -258,7 +258,7 @@ def test_a_damaged_transcript_is_deleted_whole_and_the_next_start_takes_its_word
 
 def test_a_refused_delete_changes_nothing(service: Service, server: RunningServer) -> None:
     conversation_id = service.told("zebra")
-    kept = kept_by(service, server)
+    files = kept_by(service, server)
     wrong: list[api.DeleteRequest] = [
         api.DeleteRequest(),
         api.DeleteRequest(conversation_id="../" + conversation_id),
@@ -268,10 +268,10 @@ def test_a_refused_delete_changes_nothing(service: Service, server: RunningServe
     for request in wrong:
         failure = failure_of(lambda request=request: service.conversations.Delete(request))  # type: ignore[misc]
         assert (failure.code, failure.reason) == ("INVALID_ARGUMENT", "INVALID_FIELD")
-    assert kept_by(service, server) == kept
+    assert kept_by(service, server) == files
 
 
 def test_the_name_of_a_deleted_conversation_is_never_used_again(service: Service) -> None:
-    gone = service.told("one")
-    service.delete(gone)
-    assert gone not in {service.create().id for _ in range(20)}
+    deleted = service.told("one")
+    service.delete(deleted)
+    assert deleted not in {service.create().id for _ in range(20)}

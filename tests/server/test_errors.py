@@ -11,7 +11,7 @@ from tests.conformance.contract import reasons
 
 ROWS = {row.reason: (error, row) for error, row in TABLE.items() if row.reason is not None}
 OUTSIDE = {"MALFORMED_REQUEST", "INTERNAL"}
-"""What no error of the house becomes: bytes that are no message, and what nobody foresaw."""
+"""Reasons that no error of the domain has: bytes that are no message, and unforeseen failures."""
 
 
 def kinds(error: type[errors.RecollectError]) -> Iterator[type[errors.RecollectError]]:
@@ -51,6 +51,6 @@ def test_every_reason_of_the_contract_is_answered_once_or_said_not_to_be() -> No
 )
 def test_a_reason_has_the_code_the_metadata_and_the_delay_that_the_contract_says(name: str) -> None:
     error, row = ROWS[ErrorReason.Value(f"ERROR_REASON_{name}")]
-    said = reasons()[name]
-    assert (row.code.name, row.metadata) == (said.code, said.metadata)
-    assert issubclass(error, errors.TryAgain) == said.passes
+    contract_reason = reasons()[name]
+    assert (row.code.name, row.metadata) == (contract_reason.code, contract_reason.metadata)
+    assert issubclass(error, errors.TryAgain) == contract_reason.passes

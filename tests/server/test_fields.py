@@ -135,7 +135,7 @@ def test_a_server_answers_with_every_field_of_a_message_that_was_sent(
 
 @pytest.fixture
 def stored(start_server: Callable[..., RunningServer], tmp_path: Path) -> RunningServer:
-    """A server whose logs have every kind of entry, all fields filled."""
+    """Start a server whose logs have every kind of entry, all fields filled."""
     usage, calls = Usage(3, 4), (ToolCall("a", "search"),)
     messages = [
         Message(Role.USER, "hello there", TIME, 2, 1, sender="alex", channel="discord"),

@@ -1,4 +1,4 @@
-"""What health says of a server that serves while a part of it answers less than it could."""
+"""Health of a server that serves with a degraded part."""
 
 import threading
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ RECALL = "recollect.v1.RecallService"
 
 
 def check(service: Service, name: str = "") -> tuple[int, list[str]]:
-    """The status of a name, and what is degraded of it."""
+    """Return the status of a name and its degraded parts."""
     stub: Any = health_pb2_grpc.HealthStub(service.channel)
     answer, call = stub.Check.with_call(health_pb2.HealthCheckRequest(service=name), timeout=30)
     return answer.status, [
@@ -30,14 +30,14 @@ def check(service: Service, name: str = "") -> tuple[int, list[str]]:
 
 
 def printed(server: RunningServer) -> tuple[int, list[str]]:
-    """The exit status and the lines of `recollect-server health`."""
+    """Return the exit status and the lines of `recollect-server health`."""
     done = CliRunner().invoke(commands, ["health", "--listen", server.target])
     return done.exit_code, done.stdout.splitlines()
 
 
 @pytest.fixture
 def loading(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Holds the vectors' loading until it is set."""
+    """Hold the loading of vectors until the event is set."""
     go_on = threading.Event()
     load = Meaning.load
 

@@ -41,7 +41,7 @@ def calling(*names: str, content: str = "") -> Message:
 
 
 def read(service: Service, conversation_id: str, **fields: int) -> list[tuple[int, str]]:
-    """The turns and contents (of a call: its id) that Load answers."""
+    """Return the turns and contents (of a call: its id) that Load returns."""
     loaded = service.load(conversation_id, max_tokens=1 << 30, **({"max_turns": 1000} | fields))
     return [(it.turn_number, it.content or it.tool_calls[0].id) for it in loaded.messages]
 
@@ -52,7 +52,7 @@ def built(service: Service, conversation_id: str, form: int) -> str:
 
 
 def late_result(service: Service) -> str:
-    """A conversation with a result that came when another user message had been answered."""
+    """Create a conversation with a result that arrives after the answer to another user message."""
     conversation_id = service.create().id
     service.append(conversation_id, user("Is the disk full?"), calling("c1"))
     service.append(conversation_id, user("And what time is it?"), agent("Noon."))
@@ -127,13 +127,13 @@ def test_a_context_shows_a_late_result_behind_its_call(
     if warm:  # the newest turns are in memory then
         built(service, conversation_id, 0)
     service.append(conversation_id, tool("c1", "97 %"), agent("It is 97 % full."))
-    said = orjson.loads(built(service, conversation_id, form))
-    assert [it["role"] for it in said] == (
+    rendered = orjson.loads(built(service, conversation_id, form))
+    assert [it["role"] for it in rendered] == (
         ["user", "assistant", "tool", "user", "assistant", "assistant"]
         if form == context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES
         else ["user", "assistant", "user", "assistant"]
     )
-    assert "97 %" in orjson.dumps(said[2]).decode()
+    assert "97 %" in orjson.dumps(rendered[2]).decode()
 
 
 def test_a_late_answer_names_its_turn(service: Service) -> None:
@@ -305,7 +305,9 @@ def interleaved(
     kinds: list[str] = KINDS,
     most: int = 14,
 ) -> list[tuple[int, str]]:
-    """Appends at random, and returns what must be read: a model that keeps a list for each turn."""
+    """Append at random, and return what must be read, by a model that keeps a list for each
+    turn.
+    """
     turns: dict[int, list[str]] = defaultdict(list)
     open_calls: list[tuple[int, str]] = []
     for number in range(chance.randint(3, most)):
@@ -422,8 +424,8 @@ def test_watchers_are_told_a_late_message_with_its_turn(service: Service) -> Non
     assert len(loaded.messages) == 2
     service.append(conversation_id, user("two"))
     service.append(conversation_id, tool("c1", "late"))
-    told = [next(stream).update.conversation_updated for _ in range(2)]
-    assert [(it.messages[0].turn_number, it.conversation.turn_count) for it in told] == [
+    updates = [next(stream).update.conversation_updated for _ in range(2)]
+    assert [(it.messages[0].turn_number, it.conversation.turn_count) for it in updates] == [
         (2, 2),
         (1, 2),
     ]

@@ -88,16 +88,16 @@ def test_pages_of_history_show_everything_exactly_once(service: Service) -> None
             conversation_id, user(f"q{number}"), *(agent(f"a{number}") for _ in range(number % 3))
         )
     everything = list(service.load(conversation_id, max_turns=1000, max_tokens=100_000).messages)
-    seen: list[Message] = []
+    messages: list[Message] = []
     page = service.load(conversation_id, max_turns=5)
     pages = 1
     while True:
-        seen = [*page.messages, *seen]
+        messages = [*page.messages, *messages]
         if not page.has_more:
             break
         page = service.load(conversation_id, max_turns=5, before_turn=page.messages[0].turn_number)
         pages += 1
-    assert seen == everything
+    assert messages == everything
     assert pages == 8
 
 

@@ -8,7 +8,7 @@ from recollect_server.services.space.locks import LockOrder, LockOrderError, Loc
 
 @pytest.fixture
 def locks() -> Locks:
-    """Locks whose order is checked."""
+    """Return locks that check their order."""
     return Locks(LockOrder())
 
 

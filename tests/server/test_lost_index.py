@@ -25,7 +25,7 @@ QUERIES = ["zebra", "butter scones", "number 3", "北京", "nothing", "the"]
 
 
 def fill(service: Service, clock: MovableClock) -> list[str]:
-    """Conversations with everything that can happen to one."""
+    """Create conversations that went through every kind of change."""
     made = []
     for number in range(7):
         conversation_id = service.create(
@@ -60,7 +60,7 @@ def test_a_restart_changes_no_answer_and_no_byte_of_a_transcript(
     fill(service, clock)
     before = answers(service, QUERIES)
     server.stop()
-    kept = {
+    files = {
         name: data for name, data in bytes_under(server.folder).items() if name.endswith(".jsonl")
     }
     again = start_server()
@@ -69,7 +69,7 @@ def test_a_restart_changes_no_answer_and_no_byte_of_a_transcript(
     assert answers(connect(again), QUERIES) == before
     assert {
         name: data for name, data in bytes_under(again.folder).items() if name.endswith(".jsonl")
-    } == kept
+    } == files
 
 
 def lose(folder: Path) -> None:
@@ -102,7 +102,7 @@ def header(folder: Path) -> None:
 
 
 def zeros(folder: Path) -> None:
-    """Every page but the first: the file opens, and nothing in it can be read."""
+    """Overwrite every page but the first: the file opens, and nothing in it can be read."""
     path = folder / "conversations.db"
     size = path.stat().st_size
     with path.open("r+b") as file:
@@ -131,7 +131,9 @@ def without(table: str) -> Callable[[Path], None]:
 
 
 def of_another_folder(folder: Path) -> None:
-    """An index that knows a conversation without a transcript, and not all that are there."""
+    """Change an index so that it has a conversation without a transcript, and lacks one that has
+    one.
+    """
     with apsw.Connection(str(folder / "conversations.db")) as connection:
         connection.execute("UPDATE conversations SET id = ? WHERE number = 1", (UNKNOWN,))
     connection.close()
@@ -190,7 +192,7 @@ def test_a_page_of_the_index_that_went_bad_is_mended_by_a_restart_at_the_latest(
     server.stop()
     path = server.folder / "conversations.db"
     whole = path.read_bytes()
-    kept = {
+    files = {
         name: data for name, data in bytes_under(server.folder).items() if name.endswith(".jsonl")
     }
     wrong = []
@@ -213,5 +215,5 @@ def test_a_page_of_the_index_that_went_bad_is_mended_by_a_restart_at_the_latest(
             name: data
             for name, data in bytes_under(server.folder).items()
             if name.endswith(".jsonl")
-        } == kept
+        } == files
     assert wrong == []

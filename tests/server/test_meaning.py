@@ -42,7 +42,7 @@ def server(start_server: Start) -> RunningServer:
 def settled(
     service: Service, query: str, expected: Sequence[str], **fields: Any
 ) -> api.SearchResponse:
-    """The answer, once these conversations are the first ones and nothing is missing."""
+    """Return the answer, once these conversations are the first ones and nothing is missing."""
 
     def asked() -> api.SearchResponse | None:
         answer = service.search(query, **fields)
@@ -162,8 +162,8 @@ def test_a_search_runs_the_model_once_whatever_it_shows(
         "My violin and my cello both need new strings before the concert. Please also remember to bring the blue folder "
         "that you left on the kitchen table, because Martin asked for it twice already."
     )
-    told = {service.told(f"{number}. {text}") for number in range(5)}
-    until(lambda: {*service.found("repairing musical instruments")} == told)
+    conversations = {service.told(f"{number}. {text}") for number in range(5)}
+    until(lambda: {*service.found("repairing musical instruments")} == conversations)
     ran: list[int] = []
     run = Embedder._run
 
@@ -271,13 +271,13 @@ def test_a_new_index_works_no_vector_out_again(
     until_embedded(service, server)
     server.stop()
     delete_index(server)
-    kept = VectorStore(server.folder)
-    model = kept.model(look(shipped()).identity, shipped())
-    text = kept.vectors_of(model, [hash_of(KYOTO)])[hash_of(KYOTO)]
+    vectors = VectorStore(server.folder)
+    model = vectors.model(look(shipped()).identity, shipped())
+    text = vectors.vectors_of(model, [hash_of(KYOTO)])[hash_of(KYOTO)]
     # What the model would never say: whoever works it out again, shows it.
-    kept.add(model, [EmbeddedText(kyoto, 2, 0, 0, hash_of("nothing"), -text)], {})
-    kept.add(model, [EmbeddedText(kyoto, 2, 0, 0, hash_of(KYOTO), -text)], {})
-    kept.close()
+    vectors.add(model, [EmbeddedText(kyoto, 2, 0, 0, hash_of("nothing"), -text)], {})
+    vectors.add(model, [EmbeddedText(kyoto, 2, 0, 0, hash_of(KYOTO), -text)], {})
+    vectors.close()
     embed, worked = Embedder.embed_pieces, []
 
     def counted(embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:

@@ -57,7 +57,7 @@ def test_a_conversation_that_caught_up_takes_its_own_requests_along(index: Index
     overlay.note_lag(TWO, "a test says so", refused("second"))
     overlay.caught_up(ONE)
     assert overlay.request("first") is None
-    known = overlay.request("second")
-    assert known is not None
-    assert (known.conversation_id, known.first_sequence) == (TWO, 2)
+    record = overlay.request("second")
+    assert record is not None
+    assert (record.conversation_id, record.first_sequence) == (TWO, 2)
     assert overlay.lagging() == [TWO]

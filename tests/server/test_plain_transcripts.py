@@ -196,13 +196,13 @@ def test_lines_that_cannot_be_read_stay_and_are_counted_and_named(
     running.stop()
     assert path.read_bytes().startswith(data)
     assert list(server.folder.glob("*.torn")) == []
-    found = on(running, "verify").stdout
+    output = on(running, "verify").stdout
     for number, reason in enumerate(UNREADABLE.values(), start=3):
         [said_of_it] = [
-            line for line in found.splitlines() if f" line {number} is damaged: " in line
+            line for line in output.splitlines() if f" line {number} is damaged: " in line
         ]
         assert reason in said_of_it
-    assert f"{len(UNREADABLE)} problems" in found
+    assert f"{len(UNREADABLE)} problems" in output
 
 
 @pytest.mark.parametrize("tail", ["half a li", '{"type":"turn","ro', "x" * 300])

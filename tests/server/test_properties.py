@@ -149,7 +149,9 @@ TURNS = st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=4), max_size=
 def naive_newest_turns(
     turns: list[list[int]], after: int, max_turns: int, max_tokens: int
 ) -> list[tuple[int, int]]:
-    """The model: take turn after turn from the end while both limits hold."""
+    """Return the newest turns by the model: take turn after turn from the end while both limits
+    hold.
+    """
     chosen: list[tuple[int, int]] = []
     for number in range(len(turns), after, -1):
         turn = [(number, size) for size in turns[number - 1]]
@@ -182,7 +184,7 @@ def test_pages_of_turns_are_everything_once_and_no_turn_is_cut(
     messages = [
         (number, place) for number, turn in enumerate(turns, start=1) for place in range(len(turn))
     ]
-    seen: list[tuple[int, int]] = []
+    turns_read: list[tuple[int, int]] = []
     before = len(turns) + 1
     while before > 1:
         offered = (
@@ -193,9 +195,9 @@ def test_pages_of_turns_are_everything_once_and_no_turn_is_cut(
         )
         assert page
         assert not cut
-        seen = page + seen
+        turns_read = page + turns_read
         before = page[0][0]
-    assert seen == messages
+    assert turns_read == messages
 
 
 @given(TURNS.filter(bool), st.integers(1, 120))
@@ -207,8 +209,8 @@ def test_pages_of_so_many_bytes_are_everything_once_and_only_a_turn_that_is_larg
     messages = [
         (number, place) for number, turn in enumerate(turns, start=1) for place in range(len(turn))
     ]
-    seen: list[tuple[int, int]] = []
-    while rest := messages[: len(messages) - len(seen)]:
+    turns_read: list[tuple[int, int]] = []
+    while rest := messages[: len(messages) - len(turns_read)]:
         offered = ((n, 1, turns[n - 1][place], (n, place)) for n, place in reversed(rest))
         page, cut = newest_turns(
             offered, after_turn=0, max_turns=1000, max_tokens=1000, max_bytes=max_bytes
@@ -217,8 +219,8 @@ def test_pages_of_so_many_bytes_are_everything_once_and_only_a_turn_that_is_larg
         assert sum(sizes) <= max_bytes or len(page) == 1
         assert cut == (page[0][1] > 0)
         assert not cut or len({number for number, _ in page}) == 1
-        seen = page + seen
-    assert seen == messages
+        turns_read = page + turns_read
+    assert turns_read == messages
 
 
 @given(TEXT)
@@ -231,9 +233,9 @@ UNSPACED = st.text(st.sampled_from("北京大学東カﾀ서울あいฉัน�
 
 @given(st.text())
 def test_sentences_are_all_of_a_text_but_the_space_between_them(text: str) -> None:
-    told = sentences(text)
-    assert all(sentence == sentence.strip() != "" for sentence in told)
-    assert "".join("".join(told).split()) == "".join(text.split())
+    parts = sentences(text)
+    assert all(sentence == sentence.strip() != "" for sentence in parts)
+    assert "".join("".join(parts).split()) == "".join(text.split())
 
 
 @pytest.mark.timeout(20)  # what is quadratic takes hours here
@@ -273,8 +275,8 @@ def test_segmenting_loses_nothing_and_leaves_spaced_scripts_alone(text: str) -> 
 def test_every_part_of_a_run_is_found_by_its_pairs(run: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(run) - 1))
     part = run[start : data.draw(st.integers(start + 1, len(run)))]
-    wanted = pairs(part)[:-1] if len(part) > 1 else []
-    assert set(wanted) <= set(pairs(run))
+    expected = pairs(part)[:-1] if len(part) > 1 else []
+    assert set(expected) <= set(pairs(run))
     assert any(piece.startswith(part[0]) for piece in pairs(run))
 
 
@@ -350,9 +352,9 @@ def test_what_is_known_does_not_depend_on_where_a_fold_was_interrupted(
             before = fold(before, content)
         return before
 
-    begun = fold(None, began)
-    whole = folded(begun, messages)
-    assert folded(folded(begun, messages[:cut]), messages[cut:]) == whole
+    beginning = fold(None, began)
+    whole = folded(beginning, messages)
+    assert folded(folded(beginning, messages[:cut]), messages[cut:]) == whole
     assert whole.message_count == len(messages)
     assert whole.usage_total.input <= 2**63 - 1
     assert whole.text_bytes == sum(len(message.content.encode()) for message in messages)
@@ -382,10 +384,10 @@ def test_a_snippet_is_a_part_of_its_text_with_marks(text: str, data: st.DataObje
     )
     passages = Passages(stems, prefixes, lambda part: tokens(connection, part.encode()), UNLIMITED)
     passage = passages.best(text)
-    found = passage.rendered(text) if passage else opening_of(plain(text))
+    snippet = passage.rendered(text) if passage else opening_of(plain(text))
     connection.close()
-    assert [mark for mark in found if mark in (START, END)] == [START, END] * found.count(START)
-    shown = plain(found).strip("…")
+    assert [mark for mark in snippet if mark in (START, END)] == [START, END] * snippet.count(START)
+    shown = plain(snippet).strip("…")
     whole = " ".join(text.replace(START, "").replace(END, "").split())
     assert " ".join(shown.split()) in whole
     assert len(shown) <= LENGTH + 20

@@ -1,5 +1,5 @@
-"""How well Search finds, on a small history: a change that hurts is seen here first. `bench.recall`
-measures on real ones.
+"""Quality of Search on a small history, which shows a harmful change first. `bench.recall` measures
+real ones.
 """
 
 from recollect import Client, Message
@@ -18,14 +18,14 @@ def test_search_finds_what_a_small_history_has(start_server: Start, connect: Con
     server = start_server(embedder="onnx")
     names: dict[str, str] = {}
     with Client(server.target) as client:
-        for name, said in HISTORY.items():
+        for name, texts in HISTORY.items():
             conversation = client.conversations.create("web").id
             names[conversation] = name
             client.conversations.append_turn(
                 conversation,
                 [
                     Message.assistant(text) if who == "agent" else Message.user(text, sender=who)
-                    for who, text in said
+                    for who, text in texts
                 ],
             )
         until_embedded(connect(server), server)
@@ -41,7 +41,7 @@ def test_search_finds_what_a_small_history_has(start_server: Start, connect: Con
             )
             if not any(hit in gold for hit in hits):
                 missed.append(question)
-    shares = [100 * found / len(QUESTIONS) for found in (first, conversations, messages)]
+    shares = [100 * count / len(QUESTIONS) for count in (first, conversations, messages)]
     assert shares[0] >= LEAST_FIRST, shares
     assert shares[1] >= LEAST_CONVERSATIONS, shares
     assert shares[2] >= LEAST_MESSAGES, (shares, missed)

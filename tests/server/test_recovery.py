@@ -140,13 +140,13 @@ def test_a_second_server_on_the_same_folder_is_refused_and_harms_nothing(
     service: Service, server: RunningServer, start_server: Start
 ) -> None:
     conversation_id = service.told("one")
-    kept = kept_by(service, server)
+    files = kept_by(service, server)
     with pytest.raises(
         CannotStart, match=r"another server uses the data folder .*: stop it, or name another"
     ) as refused:
         start_server()
     assert str(server.data_dir) in str(refused.value)
-    assert kept_by(service, server) == kept
+    assert kept_by(service, server) == files
     assert service.append(conversation_id, user("two")).turn_number == 2
 
 

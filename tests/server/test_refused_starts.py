@@ -1,6 +1,4 @@
-"""What is said to whoever starts the server where it cannot start: one sentence, what is wrong and
-what to do.
-"""
+"""Errors of a server that cannot start: one sentence with the problem and its remedy."""
 
 import os
 import re
@@ -27,7 +25,7 @@ OTHER = "or name another folder with --data-dir"
 
 @contextmanager
 def as_anybody() -> Iterator[None]:
-    """Who may write everywhere may not meanwhile."""
+    """Drop the right to write everywhere during the block."""
     root = os.geteuid() == 0
     if root:
         os.seteuid(NOBODY)
@@ -39,14 +37,14 @@ def as_anybody() -> Iterator[None]:
 
 
 def let_in(folder: Path) -> None:
-    """Lets anybody into a folder of a test, as far up as it is the test's own."""
+    """Open a folder of a test to every user, as far up as it is the test's own."""
     while not folder.stat().st_mode & 0o001:
         folder.chmod(folder.stat().st_mode | 0o077)
         folder = folder.parent
 
 
 def said(kind: type[Exception], call: Callable[[], object]) -> str:
-    """What the exception says."""
+    """Return the text of the exception."""
     with pytest.raises(kind) as raised:
         call()
     return str(raised.value)
@@ -54,7 +52,7 @@ def said(kind: type[Exception], call: Callable[[], object]) -> str:
 
 @pytest.fixture
 def sealed(tmp_path: Path) -> Path:
-    """A folder that may be read and not written."""
+    """Return a folder that may be read and not written."""
     let_in(tmp_path)
     folder = tmp_path / "sealed"
     folder.mkdir(0o555)

@@ -214,8 +214,10 @@ def test_explain_says_what_each_leg_gave(service: Service) -> None:
         assert {part.leg for part in explanation} <= set(LEGS)
         assert all(part.rank >= 1 for part in explanation)
     assert [part.rank for part in answer.results[0].explanation] != []
-    for found in (answer.results, answer.hits):
-        parts = [part for it in found for part in it.explanation if part.leg == "keyword_messages"]
+    for ranking in (answer.results, answer.hits):
+        parts = [
+            part for it in ranking for part in it.explanation if part.leg == "keyword_messages"
+        ]
         scores = sorted((part.score for part in parts), reverse=True)
         assert [scores.index(part.score) + 1 for part in parts] == [part.rank for part in parts]
         assert len({part.rank for part in parts}) == 3
@@ -287,12 +289,12 @@ def test_what_nobody_said_is_not_found(service: Service) -> None:
 def test_a_transcript_that_cannot_be_read_does_not_take_the_others_down(
     service: Service, server: RunningServer
 ) -> None:
-    gone, there = service.told("zebra one"), service.told("zebra two")
-    transcript(server, gone).rename(server.folder / "elsewhere")
+    damaged, there = service.told("zebra one"), service.told("zebra two")
+    transcript(server, damaged).rename(server.folder / "elsewhere")
     answer = service.search("zebra")
     assert [result.conversation_id for result in answer.results] == [there]
     assert {hit.conversation_id for hit in answer.hits} == {there}
-    assert there in [found.conversation.id for found in service.recent().conversations]
+    assert there in [entry.conversation.id for entry in service.recent().conversations]
 
 
 def test_a_transcript_that_is_not_the_servers_own_file_is_passed_over_and_said_to_be(
@@ -310,23 +312,23 @@ def test_a_transcript_that_is_not_the_servers_own_file_is_passed_over_and_said_t
     assert {part.leg: part.reason for part in answer.degraded} == dict.fromkeys(
         answer.legs_run, reason
     )
-    assert there in [found.conversation.id for found in service.recent().conversations]
+    assert there in [entry.conversation.id for entry in service.recent().conversations]
 
 
 def test_a_conversation_whose_best_message_is_damaged_is_shown_by_its_next(
     service: Service, server: RunningServer
 ) -> None:
-    said = {2: "the zebra of the first pen", 3: "the zebra of the second pen"}
-    path = transcript(server, service.told(*said.values()))
+    texts = {2: "the zebra of the first pen", 3: "the zebra of the second pen"}
+    path = transcript(server, service.told(*texts.values()))
     best = service.search("zebra").hits[0].sequence
     path.write_bytes(
         path.read_bytes().replace(
-            said[best].encode(), said[best].replace("zebra", "cobra").encode()
+            texts[best].encode(), texts[best].replace("zebra", "cobra").encode()
         )
     )
-    del said[best]
+    del texts[best]
     answer = service.search("zebra")
-    assert [hit.sequence for hit in answer.hits] == [*said]
+    assert [hit.sequence for hit in answer.hits] == [*texts]
     assert [
         result.snippet.replace("\ue000", "").replace("\ue001", "") for result in answer.results
-    ] == [*said.values()]
+    ] == [*texts.values()]

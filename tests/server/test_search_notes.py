@@ -34,23 +34,29 @@ def test_a_title_that_nobody_said_is_found(service: Service, clock: MovableClock
 def test_words_of_topics_and_abbreviations_are_found_and_the_abbreviation_is_shown(
     service: Service,
 ) -> None:
-    told = service.told("Yes.", "Fine by me.")
+    conversation = service.told("Yes.", "Fine by me.")
     service.abbreviate(
-        told, "They agreed to adopt a puppy from the shelter. " * 3 + "北京大学", ["household"]
+        conversation,
+        "They agreed to adopt a puppy from the shelter. " * 3 + "北京大学",
+        ["household"],
     )
     result = service.search("puppies").results[0]
-    assert (result.conversation_id, result.snippet_from_notes) == (told, True)
+    assert (result.conversation_id, result.snippet_from_notes) == (conversation, True)
     assert set(marked(result.snippet)) == {"puppy"}
     for query, shown in (("household", "household"), ("北京", "北京")):
         result = service.search(query).results[0]
-        assert (result.conversation_id, marked(result.snippet)) == (told, [shown])
-    service.abbreviate(told, "They agreed to sell the boat.", ["boats"])
-    assert [service.found(query) for query in ("puppy", "household", "boat")] == [[], [], [told]]
+        assert (result.conversation_id, marked(result.snippet)) == (conversation, [shown])
+    service.abbreviate(conversation, "They agreed to sell the boat.", ["boats"])
+    assert [service.found(query) for query in ("puppy", "household", "boat")] == [
+        [],
+        [],
+        [conversation],
+    ]
 
 
 def test_where_a_message_has_the_words_it_is_shown_and_not_the_notes(service: Service) -> None:
-    told = service.told("We fly to Kyoto in April")
-    service.rename(told, "Kyoto Trip")
+    conversation = service.told("We fly to Kyoto in April")
+    service.rename(conversation, "Kyoto Trip")
     result = service.search("Kyoto").results[0]
     assert (result.snippet_from_notes, list(result.matched_turns)) == (False, [1])
     assert result.snippet == "We fly to \ue000Kyoto\ue001 in April"
@@ -74,10 +80,10 @@ def test_filters_hold_for_what_is_found_by_notes(service: Service, clock: Movabl
 def test_the_words_of_deleted_notes_are_gone_from_the_file(
     service: Service, server: RunningServer
 ) -> None:
-    told = service.told("Yes.")
-    service.rename(told, "Xylophonists Reunion")
-    assert service.found("xylophonists") == [told]
-    service.delete(told)
+    conversation = service.told("Yes.")
+    service.rename(conversation, "Xylophonists Reunion")
+    assert service.found("xylophonists") == [conversation]
+    service.delete(conversation)
     assert service.found("xylophonists") == []
     server.stop()
     assert all(b"ylophonist" not in file.read_bytes() for file in server.folder.glob(f"{NAME}*"))
@@ -86,11 +92,11 @@ def test_the_words_of_deleted_notes_are_gone_from_the_file(
 def test_an_index_of_the_version_before_and_a_new_one_have_the_notes(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    told = service.told("Yes.")
-    service.rename(told, "Zanzibar Trip")
-    service.abbreviate(told, "A puppy", ["household"])
+    conversation = service.told("Yes.")
+    service.rename(conversation, "Zanzibar Trip")
+    service.abbreviate(conversation, "A puppy", ["household"])
     queries = ("zanzibar", "puppy", "household")
-    assert [service.found(query) for query in queries] == [[told]] * 3
+    assert [service.found(query) for query in queries] == [[conversation]] * 3
     server.stop()
     connection = apsw.Connection(str(server.folder / NAME))
     version = connection.pragma("user_version")
@@ -98,23 +104,23 @@ def test_an_index_of_the_version_before_and_a_new_one_have_the_notes(
     connection.pragma("user_version", version - 1)
     connection.close()
     again = start_server()
-    assert [connect(again).found(query) for query in queries] == [[told]] * 3
+    assert [connect(again).found(query) for query in queries] == [[conversation]] * 3
     again.stop()
     delete_index(again)
     anew = start_server()
-    assert [connect(anew).found(query) for query in queries] == [[told]] * 3
+    assert [connect(anew).found(query) for query in queries] == [[conversation]] * 3
 
 
 def test_the_range_of_turns_is_around_the_best_match(service: Service) -> None:
     conversation = service.create().id
     for number in range(40):
-        said = {
+        texts = {
             2: "zebra",
             30: "zebra and okapi",
             33: "a zebra drinks with an okapi",
             34: "okapi",
         }.get(number, f"ticket {number}")
-        service.append(conversation, user(said))
+        service.append(conversation, user(texts))
     result = service.search("zebra okapi").results[0]
     assert {3, 31, 34, 35} <= {*result.matched_turns}
     assert result.matched_turns[0] in {31, 34, 35}

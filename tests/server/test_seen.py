@@ -4,15 +4,15 @@ from recollect_server.storage.index.requests import SeenNames
 
 
 def test_a_request_id_that_was_added_is_never_missed() -> None:
-    seen = SeenNames(1000)
+    names = SeenNames(1000)
     ids = [f"request-{number}" for number in range(50_000)]
     for request_id in ids:
-        seen.add(request_id)
-    assert all(request_id in seen for request_id in ids)
+        names.add(request_id)
+    assert all(request_id in names for request_id in ids)
 
 
 def test_a_new_request_id_is_rarely_taken_for_one_that_was_seen() -> None:
-    seen = SeenNames(1000)
+    names = SeenNames(1000)
     for number in range(100_000):
-        seen.add(f"request-{number}")
-    assert sum(f"other-{number}" in seen for number in range(10_000)) < 200
+        names.add(f"request-{number}")
+    assert sum(f"other-{number}" in names for number in range(10_000)) < 200

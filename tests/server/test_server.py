@@ -43,9 +43,9 @@ def test_every_service_is_healthy_while_the_server_runs(service: Service) -> Non
 
 def reflected(service: Service) -> set[str]:
     stub: Any = reflection_pb2_grpc.ServerReflectionStub(service.channel)
-    asked = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
-    (answer,) = stub.ServerReflectionInfo(asked)
-    return {found.name for found in answer.list_services_response.service}
+    requests = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
+    (answer,) = stub.ServerReflectionInfo(requests)
+    return {named.name for named in answer.list_services_response.service}
 
 
 def test_reflection_names_every_service(service: Service) -> None:
@@ -61,7 +61,7 @@ def test_reflection_can_be_turned_off(start_server: Start, connect: Connect) -> 
 
 
 def bare(service: Service, path: str) -> Callable[[bytes], object]:
-    """A call of any method with any bytes."""
+    """Return a call of any method with any bytes."""
     call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = service.channel.unary_unary(path)
     return call
 
@@ -93,13 +93,13 @@ def test_a_fault_of_the_server_says_nothing_but_where_to_look(
         raise KeyError("secret-in-the-text")
 
     conversation_id = service.create().id
-    kept = kept_by(service, server)
+    files = kept_by(service, server)
     monkeypatch.setattr(Conversations, "append", broken)
     failure = failure_of(lambda: service.append(conversation_id, user("secret-that-was-said")))
     assert (failure.code, failure.reason, failure.domain) == ("INTERNAL", "INTERNAL", "recollect")
     assert set(failure.metadata) == {"log_id"}
     assert "secret" not in failure.text + str(failure.metadata)
-    assert kept_by(service, server) == kept
+    assert kept_by(service, server) == files
     logged = capsys.readouterr()
     assert failure.metadata["log_id"] in logged.out + logged.err
     monkeypatch.undo()

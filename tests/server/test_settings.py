@@ -129,7 +129,7 @@ KUBERNETES = {
     "PORT_50051_TCP_ADDR": "10.96.0.17",
     "PORT_53_UDP_ADDR": "10.96.0.17",
 }
-"""What a pod is given for a service, after the service's name."""
+"""Environment variables that a pod gets for a service, after the service's name."""
 
 
 def test_names_in_the_environment_that_are_others_are_left_alone(

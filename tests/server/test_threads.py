@@ -29,24 +29,24 @@ class Silent:
     def __init__(self, channel: grpc.Channel) -> None:
         grpc.channel_ready_future(channel).result(30)
         self._channel = channel
-        self._told = threading.Event()
+        self._released = threading.Event()
         self._request = b""
         self.calls: list[Any] = []
 
     def begin(self, method: str) -> Any:
-        """Begins one. Calls of the method that begin later reach the server later."""
+        """Begin a call. Calls of the method that begin later reach the server later."""
         multi: grpc.StreamUnaryMultiCallable[bytes, bytes] = self._channel.stream_unary(method)
         call: Any = multi.future(self._requests())
         self.calls.append(call)
         return call
 
     def end(self, request: bytes = b"") -> None:
-        """Lets those that were not cancelled send a request, or end without one."""
+        """Let the calls that were not cancelled send a request, or end without one."""
         self._request = request
-        self._told.set()
+        self._released.set()
 
     def _requests(self) -> Iterator[bytes]:
-        self._told.wait(60)
+        self._released.wait(60)
         if self._request:
             yield self._request
 
@@ -120,11 +120,11 @@ class Echo:
     channel: grpc.Channel
     pool: CallPool
 
-    def call(self, said: bytes, timeout: float = 30) -> bytes:
+    def call(self, request: bytes, timeout: float = 30) -> bytes:
         echo: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self.channel.unary_unary(
             "/test.Echo/Echo"
         )
-        return echo(said, timeout=timeout)
+        return echo(request, timeout=timeout)
 
 
 @contextmanager

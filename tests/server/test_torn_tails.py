@@ -20,8 +20,8 @@ QUERIES = ["zebra", "butter scones", "number 3", "北京", "nothing", "the"]
 def one_transcript(
     service: Service, server: RunningServer, tmp_path: Path, *batches: int
 ) -> Iterator[tuple[Path, Path, bytes]]:
-    """A folder with nothing but a transcript that was written in batches of so many messages, and
-    its bytes.
+    """Yield a folder that has one transcript alone, written in batches of these sizes, and its
+    bytes.
     """
     conversation_id = service.create().id
     for number, count in enumerate(batches):
@@ -48,13 +48,13 @@ def test_a_tail_cut_at_any_byte_costs_the_last_batch_and_nothing_else(
         for cut in range(start, len(whole) + 1):
             path.write_bytes(whole[:cut])
             torn.unlink(missing_ok=True)
-            mended = mend(path, torn)
+            repaired = mend(path, torn)
             if cut >= len(whole) - 1:  # whole, or nothing but the last newline is gone
-                assert mended is None
+                assert repaired is None
                 assert path.read_bytes() == whole
             else:
                 assert path.read_bytes() == whole[:start]
-                assert (mended.bytes_cut if mended else 0) == cut - start
+                assert (repaired.bytes_cut if repaired else 0) == cut - start
                 assert (torn.read_bytes() if torn.exists() else b"") == whole[start:cut]
             assert mend(path, torn) is None
 

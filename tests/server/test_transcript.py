@@ -35,7 +35,7 @@ NOW = "2026-09-21T14:13:20.000Z"  # the tests' clock
 
 
 def sealed(body: str) -> bytes:
-    """A line with its checksum."""
+    """Return a line with its checksum."""
     data = body.encode()
     return b'%b,"crc":"%08x"}\n' % (data, zlib.crc32(data))
 
@@ -177,13 +177,13 @@ def test_verify_names_every_flipped_bit_of_a_file(
     whole = transcript(server, conversation_id).read_bytes()
     path = tmp_path / "flipped"
     path.write_bytes(whole)
-    assert not [said for said in look_through(path, len(whole)) if isinstance(said, str)]
+    assert not [item for item in look_through(path, len(whole)) if isinstance(item, str)]
     silent = []
     for bit in range(8 * len(whole)):
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
-        if not any(isinstance(said, str) for said in look_through(path, len(whole))):
+        if not any(isinstance(item, str) for item in look_through(path, len(whole))):
             silent.append(bit)
     assert silent == []
 
@@ -257,11 +257,11 @@ def test_lines_that_something_else_added_are_kept_and_the_next_append_comes_behi
         for _ in range(2)
     ]
     assert codes in (["UNAVAILABLE", "OK"], ["OK", "OK"])  # the first may be refused
-    kept = [
+    lines = [
         (message.content, message.sequence, message.turn_number)
         for message in service.load(conversation_id).messages
     ]
-    assert kept == [("one", 2, 1), ("foreign zebra", 3, 2), ("two", 4, 3)]
+    assert lines == [("one", 2, 1), ("foreign zebra", 3, 2), ("two", 4, 3)]
     assert all(line.entry is not None for line in scan(transcript(server, conversation_id)))
     assert service.found("foreign") == [conversation_id]
 
@@ -318,15 +318,15 @@ def test_a_transcript_that_shrank_while_the_server_ran_is_taken_as_it_is_after_a
 ) -> None:
     conversation_id = service.told("one", "two zebra", "three")
     path = transcript(server, conversation_id)
-    kept = b"".join(path.read_bytes().splitlines(keepends=True)[:2])
+    rest = b"".join(path.read_bytes().splitlines(keepends=True)[:2])
     with path.open("r+b") as file:
-        file.truncate(len(kept))
+        file.truncate(len(rest))
     codes = [
         code_of(lambda: service.append(conversation_id, user("four " * 100), request_id="r1"))
         for _ in range(2)
     ]
     assert codes in (["UNAVAILABLE", "OK"], ["OK", "OK"])  # the first may be refused
-    assert path.read_bytes().startswith(kept)
+    assert path.read_bytes().startswith(rest)
     assert all(line.entry is not None for line in scan(path))
     server.stop()
     again = connect(start_server())
@@ -352,10 +352,10 @@ def test_a_link_is_never_followed(
     delete_index(server)
     again = connect(start_server())
     assert again.found("zebra") == []
-    kept = outside.read_bytes()
+    contents = outside.read_bytes()
     assert code_of(lambda: again.load(conversation_id)) in ("NOT_FOUND", "UNAVAILABLE")
     assert failure_of(lambda: again.append(conversation_id, user("two"))).code in (
         "NOT_FOUND",
         "UNAVAILABLE",
     )
-    assert outside.read_bytes() == kept
+    assert outside.read_bytes() == contents

@@ -1,5 +1,5 @@
-"""What the tests of the server's commands share: the command line, and conversations with something
-of everything.
+"""The command line, and conversations with every kind of content, for the tests of the server's
+commands.
 """
 
 import pytest
@@ -14,13 +14,13 @@ __all__ = ["connect"]
 
 @pytest.fixture(autouse=True)
 def _logs_apart(no_log: None) -> None:
-    """The server of a test runs in this process: its log may not stand between what a command
-    prints.
+    """Discard the log of the server, which runs in this process, so that it does not mix with a
+    command's output.
     """
 
 
 def run(*arguments: object, env: dict[str, str | None] | None = None) -> Result:
-    """Runs `recollect-server` with these arguments."""
+    """Run `recollect-server` with these arguments."""
     return CliRunner().invoke(commands, [str(it) for it in arguments], env=env)
 
 
@@ -29,7 +29,7 @@ QUERIES = ["zebra", "butter", "北京"]
 
 @pytest.fixture
 def filled(server: RunningServer, connect: Connect) -> list[str]:
-    """Conversations with something of everything, on `server`."""
+    """Create conversations with every kind of content on `server`."""
     service = connect(server)
     made = [
         service.create("web", model="m", request_id=f"create {n}".replace(" ", "-")).id

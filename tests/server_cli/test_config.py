@@ -36,7 +36,7 @@ def _no_settings_around(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings_of(*arguments: object, env: dict[str, str | None] | None = None) -> dict[str, Any]:
-    """What `config` prints."""
+    """Return the settings that `config` prints."""
     result = run("config", *arguments, env=env)
     assert result.exit_code == 0, result.output
     settings = yaml.safe_load(result.stdout)
@@ -159,9 +159,9 @@ def test_serve_refuses_what_config_refuses() -> None:
     )
 
 
-@pytest.mark.parametrize("said", ["1ms", "500ms", "1500ms", "2s", "90s", "10m", "3h", "36h", "7d"])
-def test_a_duration_is_printed_as_it_is_written(said: str) -> None:
-    assert settings_of("--idle-timeout", said)["idle_timeout"] == said
+@pytest.mark.parametrize("text", ["1ms", "500ms", "1500ms", "2s", "90s", "10m", "3h", "36h", "7d"])
+def test_a_duration_is_printed_as_it_is_written(text: str) -> None:
+    assert settings_of("--idle-timeout", text)["idle_timeout"] == text
 
 
 def test_the_help_of_a_flag_says_its_default_as_it_is_written() -> None:

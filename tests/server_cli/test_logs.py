@@ -102,9 +102,9 @@ def test_a_command_on_a_data_folder_logs_in_the_same_words(tmp_path: Path) -> No
     made, _ = logged(tmp_path)
     with (tmp_path / "data/default/conversations" / f"{made}.jsonl").open("ab") as file:
         file.write(b"half")
-    said = run("rebuild", "--data-dir", tmp_path / "data", "--log-format", "json")
-    assert said.exit_code == 0
-    [line] = map(json.loads, said.stderr.splitlines())
+    result = run("rebuild", "--data-dir", tmp_path / "data", "--log-format", "json")
+    assert result.exit_code == 0
+    [line] = map(json.loads, result.stderr.splitlines())
     assert (line["event"], line["level"], line["conversation"], line["bytes"]) == (
         "torn_tail_cut",
         "warning",

@@ -1,4 +1,4 @@
-"""How far a long work is: what the services tell, and how much of it a person is shown."""
+"""Progress of long work: as services report it, and as a person sees it."""
 
 import itertools
 from pathlib import Path
@@ -15,7 +15,7 @@ from recollect_server.storage.logs.folder import FolderStore
 from tests.conftest import RunningServer
 
 
-class Told:
+class Reports:
     """Remembers what was told."""
 
     def __init__(self) -> None:
@@ -39,20 +39,20 @@ def test_each_long_work_tells_of_every_conversation(
     server.stop()
     folder = FolderStore(server.folder)
     each = [(0, 3), (1, 3), (2, 3)]
-    told = Told()
-    rebuild(folder, system_clock, told).index.close()
-    assert told.take() == [*each, (3, 3)]
-    recover(folder, system_clock, told).index.close()
-    assert told.take() == [(0, 0)], "nothing was left to do"
+    reports = Reports()
+    rebuild(folder, system_clock, reports).index.close()
+    assert reports.take() == [*each, (3, 3)]
+    recover(folder, system_clock, reports).index.close()
+    assert reports.take() == [(0, 0)], "nothing was left to do"
     (server.folder / "conversations.db").unlink()
-    recover(folder, system_clock, told).index.close()
-    assert told.take() == [*each, (3, 3)]
-    assert verify(folder, told).problems == []
-    assert told.take() == each
-    back_up(folder, "default", tmp_path / "backup", told)
-    assert told.take() == each
-    restore(tmp_path / "backup", "default", FolderStore.of(tmp_path / "new", "default"), told)
-    assert told.take() == each
+    recover(folder, system_clock, reports).index.close()
+    assert reports.take() == [*each, (3, 3)]
+    assert verify(folder, reports).problems == []
+    assert reports.take() == each
+    back_up(folder, "default", tmp_path / "backup", reports)
+    assert reports.take() == each
+    restore(tmp_path / "backup", "default", FolderStore.of(tmp_path / "new", "default"), reports)
+    assert reports.take() == each
 
 
 def test_a_person_is_shown_it_after_a_second_then_every_second_and_at_the_end(

@@ -34,9 +34,9 @@ def test_the_quickstart_begins_a_conversation_names_it_and_finds_it_again(
     words = [line.split()[0] for line in result.stdout.splitlines() if not line.startswith(" ")]
     assert words == ["Created", "Appended", "Appended", "Loaded", "Renamed", "Searched"]
     assert conversation.id in result.stdout
-    found = result.stdout.split("Searched")[1]
-    assert "Slow Server, Full Disk" in found
-    assert "[logs]" in found
+    output = result.stdout.split("Searched")[1]
+    assert "Slow Server, Full Disk" in output
+    assert "[logs]" in output
 
 
 def test_the_quickstart_says_how_to_start_a_server_where_none_is() -> None:

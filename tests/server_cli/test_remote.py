@@ -1,4 +1,4 @@
-"""How commands reach a running server, and what they say of one that is not theirs."""
+"""Commands that reach a running server, and what they print about one that is not theirs."""
 
 from pathlib import Path
 

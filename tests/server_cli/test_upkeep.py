@@ -30,9 +30,9 @@ def test_verify_changes_no_transcript_and_the_server_starts_after_it(
 ) -> None:
     before = answers(connect(server), QUERIES)
     server.stop()
-    kept = {path: path.read_bytes() for path in server.folder.glob("*.jsonl*")}
+    files = {path: path.read_bytes() for path in server.folder.glob("*.jsonl*")}
     assert on(server, "verify").exit_code == 0
-    assert {path: path.read_bytes() for path in server.folder.glob("*.jsonl*")} == kept
+    assert {path: path.read_bytes() for path in server.folder.glob("*.jsonl*")} == files
     again = start_server()
     assert again.app.recovered.messages == 0
     assert answers(connect(again), QUERIES) == before
@@ -108,9 +108,9 @@ def test_verify_names_whatever_the_index_has_otherwise_and_rebuild_mends_it(
 ) -> None:
     server.stop()
     sql(server, damage)
-    found = on(server, "verify")
-    assert found.exit_code == 1
-    assert INDEX_DAMAGES[damage] in found.stdout
+    result = on(server, "verify")
+    assert result.exit_code == 1
+    assert INDEX_DAMAGES[damage] in result.stdout
     assert on(server, "rebuild").exit_code == 0
     assert on(server, "verify").exit_code == 0
 
@@ -135,21 +135,21 @@ def test_verify_names_every_kind_of_damage_to_a_transcript(
     whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)
 
-    def found(*parts: bytes) -> str:
+    def verified(*parts: bytes) -> str:
         path.write_bytes(b"".join(parts))
         result = on(server, "verify")
         assert result.exit_code == 1
         return result.stdout
 
-    assert "line 2 is damaged: the checksum does not fit" in found(
+    assert "line 2 is damaged: the checksum does not fit" in verified(
         lines[0], lines[1].replace(b"zebra", b"zebrA"), *lines[2:]
     )
-    assert "line 3 is 1 of 2 of a batch, and 2 should be here" in found(*lines[:2], *lines[3:])
-    assert "line 4 is of turn 3 and follows turn 1" in found(*lines[:3], *lines[5:])
-    assert "the last 4 bytes are torn: the last line is not ended" in found(whole, b"half")
-    assert "are torn: only 1 of the 2 lines of a batch are there" in found(*lines[:-2])
-    assert "the last line has no newline" in found(whole[:-1])
-    assert "no line can be read" in found(b"nothing\n")
+    assert "line 3 is 1 of 2 of a batch, and 2 should be here" in verified(*lines[:2], *lines[3:])
+    assert "line 4 is of turn 3 and follows turn 1" in verified(*lines[:3], *lines[5:])
+    assert "the last 4 bytes are torn: the last line is not ended" in verified(whole, b"half")
+    assert "are torn: only 1 of the 2 lines of a batch are there" in verified(*lines[:-2])
+    assert "the last line has no newline" in verified(whole[:-1])
+    assert "no line can be read" in verified(b"nothing\n")
     path.unlink()
     assert f"{filled[3]}: is in the index and has no transcript" in on(server, "verify").stdout
 
@@ -185,9 +185,9 @@ def test_stats_tells_what_is_kept_while_the_server_runs_and_after(
     delete_index(server)
     with transcript(server, filled[0]).open("ab") as file:
         file.write(b"half")
-    said = on(server, "stats").stdout
-    assert "index: missing: the next start makes it anew" in said
-    assert "not_indexed_yet: 4 conversations" in said
+    output = on(server, "stats").stdout
+    assert "index: missing: the next start makes it anew" in output
+    assert "not_indexed_yet: 4 conversations" in output
     (server.folder / "conversations.db").write_bytes(b"garbage")
     assert "index: unusable" in on(server, "stats").stdout
 

@@ -18,7 +18,7 @@ NOT_LOGGED = SNAPSHOT | {"heartbeat", "message_delta"}
 
 
 @dataclass(frozen=True)
-class Seen:
+class Received:
     """An update, as far as the words go."""
 
     kind: str
@@ -32,7 +32,7 @@ class Seen:
 
     @property
     def logged(self) -> bool:
-        """Whether it is a change, and no part of a snapshot, heartbeat or draft."""
+        """Return whether it is a change, not part of a snapshot, a heartbeat or a draft."""
         return self.kind not in NOT_LOGGED
 
 
@@ -46,15 +46,15 @@ class Written:
     position: int
 
 
-Run = Sequence[Seen]
+Run = Sequence[Received]
 Runs = Sequence[Run]
 
 
-def seen(update: Update) -> Seen:
-    """What the words ask for of an update of the contract."""
+def received(update: Update) -> Received:
+    """Return the parts of an update of the contract that the guarantees are about."""
     epoch, position = place(update.cursor)
     sequences = tuple(message.sequence for message in update.conversation_updated.messages)
-    return Seen(
+    return Received(
         str(update.WhichOneof("kind")),
         epoch,
         position,
@@ -65,7 +65,7 @@ def seen(update: Update) -> Seen:
 
 
 def written(answer: AppendTurnResponse) -> Written:
-    """What the words ask for of an answered append."""
+    """Return the parts of an answered append that the guarantees are about."""
     return Written(
         answer.conversation.id,
         tuple(message.sequence for message in answer.messages),
@@ -74,13 +74,15 @@ def written(answer: AppendTurnResponse) -> Written:
 
 
 def place(cursor: str) -> tuple[str, int]:
-    """Epoch and number of a cursor. It is opaque to callers; the tests know."""
+    """Return the epoch and the number of a cursor. It is opaque to callers; the tests know its
+    form.
+    """
     epoch, _, number = cursor.rpartition("-")
     return epoch, int(number) if number else -1
 
 
 def ordered(runs: Runs) -> None:
-    """Cursors only grow, and so do the sequences of each conversation's messages."""
+    """Check that cursors only grow, and so do the sequences of each conversation's messages."""
     for part in _unbroken(runs):
         places = [it.position for it in part if it.position >= 0]
         assert places == sorted(places), f"cursors go back: {_first_fall(places)}"
@@ -95,7 +97,7 @@ def ordered(runs: Runs) -> None:
 
 
 def unique(runs: Runs) -> None:
-    """No change and no message comes twice."""
+    """Check that no change and no message comes twice."""
     for part in _unbroken(runs):
         places = [it.position for it in part if it.logged]
         assert len(places) == len(set(places)), (
@@ -108,14 +110,16 @@ def unique(runs: Runs) -> None:
 
 
 def atomic(runs: Runs, appends: Iterable[Written]) -> None:
-    """The messages of one append come in one update, all of them, and nothing else with them."""
+    """Check that the messages of one append come in one update, all of them, and nothing else with
+    them.
+    """
     batches = {(it.conversation_id, it.sequences) for it in appends}
-    known = {
+    batches_received = {
         (conversation, sequence) for conversation, sequences in batches for sequence in sequences
     }
     for run in runs:
         for it in run:
-            if any((it.conversation_id, sequence) in known for sequence in it.sequences):
+            if any((it.conversation_id, sequence) in batches_received for sequence in it.sequences):
                 assert (it.conversation_id, it.sequences) in batches, (
                     f"{it.sequences} of {it.conversation_id} is no append"
                 )
@@ -124,56 +128,55 @@ def atomic(runs: Runs, appends: Iterable[Written]) -> None:
 def reliable(
     runs: Runs, appends: Iterable[Written], wants: Callable[[str], bool] = lambda _: True
 ) -> None:
-    """Nothing is left out: every append between the first and the last place that the subscriber
-    knows was told.
+    """Check that every append between the first and the last place of the subscriber was delivered.
 
     But of a conversation that was deleted, it may be told no more than that.
     """
     for part in _unbroken(runs):
-        known = [it for it in part if it.position >= 0]
-        if not known:
+        placed = [it for it in part if it.position >= 0]
+        if not placed:
             continue
-        first, last = known[0], known[-1]
-        told = {(it.conversation_id, it.sequences) for it in part if it.sequences}
-        gone = _gone(part)
+        first, last = placed[0], placed[-1]
+        delivered = {(it.conversation_id, it.sequences) for it in part if it.sequences}
+        deleted = _gone(part)
         for it in appends:
             if (
-                it.conversation_id not in gone
+                it.conversation_id not in deleted
                 and it.epoch == first.epoch
                 and first.position < it.position <= last.position
                 and wants(it.conversation_id)
             ):
-                assert (it.conversation_id, it.sequences) in told, f"append {it} was not told"
+                assert (it.conversation_id, it.sequences) in delivered, f"append {it} was not told"
 
 
 def resumable(runs: Runs, whole: Run) -> None:
-    """Joined, the runs are what a subscriber saw that never dropped (`whole`), from their first
-    place to their last.
+    """Check that the joined runs equal those of a subscriber that never dropped (`whole`), from
+    their first place to their last.
     """
     for part in _unbroken(runs):
-        known = [it for it in part if it.position >= 0]
-        if not known or known[0].epoch not in {it.epoch for it in whole}:
+        placed = [it for it in part if it.position >= 0]
+        if not placed or placed[0].epoch not in {it.epoch for it in whole}:
             continue
-        first, last = known[0], known[-1]
+        first, last = placed[0], placed[-1]
         after = first.position - (1 if first.logged else 0)
         until = min(last.position, max(it.position for it in whole))
-        gone = _gone([*part, *whole])
+        deleted = _gone([*part, *whole])
 
         def between(
             run: Run,
             after: int = after,
             until: int = until,
-            gone: set[str] = gone,
+            deleted: set[str] = deleted,
             epoch: str = first.epoch,
-        ) -> list[Seen]:
-            kept = [
+        ) -> list[Received]:
+            rest = [
                 it
                 for it in run
-                if it.kind == "conversation_deleted" or it.conversation_id not in gone
+                if it.kind == "conversation_deleted" or it.conversation_id not in deleted
             ]
             return [
                 it
-                for it in kept
+                for it in rest
                 if it.logged and it.epoch == epoch and after < it.position <= until
             ]
 
@@ -181,7 +184,7 @@ def resumable(runs: Runs, whole: Run) -> None:
 
 
 def bookmarkable(runs: Runs) -> None:
-    """Every change has a cursor, and so has a heartbeat: that of the last change, or a later
+    """Check that every change has a cursor, and every heartbeat that of the last change or a later
     one.
     """
     for part in _unbroken(runs):
@@ -203,8 +206,8 @@ def check(
     whole: Run | None = None,
     wants: Callable[[str], bool] = lambda _: True,
 ) -> None:
-    """All six words. `whole` is what a subscriber saw that never dropped; without one, joined runs
-    are held against the appends.
+    """Check all six guarantees. `whole` is the run of a subscriber that never dropped; without one,
+    joined runs are compared with the appends.
     """
     ordered(runs)
     unique(runs)
@@ -214,9 +217,11 @@ def check(
     bookmarkable(runs)
 
 
-def _unbroken(runs: Runs) -> list[list[Seen]]:
-    """The runs joined; a snapshot begins a new part, for it replaces what came before."""
-    parts: list[list[Seen]] = [[]]
+def _unbroken(runs: Runs) -> list[list[Received]]:
+    """Return the runs joined; a snapshot begins a new part, because it replaces everything before
+    it.
+    """
+    parts: list[list[Received]] = [[]]
     for run in runs:
         for it in run:
             if it.kind == "conversation_list":

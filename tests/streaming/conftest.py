@@ -23,8 +23,8 @@ DEADLINE = 30.0
 class Subscriber:
     """A subscriber with bare gRPC, which collects what it is told in a thread of its own."""
 
-    def __init__(self, target: str, **asked: Any) -> None:
-        self.asked = asked
+    def __init__(self, target: str, **fields: Any) -> None:
+        self.fields = fields
         self.updates: list[Update] = []
         self.runs: list[list[Update]] = []
         self.elements = 0
@@ -33,13 +33,13 @@ class Subscriber:
         self._channel = grpc.insecure_channel(
             target, options=[("grpc.use_local_subchannel_pool", 1)]
         )
-        self._connect(asked)
+        self._connect(fields)
 
-    def _connect(self, asked: dict[str, Any]) -> None:
+    def _connect(self, fields: dict[str, Any]) -> None:
         self.runs.append([])
         self.error = None
         stub = ConversationServiceStub(self._channel)
-        self._call = stub.StreamUpdates(api.StreamUpdatesRequest(**asked))
+        self._call = stub.StreamUpdates(api.StreamUpdatesRequest(**fields))
         self._thread = threading.Thread(target=self._read, args=(self._call,), daemon=True)
         self._thread.start()
 
@@ -58,7 +58,7 @@ class Subscriber:
                 self._changed.notify_all()
 
     def until(self, condition: Callable[[], object]) -> "Subscriber":
-        """Waits until it is so."""
+        """Wait until a condition holds."""
         with self._changed:
             assert self._changed.wait_for(condition, DEADLINE), (
                 f"it never was so: {[self.kinds(), self.error]}"
@@ -66,7 +66,7 @@ class Subscriber:
         return self
 
     def ready(self) -> "Subscriber":
-        """Waits for the snapshot, or for the end of what was missed."""
+        """Wait for the snapshot, or for the end of the missed updates."""
         return self.until(
             lambda: (
                 {"conversation_loaded", "heartbeat"}
@@ -75,27 +75,27 @@ class Subscriber:
         )
 
     def ended(self) -> "Subscriber":
-        """Waits until the stream failed."""
+        """Wait until the stream fails."""
         return self.until(lambda: self.error)
 
     def until_count(self, kind: str, count: int) -> list[Any]:
-        """Waits for so many updates of a kind, and answers them."""
+        """Wait for `count` updates of a kind, and return them."""
         self.until(lambda: len(self.of(kind)) >= count)
         return self.of(kind)
 
     def of(self, kind: str) -> list[Any]:
-        """What the updates of a kind say, in order."""
+        """Return the updates of a kind, in order."""
         return [
             getattr(update, kind) for update in self.updates if update.WhichOneof("kind") == kind
         ]
 
     def kinds(self, *, beats: bool = False) -> list[str]:
-        """The kinds of the updates, in order; heartbeats only where asked for."""
+        """Return the kinds of the updates in order; heartbeats only with `beats`."""
         kinds = [str(update.WhichOneof("kind")) for update in self.updates]
         return [kind for kind in kinds if beats or kind != "heartbeat"]
 
     def messages(self) -> list[str]:
-        """What the messages say that came, in order."""
+        """Return the contents of the received messages, in order."""
         return [
             message.content
             for updated in self.of("conversation_updated")
@@ -108,19 +108,19 @@ class Subscriber:
         return next(update.cursor for update in reversed(self.updates) if update.cursor)
 
     def drop(self) -> None:
-        """Goes away, and waits until it is gone."""
+        """Disconnect, and wait until the stream is closed."""
         self._call.cancel()
         self._thread.join(DEADLINE)
 
     def resume(self, target: str | None = None) -> None:
-        """Comes back with its cursor, to another server if one is named."""
+        """Reconnect with the last cursor, to another server if one is named."""
         self.drop()
         if target is not None:
             self._channel.close()
             self._channel = grpc.insecure_channel(
                 target, options=[("grpc.use_local_subchannel_pool", 1)]
             )
-        self._connect(self.asked | {"cursor": self.cursor})
+        self._connect(self.fields | {"cursor": self.cursor})
 
     def close(self) -> None:
         self.drop()
@@ -159,15 +159,15 @@ class Recorder(Service):
 
 @dataclass
 class Watched:
-    """What a test's subscribers saw, and what was written meanwhile."""
+    """Updates of a test's subscribers, and the writes meanwhile."""
 
     subscribers: list[Subscriber] = field(default_factory=list)
     written: list[checkers.Written] = field(default_factory=list)
     recorders: list[Recorder] = field(default_factory=list)
 
     def check(self) -> None:
-        """Holds the six words against every subscriber. One that never dropped is what the others
-        are joined against.
+        """Check the six guarantees for every subscriber. One that never dropped is the reference
+        for the others.
         """
         channels = {
             name: channel
@@ -175,31 +175,31 @@ class Watched:
             for name, channel in recorder.channels.items()
         }
         runs = [
-            [[checkers.seen(update) for update in run] for run in it.runs]
+            [[checkers.received(update) for update in run] for run in it.runs]
             for it in self.subscribers
         ]
         whole = next(
             (
                 them[0]
                 for it, them in zip(self.subscribers, runs, strict=True)
-                if len(them) == 1 and not it.asked
+                if len(them) == 1 and not it.fields
             ),
             None,
         )
-        for subscriber, seen in zip(self.subscribers, runs, strict=True):
+        for subscriber, of_subscriber in zip(self.subscribers, runs, strict=True):
 
-            def wants(name: str, asked: dict[str, Any] = subscriber.asked) -> bool:
-                return name in asked.get("conversation_ids", [name]) and (
-                    not asked.get("channels") or channels.get(name) in asked["channels"]
+            def wants(name: str, fields: dict[str, Any] = subscriber.fields) -> bool:
+                return name in fields.get("conversation_ids", [name]) and (
+                    not fields.get("channels") or channels.get(name) in fields["channels"]
                 )
 
-            filtered = {"conversation_ids", "channels"} & subscriber.asked.keys()
-            checkers.check(seen, self.written, None if filtered else whole, wants)
+            filtered = {"conversation_ids", "channels"} & subscriber.fields.keys()
+            checkers.check(of_subscriber, self.written, None if filtered else whole, wants)
 
 
 @pytest.fixture
 def watched() -> Iterator[Watched]:
-    """Closes the subscribers of a test, and holds the six words against what they saw."""
+    """Close the subscribers of a test, and check the six guarantees on their updates."""
     it = Watched()
     yield it
     for subscriber in it.subscribers:
@@ -211,11 +211,11 @@ def watched() -> Iterator[Watched]:
 
 @pytest.fixture
 def subscribe(request: pytest.FixtureRequest, watched: Watched) -> Callable[..., Subscriber]:
-    """Subscribes to `server`, or to another by `target`."""
+    """Return a function that subscribes to `server`, or to another by `target`."""
 
-    def to(target: str = "", **asked: Any) -> Subscriber:
+    def to(target: str = "", **fields: Any) -> Subscriber:
         watched.subscribers.append(
-            Subscriber(target or request.getfixturevalue("server").target, **asked)
+            Subscriber(target or request.getfixturevalue("server").target, **fields)
         )
         return watched.subscribers[-1]
 
@@ -224,7 +224,7 @@ def subscribe(request: pytest.FixtureRequest, watched: Watched) -> Callable[...,
 
 @pytest.fixture
 def record(watched: Watched) -> Callable[[RunningServer], Recorder]:
-    """Services of servers that a test starts itself."""
+    """Return a function that records the writes to servers that a test starts itself."""
 
     def of(server: RunningServer) -> Recorder:
         watched.recorders.append(Recorder(server.target, watched.written))
@@ -235,12 +235,12 @@ def record(watched: Watched) -> Callable[[RunningServer], Recorder]:
 
 @pytest.fixture
 def service(server: RunningServer, record: Callable[[RunningServer], Recorder]) -> Recorder:
-    """The service of `server`."""
+    """Return the service of `server`."""
     return record(server)
 
 
 def eventually(condition: Callable[[], object], seconds: float = DEADLINE) -> None:
-    """Waits until it is so, where nothing tells when."""
+    """Wait until a condition holds that nothing announces."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it never was so"

@@ -23,7 +23,7 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def break_now(self) -> None:
-        """Breaks every connection."""
+        """Break every connection."""
         with self._guard:
             for one in self._open:
                 with contextlib.suppress(OSError):
@@ -31,16 +31,16 @@ class Proxy:
             self._bytes_left = None
 
     def break_after(self, count: int) -> None:
-        """Breaks every connection once so many more bytes came from the server."""
+        """Break every connection after `count` more bytes from the server."""
         with self._guard:
             self._bytes_left = count
 
     def freeze(self) -> None:
-        """Passes nothing on any more, and leaves the connections open."""
+        """Forward nothing any more, and leave the connections open."""
         self._moving.clear()
 
     def thaw(self) -> None:
-        """Passes everything on again."""
+        """Forward everything again."""
         self._moving.set()
 
     def close(self) -> None:

@@ -22,8 +22,8 @@ from tests.streaming.proxy import Proxy
 SOON = RetryPolicy(initial_delay=0.01, max_delay=0.05)
 
 
-def seen(update: Update) -> checkers.Seen:
-    """What the six words ask for of what the client yields."""
+def seen(update: Update) -> checkers.Received:
+    """Return the parts of the client's update that the guarantees are about."""
     epoch, position = checkers.place(update.cursor)
     kind = type(update.kind).__name__
     names = {
@@ -36,7 +36,7 @@ def seen(update: Update) -> checkers.Seen:
         if isinstance(update.kind, ConversationUpdated)
         else ()
     )
-    return checkers.Seen(
+    return checkers.Received(
         names.get(kind, kind), epoch, position, update.conversation_id, sequences, update.reset
     )
 
@@ -73,7 +73,7 @@ class Server:
 
 @contextmanager
 def watching(target: str) -> Iterator[list[Update]]:
-    """What a watch yields, in a thread of its own."""
+    """Collect the updates of a watch in a thread of its own."""
     updates: list[Update] = []
     failures: list[Exception] = []
 
@@ -146,9 +146,11 @@ def test_whatever_breaks_no_update_is_lost_repeated_or_out_of_order(
                         server.proxy.break_after(number)
                     case "restart":
                         server.restart()
-            told = {(it.conversation_id, it.sequences) for it in written}
+            delivered = {(it.conversation_id, it.sequences) for it in written}
             eventually(
-                lambda: told <= {(it.conversation_id, it.sequences) for it in map(seen, updates)}
+                lambda: (
+                    delivered <= {(it.conversation_id, it.sequences) for it in map(seen, updates)}
+                )
             )
         runs = [[seen(update) for update in updates]]
         checkers.check(runs, written)

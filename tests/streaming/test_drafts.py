@@ -18,7 +18,7 @@ Subscribe = Callable[..., Subscriber]
 
 
 def text_of(subscriber: Subscriber, draft_id: str = "d") -> str:
-    """A draft as a subscriber has put it together."""
+    """Return a draft as a subscriber has put it together."""
     text = ""
     for delta in subscriber.of("message_delta"):
         if delta.draft_id == draft_id:
@@ -32,13 +32,13 @@ def test_every_subscriber_sees_a_draft_grow_and_then_the_messages_that_complete_
 ) -> None:
     name = service.told("How full is it?")
     both = [subscribe().ready(), subscribe(conversation_ids=[name]).ready()]
-    said = ["It is ", "97 % ", "full. \N{GRINNING FACE}"]
-    for number, part in enumerate(said):
-        service.publish(name, "d", len("".join(said[:number])), part, done=part is said[-1])
+    parts = ["It is ", "97 % ", "full. \N{GRINNING FACE}"]
+    for number, part in enumerate(parts):
+        service.publish(name, "d", len("".join(parts[:number])), part, done=part is parts[-1])
         for one in both:
             one.until_count("message_delta", number + 1)
-            assert text_of(one) == "".join(said[: number + 1])
-    stored = service.append(name, agent("".join(said)), draft_id="d")
+            assert text_of(one) == "".join(parts[: number + 1])
+    stored = service.append(name, agent("".join(parts)), draft_id="d")
     for one in both:
         (updated,) = one.until_count("conversation_updated", 1)
         assert (updated.draft_id, list(updated.messages)) == ("d", list(stored.messages))
@@ -227,8 +227,8 @@ def test_drafts_are_bounded_the_oldest_are_given_up(
     sent: dict[drafts.Key, drafts.Sent] = {}
     assert len(them.news(sent, lambda _: True, lambda update: str(update.kind).encode())) == 3
     them.publish("c", "web", "d4", 10, "x" * 95, done=False)
-    told = them.news(sent, lambda _: True, lambda update: str(update.kind).encode())
-    assert sum(b"dropped=True" in it for it in told) == 2
+    updates = them.news(sent, lambda _: True, lambda update: str(update.kind).encode())
+    assert sum(b"dropped=True" in it for it in updates) == 2
     assert set(sent) == {("c", "d4")}
 
 
@@ -237,10 +237,10 @@ def test_what_a_slow_subscriber_is_sent_next_is_one_part_with_all_that_came(
 ) -> None:
     them = Drafts(clock, timeout=1000, max_length=1000)
     sent: dict[drafts.Key, drafts.Sent] = {}
-    told: list[Any] = []
+    updates: list[Any] = []
 
     def encode(update: Any) -> bytes:
-        told.append(update.kind)
+        updates.append(update.kind)
         return b""
 
     length = 0
@@ -251,7 +251,7 @@ def test_what_a_slow_subscriber_is_sent_next_is_one_part_with_all_that_came(
     them.news(sent, lambda _: True, encode)
     them.publish("c", "web", "d", length, "kl", done=True)
     them.news(sent, lambda _: True, encode)
-    assert [(it.offset, it.text, it.done) for it in told] == [
+    assert [(it.offset, it.text, it.done) for it in updates] == [
         (0, "abcdefghij", False),
         (10, "kl", True),
     ]

@@ -45,7 +45,7 @@ def test_a_subscriber_comes_back_after_a_kill_and_sees_every_acknowledged_append
         last = again.turn(names[0], "the last one")
         one.resume(address)
         one.until(lambda: one.cursor == last.cursor)
-    told = [
+    delivered = [
         (
             update.conversation_id,
             tuple(message.sequence for message in update.conversation_updated.messages),
@@ -53,6 +53,6 @@ def test_a_subscriber_comes_back_after_a_kill_and_sees_every_acknowledged_append
         for update in one.updates
         if update.WhichOneof("kind") == "conversation_updated"
     ]
-    assert acknowledged <= set(told)
-    assert len(told) == len(set(told))
+    assert acknowledged <= set(delivered)
+    assert len(delivered) == len(set(delivered))
     assert not any(update.reset for update in one.updates)

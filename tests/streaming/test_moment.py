@@ -1,4 +1,4 @@
-"""What is told is in the index already, and a snapshot is of exactly one place in the log."""
+"""Delivered updates are in the index already, and a snapshot is of exactly one place in the log."""
 
 import itertools
 import threading
@@ -21,14 +21,14 @@ ID = "conv-01J00000000000000000000000"
 
 
 def lines(*sequences: int) -> list[Line]:
-    """Lines of ten bytes each: the first one, or messages."""
+    """Return lines of ten bytes each: the first one, or messages."""
     began, text = Began(ID, "web", 1), Message(Role.USER, "x", 1, turn_number=1)
     return [Line(s, s * 10 - 10, 10, Entry(began if s == 1 else text)) for s in sequences]
 
 
 def test_what_is_told_can_be_read_and_what_was_refused_is_not_told(tmp_path: Path) -> None:
     index = Index(tmp_path)
-    told: list[tuple[int, int]] = []
+    delivered: list[tuple[int, int]] = []
     readable: list[bool] = []
     refused: list[str] = []
 
@@ -38,22 +38,22 @@ def test_what_is_told_can_be_read_and_what_was_refused_is_not_told(tmp_path: Pat
         ) as other:
             for cursor, what in news:
                 assert isinstance(what, Added)
-                told.append((cursor, what.lines[0].sequence))
+                delivered.append((cursor, what.lines[0].sequence))
                 readable.append(
                     other.execute("SELECT 1 FROM updates WHERE cursor = ?", (cursor + 1,)).get == 1
                 )
 
     index.log.listen(hear)
-    known = fold(None, Began(ID, "web", 1))
-    assert isinstance(known, Conversation)
+    state = fold(None, Began(ID, "web", 1))
+    assert isinstance(state, Conversation)
     add = partial(index.add, time=1, failed=refused.append)
-    number, first = add(None, None, known, lines(1))
-    add(number, known, known, lines(2))
-    add(number, known, known, lines(4))  # line 3 is missing: refused, alone
-    _, last = add(number, known, known, lines(3))
+    number, first = add(None, None, state, lines(1))
+    add(number, state, state, lines(2))
+    add(number, state, state, lines(4))  # line 3 is missing: refused, alone
+    _, last = add(number, state, state, lines(3))
     index.settle()
     assert (first, last) == (1, 4)
-    assert told == [(0, 1), (1, 2), (3, 3)]
+    assert delivered == [(0, 1), (1, 2), (3, 3)]
     assert readable == [True] * 3
     assert len(refused) == 1
     index.close()

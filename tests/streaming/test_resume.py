@@ -26,7 +26,7 @@ Record = Callable[[RunningServer], Recorder]
 
 @pytest.fixture
 def spaces(monkeypatch: pytest.MonkeyPatch) -> list[Space]:
-    """The spaces that servers open from here on."""
+    """Collect the spaces that servers open from here on."""
     opened: list[Space] = []
     begin = Space.__init__
 
@@ -64,9 +64,9 @@ def test_one_that_comes_back_is_not_told_that_it_has_all_before_it_has(
         monkeypatch.setattr(streams, rest, 0.5)  # so that what comes next is heard late
     one = subscribe().ready()
     name = service.told("One")
-    seen = one.until_count("conversation_updated", 1) and one.cursor
+    cursor = one.until_count("conversation_updated", 1) and one.cursor
     service.append(name, user("Two"))
-    late = subscribe(cursor=seen).ready()
+    late = subscribe(cursor=cursor).ready()
     assert [it.WhichOneof("kind") for it in late.updates] == ["conversation_updated", "heartbeat"]
 
 
@@ -107,16 +107,16 @@ def test_one_that_was_away_while_a_conversation_was_deleted_is_told_that_it_is_g
 ) -> None:
     one, stays = subscribe().ready(), subscribe().ready()
     one.drop()
-    gone, kept = service.told("Nobody may read this"), service.told("This stays")
-    service.delete(gone)
+    deleted, other = service.told("Nobody may read this"), service.told("This stays")
+    service.delete(deleted)
     stays.until_count("conversation_deleted", 1)
     one.resume()
     one.ready().until_count("conversation_deleted", 1)
     assert one.messages() == ["This stays"]
     assert [it.conversation_id for it in one.updates[2:] if it.conversation_id] == [
-        kept,
-        kept,
-        gone,
+        other,
+        other,
+        deleted,
     ]
 
 
@@ -135,8 +135,8 @@ def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
     monkeypatch.setattr(UpdateLog, "advance", late)
     first = service.create().id  # ends what was under way
     assert waits.wait(DEADLINE)
-    gone, kept = service.told("Nobody may read this"), service.told("This stays")
-    service.delete(gone)
+    deleted, other = service.told("Nobody may read this"), service.told("This stays")
+    service.delete(deleted)
     go_on.set()
     stays.until_count("conversation_deleted", 1)
     one.resume()
@@ -145,9 +145,9 @@ def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
         assert it.messages() == ["This stays"]
         assert [update.conversation_id for update in it.updates[2:] if update.conversation_id] == [
             first,
-            kept,
-            kept,
-            gone,
+            other,
+            other,
+            deleted,
         ]
 
 
@@ -273,9 +273,9 @@ def test_what_is_kept_is_still_told_after_pruning(
     pruner.stop()
     server.stop()  # what is in memory is gone too
     again = start_server()
-    kept = subscribe(again.target, cursor=cursors[3]).ready()
+    subscriber = subscribe(again.target, cursor=cursors[3]).ready()
     assert [
-        it.cursor for it in kept.updates if it.WhichOneof("kind") == "conversation_updated"
+        it.cursor for it in subscriber.updates if it.WhichOneof("kind") == "conversation_updated"
     ] == cursors[4:]
     assert subscribe(again.target, cursor=cursors[2]).ready().runs[-1][0].reset
 

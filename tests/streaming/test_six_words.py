@@ -6,21 +6,21 @@ from dataclasses import replace
 import pytest
 
 from tests.streaming import checkers
-from tests.streaming.checkers import Seen, Written
+from tests.streaming.checkers import Received, Written
 
-SNAPSHOT = [Seen("conversation_list"), Seen("conversation_loaded", "e", 0)]
+SNAPSHOT = [Received("conversation_list"), Received("conversation_loaded", "e", 0)]
 TOLD = [
-    Seen("conversation_created", "e", 1, "a"),
-    Seen("conversation_updated", "e", 2, "a", (2, 3)),
-    Seen("conversation_updated", "e", 5, "a", (4,)),
-    Seen("heartbeat", "e", 6),
-    Seen("conversation_updated", "e", 7, "a", (6, 7)),
+    Received("conversation_created", "e", 1, "a"),
+    Received("conversation_updated", "e", 2, "a", (2, 3)),
+    Received("conversation_updated", "e", 5, "a", (4,)),
+    Received("heartbeat", "e", 6),
+    Received("conversation_updated", "e", 7, "a", (6, 7)),
 ]
 WRITTEN = [Written("a", (2, 3), "e", 2), Written("a", (4,), "e", 5), Written("a", (6, 7), "e", 7)]
 WHOLE = SNAPSHOT + TOLD
 
 
-def without(place: int) -> list[Seen]:
+def without(place: int) -> list[Received]:
     return [it for it in WHOLE if it.position != place]
 
 
@@ -30,8 +30,8 @@ def test_what_keeps_all_six_words_passes_in_one_run_or_in_several() -> None:
         checkers.check([WHOLE[:cut], WHOLE[cut:]], WRITTEN, WHOLE)
     reset = [
         replace(SNAPSHOT[0], reset=True),
-        Seen("conversation_loaded", "f", 3),
-        Seen("conversation_updated", "f", 4, "a", (3,)),
+        Received("conversation_loaded", "f", 3),
+        Received("conversation_updated", "f", 4, "a", (3,)),
     ]
     checkers.check([WHOLE, reset], [*WRITTEN, Written("a", (3,), "f", 4)], WHOLE)
 
@@ -54,10 +54,10 @@ BROKEN: dict[str, Callable[[], None]] = {
         [[*SNAPSHOT, replace(TOLD[0], position=-1)]]
     ),
     "bookmarkable, a heartbeat that goes back": lambda: checkers.bookmarkable(
-        [[*WHOLE, Seen("heartbeat", "e", 2)]]
+        [[*WHOLE, Received("heartbeat", "e", 2)]]
     ),
     "bookmarkable, a delta with a cursor": lambda: checkers.bookmarkable(
-        [[Seen("message_delta", "e", 2)]]
+        [[Received("message_delta", "e", 2)]]
     ),
 }
 

@@ -1,5 +1,5 @@
-"""What a subscriber chooses to see first: whose turns are loaded, and which channels' conversations
-are listed.
+"""Choice of a subscriber's snapshot: whose turns are loaded, and which channels' conversations are
+listed.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Subscribe = Callable[..., Subscriber]
 
 
 def told(service: Recorder, clock: MovableClock) -> tuple[str, str, str]:
-    """Two conversations on the web and a newer one on WhatsApp."""
+    """Begin two conversations on the web and a newer one on WhatsApp."""
     made = []
     for channel, text in (("web", "old"), ("web", "new"), ("whatsapp", "newest")):
         clock.move(1000)
@@ -25,7 +25,7 @@ def told(service: Recorder, clock: MovableClock) -> tuple[str, str, str]:
 
 
 def shown(one: Subscriber) -> tuple[list[str], str, list[str]]:
-    """The conversations listed, the one loaded, and what was said in it."""
+    """Return the listed conversations, the loaded one, and its texts."""
     (listed,), (loaded,) = (
         one.until_count("conversation_list", 1),
         one.until_count("conversation_loaded", 1),

@@ -109,20 +109,20 @@ def test_what_is_read_from_the_log_is_what_was_told_live(
     service.append(name, user("Three"), agent("Four"), draft_id="d")
     live.until_count("conversation_updated", 3)
     server.stop()
-    told = [
+    streamed = [
         update
         for update in live.updates
         if update.WhichOneof("kind") not in (*SNAPSHOT, "heartbeat")
     ]
     second = subscribe(start_server().target, cursor=live.updates[1].cursor)
     second.until_count("heartbeat", 1)
-    for late, then in zip(second.updates[:-1], told, strict=True):
+    for late, then in zip(second.updates[:-1], streamed, strict=True):
         if late.WhichOneof("kind") == "conversation_updated":  # the conversation as it is now
             then.conversation_updated.conversation.CopyFrom(late.conversation_updated.conversation)
         if late.WhichOneof("kind") == "conversation_renamed":  # its topics now
             then.conversation_renamed.topics[:] = late.conversation_renamed.topics
         assert late == then
-    assert second.kinds() == [str(update.WhichOneof("kind")) for update in told]
+    assert second.kinds() == [str(update.WhichOneof("kind")) for update in streamed]
 
 
 def test_a_split_that_is_suggested_is_told(

@@ -27,12 +27,12 @@ Subscribe = Callable[..., Subscriber]
 Record = Callable[[RunningServer], Recorder]
 
 MOVING = 3
-"""How many threads send where nobody is stuck."""
+"""Number of threads that send while no stream is stuck."""
 
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Streams]:
-    """The streams of servers that are started from here on."""
+    """Collect the streams of servers that are started from here on."""
     them: list[Streams] = []
 
     def note(*arguments: Any) -> Streams:
@@ -45,7 +45,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Streams]:
 
 @pytest.fixture
 def stuck() -> Iterator[Callable[[str, int], None]]:
-    """Opens streams that nobody reads."""
+    """Return a function that opens streams without reading them."""
     channels: list[grpc.Channel] = []
     calls: list[Any] = []
 
@@ -66,7 +66,7 @@ def stuck() -> Iterator[Callable[[str, int], None]]:
 
 
 def fill(service: Recorder, count: int = 8) -> str:
-    """Appends more than lies between a server and a caller that does not read."""
+    """Append more bytes than fit between a server and a caller that does not read."""
     name = str(service.create().id)
     for _ in range(count):
         service.append(name, user("x" * 1_000_000))
@@ -236,8 +236,8 @@ class Line:
 
 def test_no_two_threads_ever_send_on_one_stream_and_nothing_scheduled_is_forgotten() -> None:
     lines = [Line() for _ in range(3)]
-    wanted = [0, 0, 0]
-    told = [0, 0, 0]
+    scheduled = [0, 0, 0]
+    delivered = [0, 0, 0]
     clashes: list[int] = []
 
     def pump(it: Scheduled, _: Sender) -> bool:
@@ -246,7 +246,7 @@ def test_no_two_threads_ever_send_on_one_stream_and_nothing_scheduled_is_forgott
             clashes.append(1)
             return False
         number = lines.index(it)
-        told[number] = wanted[number]
+        delivered[number] = scheduled[number]
         threading.Event().wait(0.0001)  # the others have their turn
         it.pumped += 1
         it.busy.release()
@@ -256,12 +256,12 @@ def test_no_two_threads_ever_send_on_one_stream_and_nothing_scheduled_is_forgott
 
     def schedule(number: int) -> None:
         for _ in range(100):
-            wanted[number % 3] += 1
+            scheduled[number % 3] += 1
             senders.schedule(lines)
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(schedule, range(6)))
-    eventually(lambda: told == wanted)
+    eventually(lambda: delivered == scheduled)
     senders.stop()
     assert clashes == []
 

@@ -18,8 +18,8 @@ Ids = NDArray[np.int64]
 
 
 def some(count: int, seed: int = 1) -> tuple[Ids, Bytes]:
-    """Vectors in clusters, as texts have them, of conversations with 1 to 30 entries; some messages
-    have several pieces.
+    """Return vectors in clusters, as texts have them, of conversations with 1 to 30 entries; some
+    messages have several pieces.
     """
     random = np.random.default_rng(seed)
     centres = random.standard_normal((40, 384))
@@ -34,7 +34,7 @@ def some(count: int, seed: int = 1) -> tuple[Ids, Bytes]:
 
 
 def a_question(vectors: Bytes, seed: int = 2) -> NDArray[np.float32]:
-    """Near one of the vectors."""
+    """Return a vector near one of the vectors."""
     random = np.random.default_rng(seed)
     near = vectors[random.integers(len(vectors))] + 25 * random.standard_normal(384)
     return np.asarray(near / np.linalg.norm(near), np.float32)
@@ -55,7 +55,7 @@ def filled(ids: Ids, vectors: Bytes, times: Ids | None = None) -> Matrix:
 def exact(
     ids: Ids, vectors: Bytes, question: NDArray[np.float32]
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """The cosine of every message, and of every window, worked out one by one."""
+    """Compute the cosine of every message and of every window one by one."""
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     own: dict[int, float] = {}
     windows: dict[int, float] = {}
@@ -87,30 +87,30 @@ def test_a_small_matrix_is_searched_exactly() -> None:
     ids, vectors = some(900)
     question = a_question(vectors)
     own, windows = exact(ids, vectors, question)
-    found = Scan(filled(ids, vectors), question)
-    assert found.nearest(50).ids.tolist() == best(own, 50)
-    assert found.nearest_windows(50).ids.tolist() == best(windows, 50)
-    scores, marks = found.of(ids[::3])
-    of_windows = found.windows_of(ids[::3])
-    wanted = np.unique(ids[::3]).tolist()
-    assert marks.tolist() == [USER] * len(wanted)
-    assert scores.ids.tolist() == of_windows.ids.tolist() == wanted
-    assert scores.cosines == pytest.approx([own[i] for i in wanted], abs=2e-3)
-    assert of_windows.cosines == pytest.approx([windows[i] for i in wanted], abs=2e-3)
+    scan = Scan(filled(ids, vectors), question)
+    assert scan.nearest(50).ids.tolist() == best(own, 50)
+    assert scan.nearest_windows(50).ids.tolist() == best(windows, 50)
+    scores, marks = scan.of(ids[::3])
+    of_windows = scan.windows_of(ids[::3])
+    chosen = np.unique(ids[::3]).tolist()
+    assert marks.tolist() == [USER] * len(chosen)
+    assert scores.ids.tolist() == of_windows.ids.tolist() == chosen
+    assert scores.cosines == pytest.approx([own[i] for i in chosen], abs=2e-3)
+    assert of_windows.cosines == pytest.approx([windows[i] for i in chosen], abs=2e-3)
 
 
 def test_a_large_matrix_loses_hardly_any_of_the_nearest() -> None:
     ids, vectors = some(12_000)
     matrix = filled(ids, vectors)
     assert len(matrix) > 5 * scan.RESCORED
-    kept = []
+    shares = []
     for seed in range(5):
         question = a_question(vectors, seed)
         own, windows = exact(ids, vectors, question)
-        found = Scan(matrix, question)
-        legs = ((found.nearest(50), own), (found.nearest_windows(50), windows))
-        kept += [len({*scores.ids.tolist()} & {*best(expected, 10)}) for scores, expected in legs]
-    assert np.mean(kept) >= 9.7
+        search = Scan(matrix, question)
+        legs = ((search.nearest(50), own), (search.nearest_windows(50), windows))
+        shares += [len({*scores.ids.tolist()} & {*best(expected, 10)}) for scores, expected in legs]
+    assert np.mean(shares) >= 9.7
 
 
 def test_filters_come_before_the_choice_of_the_best() -> None:
@@ -123,15 +123,15 @@ def test_filters_come_before_the_choice_of_the_best() -> None:
     allowed = np.array([7, 300, 901])
     inside = [identity for identity in nearest if identity >> BITS in allowed.tolist()]
     assert Scan(matrix, question, allowed).nearest(30).ids.tolist() == inside[:30]
-    said = {
+    dates = {
         identity
         for identity, time in zip(ids.tolist(), times.tolist(), strict=True)
         if 100 <= time < 103
     }
-    found = Scan(matrix, question, None, 100, 103).nearest(10).ids.tolist()
-    assert set(found) <= said
-    assert found[0] == next(identity for identity in nearest if identity in said)
-    assert Scan(matrix, question).nearest_of(100, 103, 10).ids.tolist() == found
+    ids_found = Scan(matrix, question, None, 100, 103).nearest(10).ids.tolist()
+    assert set(ids_found) <= dates
+    assert ids_found[0] == next(identity for identity in nearest if identity in dates)
+    assert Scan(matrix, question).nearest_of(100, 103, 10).ids.tolist() == ids_found
     assert not len(Scan(matrix, question, np.zeros(0, np.int64)).nearest(10).ids)
 
 
@@ -182,27 +182,27 @@ def test_what_is_removed_is_found_no_more_and_its_bytes_are_gone() -> None:
     ids, vectors = some(500)
     matrix = filled(ids, vectors)
     question = a_question(vectors)
-    gone = int(Scan(matrix, question).nearest(1).ids[0]) >> BITS
-    matrix.remove(gone)
+    removed = int(Scan(matrix, question).nearest(1).ids[0]) >> BITS
+    matrix.remove(removed)
     after = Scan(matrix, question)
     assert not any(
-        (scores.ids >> BITS == gone).any()
+        (scores.ids >> BITS == removed).any()
         for scores in (after.nearest(500), after.nearest_windows(500))
     )
-    assert not len(after.of(ids[ids >> BITS == gone])[0].ids)
-    assert not len(after.conversations(np.array([gone])).numbers)
-    assert not matrix.view().rows.get(np.flatnonzero(ids >> BITS == gone)).any()
-    assert len(after.nearest(500).ids) == len({*ids[ids >> BITS != gone].tolist()})
+    assert not len(after.of(ids[ids >> BITS == removed])[0].ids)
+    assert not len(after.conversations(np.array([removed])).numbers)
+    assert not matrix.view().rows.get(np.flatnonzero(ids >> BITS == removed)).any()
+    assert len(after.nearest(500).ids) == len({*ids[ids >> BITS != removed].tolist()})
 
 
 def test_an_empty_matrix_answers_nothing() -> None:
-    found = Scan(Matrix(BITS), np.ones(384, np.float32) / 384**0.5)
+    scan = Scan(Matrix(BITS), np.ones(384, np.float32) / 384**0.5)
     one = np.array([1])
     for scores in (
-        found.nearest(5),
-        found.nearest_windows(5),
-        found.of(one)[0],
-        found.windows_of(one),
+        scan.nearest(5),
+        scan.nearest_windows(5),
+        scan.of(one)[0],
+        scan.windows_of(one),
     ):
         assert not len(scores.ids)
-    assert not len(found.conversations(one).numbers)
+    assert not len(scan.conversations(one).numbers)

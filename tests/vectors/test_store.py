@@ -32,27 +32,31 @@ def place(conversation: str, line: int, text: str, pieces: int = 1) -> EmbeddedT
 
 
 def rows(store: VectorStore, model: int) -> dict[tuple[str, int], list[Bytes]]:
-    """The vectors of every place."""
+    """Return the vectors of every place."""
     loaded = store.load(model)
-    kept = {
+    places = {
         row: vector
-        for there, found in store.chunks()
-        for row, vector in zip(there.tolist(), found, strict=True)
+        for there, vectors in store.chunks()
+        for row, vector in zip(there.tolist(), vectors, strict=True)
     }
-    found: dict[tuple[str, int], list[Bytes]] = {}
+    vectors: dict[tuple[str, int], list[Bytes]] = {}
     for where, row in zip(loaded.places.tolist(), loaded.rows.tolist(), strict=True):
-        found.setdefault((loaded.keys[number_of(where)], sequence_of(where)), []).append(kept[row])
-    return found
+        vectors.setdefault((loaded.keys[number_of(where)], sequence_of(where)), []).append(
+            places[row]
+        )
+    return vectors
 
 
 def under(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.iterdir())
 
 
-def traces(folder: Path, kept: Bytes) -> int:
-    """How many pieces of 32 bytes of these vectors stand in a file of the folder."""
+def traces(folder: Path, vectors: Bytes) -> int:
+    """Return the number of 32-byte pieces of these vectors that any file of the folder contains."""
     there = under(folder)
-    return sum(kept.tobytes()[start : start + 32] in there for start in range(0, kept.size, 32))
+    return sum(
+        vectors.tobytes()[start : start + 32] in there for start in range(0, vectors.size, 32)
+    )
 
 
 def test_what_is_kept_is_read_again_from_under_the_virtual_table(
@@ -67,10 +71,10 @@ def test_what_is_kept_is_read_again_from_under_the_virtual_table(
     store.close()
     again = VectorStore(tmp_path)
     assert again.model("one", tmp_path) == model
-    kept = rows(again, model)
-    assert len(kept) == 1500
+    stored = rows(again, model)
+    assert len(stored) == 1500
     for one in places:
-        assert np.array_equal(kept[one.conversation_id, one.line], one.vectors)
+        assert np.array_equal(stored[one.conversation_id, one.line], one.vectors)
         assert np.array_equal(again.vectors_of(model, [one.hash])[one.hash], one.vectors)
     assert again.progress(model, "epoch")["c0"] == 0, "an index that it does not know yet"
     again.add(model, [], {"c0": 8})

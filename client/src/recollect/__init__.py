@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from recollect._async.client import AsyncClient
     from recollect._shared.retry import RetryPolicy
     from recollect._sync.client import Client
+    from recollect._types.access import Caller
     from recollect._types.channel import (
         CliOrigin,
         CommandReply,
@@ -117,6 +118,7 @@ if TYPE_CHECKING:
         FieldViolation,
         InternalError,
         InvalidArgument,
+        LimitExceeded,
         NotFound,
         PermissionDenied,
         RecollectError,
@@ -139,6 +141,7 @@ __all__ = [
     "AsyncClient",
     "Attachment",
     "BuiltContext",
+    "Caller",
     "Cancelled",
     "CliOrigin",
     "Client",
@@ -186,6 +189,7 @@ __all__ = [
     "InternalError",
     "InvalidArgument",
     "LegScore",
+    "LimitExceeded",
     "LoadedCommunication",
     "LoadedConversation",
     "Message",
@@ -234,6 +238,7 @@ _HOMES = (
     "_async.client",
     "_shared.retry",
     "_sync.client",
+    "_types.access",
     "_types.channel",
     "_types.context",
     "_types.conversation",

@@ -9,6 +9,7 @@
     ├── PermissionDenied      the token, or the party's trust, does not allow it
     ├── Unauthenticated       no token, or a wrong one
     ├── ResourceExhausted     too much or too fast; `retry_delay` says when to try again
+    │   └── LimitExceeded     a limit of the token or its space; `metadata` names it
     ├── Unavailable           nobody answers, or the server cannot write or search just now
     │   └── TlsMismatch       the two ends do not agree on TLS; the text says what to change
     ├── DeadlineExceeded      it took longer than the time-out, or than the server allows
@@ -36,6 +37,7 @@ __all__ = [
     "FieldViolation",
     "InternalError",
     "InvalidArgument",
+    "LimitExceeded",
     "NotFound",
     "PermissionDenied",
     "RecollectError",
@@ -160,11 +162,20 @@ class PermissionDenied(RecollectError):
 
 
 class Unauthenticated(RecollectError):
-    """The call brought no token, or a wrong one. Give the client its `token`."""
+    """The call brought no token, or one that is wrong, has expired or was revoked. Give the client
+    its `token`, or set RECOLLECT_TOKEN.
+    """
 
 
 class ResourceExhausted(RecollectError):
     """More, or faster, than the server allows. `retry_delay` says when to try again."""
+
+
+class LimitExceeded(ResourceExhausted):
+    """A limit of the token or of its space is reached: `metadata["limit"]` names it, and
+    `retry_delay` says when it lifts. The client has waited for that itself, as far as the call's
+    time-out allowed.
+    """
 
 
 class Unavailable(RecollectError):

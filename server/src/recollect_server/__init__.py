@@ -1,6 +1,6 @@
 """Recollect: keeps every conversation an AI agent has, streams it live and finds it again.
 
-The house is built in floors, each importing only from those below (`pyproject.toml` holds it):
+The package has layers, each importing only from those below (`pyproject.toml` enforces it):
 `cli` > `app` > `transport`, `jobs` > `services` > `storage`, `inference` > `domain`.
 """
 

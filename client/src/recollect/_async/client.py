@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
+from recollect._async.access import Access
 from recollect._async.channels import Channels
 from recollect._async.conversations import Conversations
 from recollect._async.external import External
@@ -42,6 +43,8 @@ class AsyncClient:
     """Bring messages of any provider to their conversations; say who is an owner."""
     external: External
     """Read, trust and answer third parties."""
+    access: Access
+    """Tell what this client may do."""
 
     def __init__(
         self,
@@ -64,6 +67,7 @@ class AsyncClient:
         self.recall = Recall(self._invoker)
         self.channels = Channels(self._invoker)
         self.external = External(self._invoker)
+        self.access = Access(self._invoker)
 
     async def close(self) -> None:
         """End the connection, and running calls with `ClientClosed`. Closing again does nothing.

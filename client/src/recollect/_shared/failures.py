@@ -36,7 +36,7 @@ BY_REASON: dict[str, type[RecollectError]] = {
     ErrorReason.CONVERSATION_PINNED: errors.FailedPrecondition,
     ErrorReason.TOO_MANY_ANSWERS: errors.ResourceExhausted,
     ErrorReason.PERMISSION_DENIED: errors.PermissionDenied,
-    ErrorReason.LIMIT_EXCEEDED: errors.ResourceExhausted,
+    ErrorReason.LIMIT_EXCEEDED: errors.LimitExceeded,
     ErrorReason.TOO_MANY_SPACES: errors.ResourceExhausted,
 }
 BY_CODE: dict[grpc.StatusCode, type[RecollectError]] = {

@@ -9,10 +9,12 @@ from typing import Any
 
 from recollect._shared.fill import invalid
 from recollect._shared.rpc import Call
-from recollect.errors import RecollectError
+from recollect.errors import ErrorReason, RecollectError
 
 _WORTH_REPEATING = frozenset({"UNAVAILABLE", "CANCELLED"})
 """UNAVAILABLE says so. CANCELLED, where nobody did, is how a server refuses a burst of calls."""
+_WORTH_WAITING_FOR = frozenset({ErrorReason.LIMIT_EXCEEDED, ErrorReason.TOO_MANY_SPACES})
+"""Refused before anything was done, and allowed again after the delay that the server names."""
 MAX_TIMEOUT = 100_000_000
 """Seconds, some three years. gRPC's clock overflows at 10^10 and then answers DEADLINE_EXCEEDED at
 once.
@@ -25,8 +27,8 @@ class RetryPolicy:
     full jitter.
 
     Only what is safe is repeated: a call that changes nothing, or one that carries a `request_id`;
-    and only where the server was unavailable or dropped the call. The time-out bounds the call as a
-    whole, whatever the number of attempts.
+    and only where the server was unavailable or dropped the call, or a limit is reached that lifts
+    within the time-out. The time-out bounds the call as a whole, whatever the number of attempts.
 
     >>> Client(retry=RetryPolicy(max_attempts=10))
     """
@@ -82,7 +84,7 @@ class Attempts:
         self._failures += 1
         if (
             self._policy is None
-            or error.code not in _WORTH_REPEATING
+            or not _is_worth_repeating(error)
             or self._failures >= self._policy.max_attempts
         ):
             raise error
@@ -90,6 +92,12 @@ class Attempts:
         if time.monotonic() + delay >= self._deadline:
             raise error
         return delay
+
+
+def _is_worth_repeating(error: RecollectError) -> bool:
+    if error.reason in _WORTH_WAITING_FOR:
+        return error.retry_delay is not None
+    return error.code in _WORTH_REPEATING
 
 
 def checked_timeout(timeout: float) -> float:

@@ -9,6 +9,7 @@ from typing import Self
 from recollect._shared.channel import DEFAULT_TARGET, DEFAULT_TIMEOUT
 from recollect._shared.endpoint import Endpoint, Pem
 from recollect._shared.retry import DEFAULT_RETRY, RetryPolicy
+from recollect._sync.access import Access
 from recollect._sync.channels import Channels
 from recollect._sync.conversations import Conversations
 from recollect._sync.external import External
@@ -43,6 +44,8 @@ class Client:
     """Bring messages of any provider to their conversations; say who is an owner."""
     external: External
     """Read, trust and answer third parties."""
+    access: Access
+    """Tell what this client may do."""
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class Client:
         self.recall = Recall(self._invoker)
         self.channels = Channels(self._invoker)
         self.external = External(self._invoker)
+        self.access = Access(self._invoker)
 
     def close(self) -> None:
         """End the connection, and running calls with `ClientClosed`. Closing again does nothing.

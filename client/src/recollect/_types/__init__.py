@@ -4,5 +4,5 @@ the rest of the package.
 `recollect` exports all of it: users and the extras import it from there, the clients and `_shared`
 from here.
 
-In all of them a text that is unset is empty, and a time knows its zone: UTC.
+In all of them an unset text is empty, and a time has its zone: UTC.
 """

@@ -41,6 +41,7 @@ _BY_ERROR: dict[type[RecollectError], int] = {
     errors.PermissionDenied: REFUSED,
     errors.Unauthenticated: REFUSED,
     errors.ResourceExhausted: REFUSED,
+    errors.LimitExceeded: REFUSED,
     errors.Unimplemented: REFUSED,
 }
 
@@ -60,6 +61,8 @@ def sentence_of(error: RecollectError, address: str) -> str:
     if isinstance(error, errors.DeadlineExceeded):
         return f"{address} did not answer in time"
     text = "; ".join(f"{it.field} {it.description}" for it in error.violations) or str(error)
+    if isinstance(error, errors.Unauthenticated):
+        text = f"{text} (recollect sends the token in RECOLLECT_TOKEN)"
     return " ".join(text.split())
 
 

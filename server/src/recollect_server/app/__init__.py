@@ -46,7 +46,7 @@ __all__ = (
 
 _NOBODY_MAY_CALL = (
     "other machines reach it, and there is no token yet: make one with"
-    " `recollect-server token create --kind brain`"
+    " `recollect-server token create --kind brain --data-dir {}`"
 )
 
 
@@ -156,7 +156,7 @@ def _server_options(settings: Settings, tokens: Tokens) -> ServerOptions:
     return ServerOptions(
         addresses=settings.addresses,
         tls=_tls_files(settings),
-        refusal=lambda: "" if tokens.any() else _NOBODY_MAY_CALL,
+        refusal=lambda: "" if tokens.any() else _NOBODY_MAY_CALL.format(settings.data_dir),
         threads=settings.threads,
         write_threads=settings.write_threads,
         search_threads=settings.search_threads,

@@ -1,6 +1,6 @@
-"""Floor 2: the words of the product as frozen dataclasses and pure functions, on the standard
-library and numpy.
+"""The vocabulary of the product: frozen dataclasses and pure functions, on the standard library and
+numpy.
 
-Every floor above may import it; it imports nothing of the house. Times are whole milliseconds since
-1970 in UTC.
+Every layer may import it; it imports nothing else of the package. Times are whole milliseconds
+since 1970 in UTC.
 """

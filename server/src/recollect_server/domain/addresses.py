@@ -35,11 +35,10 @@ _BRACKETED = re.compile(r"<([^<>]*)>")
 
 
 def normal_address(channel: str, text: str) -> str:
-    """An address on a channel: phone numbers in digits, e-mail addresses in lower case and without
-    a display name.
+    """Return the normal form of an address: phone numbers in digits, e-mail addresses in lower case
+    without a display name.
 
-    What a channel of no known kind calls an address keeps its letters: there two cases may be two
-    people.
+    An address on a channel of an unknown kind keeps its case, because two cases may be two people.
     """
     text = _plain(text)
     if channel == EMAIL:
@@ -75,14 +74,14 @@ def name_in(channel: str, text: str) -> str:
 
 
 def normal_group(text: str) -> str:
-    """A WhatsApp group, by its whole JID: `120363@g.us`, with or without the server."""
+    """Return a WhatsApp group's whole JID, `120363@g.us`; the text may lack the server."""
     text = _plain(text).lower()
     return text if "@" in text or not text else f"{text}@g.us"
 
 
 def normal_message_ids(*texts: str) -> tuple[str, ...]:
-    """The ids in Message-ID, In-Reply-To or References headers, without angle brackets, in order,
-    none twice.
+    """Return the ids in Message-ID, In-Reply-To or References headers, without angle brackets, in
+    order, each once.
 
     A text may hold several, as References does. Upper and lower case differ (RFC 5322, 3.6.4).
     """
@@ -104,7 +103,9 @@ def _message_ids(text: str) -> tuple[str, ...]:
 
 
 def _plain(text: str) -> str:
-    """The text in compatibility form (full-width digits are digits), without space around it."""
+    """Return the text in compatibility form (full-width digits become digits), without space around
+    it.
+    """
     return text.strip() if text.isascii() else unicodedata.normalize("NFKC", text).strip()
 
 

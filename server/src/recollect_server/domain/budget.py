@@ -14,15 +14,13 @@ characters a token.
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a model reads in the text: one for every four bytes of UTF-8, rounded
-    up.
-    """
+    """Estimate the tokens of a text: one for every four bytes of UTF-8, rounded up."""
     return -(-len(text.encode()) // BYTES_PER_TOKEN)
 
 
 def message_tokens(message: Message) -> int:
-    """About how many tokens a message takes in a working context: its content and its tool calls,
-    not its thinking.
+    """Estimate the tokens of a message in a working context: its content and tool calls, without
+    its thinking.
     """
     calls = sum(
         estimate_tokens(call.name) + estimate_tokens(call.arguments) for call in message.tool_calls
@@ -38,7 +36,8 @@ def newest_turns(
     max_tokens: int,
     max_bytes: int,
 ) -> tuple[list[T], bool]:
-    """The newest whole turns within the limits, oldest first, and whether the only turn is cut.
+    """Return the newest whole turns within the limits, oldest first, and whether the only turn is
+    cut.
 
     `messages` are `(turn number, tokens, bytes, anything)`, newest first, and are read no further
     than needed. Turns up to `after_turn` are not taken. The newest turn is taken even with more
@@ -87,7 +86,7 @@ def first_turns(messages: Iterable[tuple[int, int, T]], max_bytes: int) -> tuple
 
 
 def message_bytes(message: Message) -> int:
-    """About how many bytes a message has in an answer or in memory."""
+    """Estimate the bytes of a message in an answer or in memory."""
     texts = [
         message.content,
         message.thinking_text,

@@ -68,7 +68,7 @@ Command = New | ShowModel | SetModel | History | Clear | Say
 
 
 def parse(text: str) -> Command | None:
-    """The command that a text is; None for a message."""
+    """Return the command that a text is, or None for a message."""
     found = _COMMAND.fullmatch(text.strip())
     if found is None:
         return None

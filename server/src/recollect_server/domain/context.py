@@ -40,8 +40,8 @@ class Budget:
     """
 
     def settled(self) -> "Budget":
-        """With every default. Of a total alone each tier has its usual share; of tiers alone the
-        total is their sum, at most.
+        """Return the budget with every default filled in. A total alone is shared by the usual
+        ratio; tiers alone add up to the total, at most.
         """
         usual = HOT_BUDGET + WARM_BUDGET + COLD_BUDGET
         parts = (self.hot, self.warm, self.cold)
@@ -346,7 +346,7 @@ def units(candidates: Sequence[Candidate], half: int = 0) -> list[Unit]:
 
 
 def cost(unit: Iterable[Candidate]) -> int:
-    """The tokens of several messages."""
+    """Return the tokens of several messages together."""
     return sum(candidate.tokens for candidate in unit)
 
 

@@ -385,6 +385,6 @@ def open_calls_after(before: tuple[OpenCall, ...], message: Message) -> tuple[Op
 
 
 def opening_of(content: str) -> str:
-    """The first `MAX_OPENING` characters of a text on one line."""
+    """Return the first `MAX_OPENING` characters of a text on one line."""
     words = " ".join(content[: 4 * MAX_OPENING].split())
     return words if len(words) <= MAX_OPENING else words[: MAX_OPENING - 1].rstrip() + "…"

@@ -58,7 +58,7 @@ class InvalidField(RecollectError):
 
     @classmethod
     def of(cls, field: str, description: str) -> "InvalidField":
-        """The error for one field."""
+        """Return the error for one field."""
         return cls(Violation(field, description))
 
 

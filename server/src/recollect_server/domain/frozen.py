@@ -8,7 +8,8 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
-    """A dataclass with slots that the type checker keeps frozen, and not the running program.
+    """Make a dataclass with slots that the type checker keeps frozen, but the running program does
+    not.
 
     `dataclass(frozen=True)` sets every field through `object.__setattr__`: a message of fourteen
     fields takes seven times as long to make, and an append makes ten such values.

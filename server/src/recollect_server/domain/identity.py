@@ -22,11 +22,11 @@ class People:
         self._known: dict[tuple[str, str], Identity] = {}
 
     def find(self, channel: str, address: str) -> Identity | None:
-        """The identity of an address, or None."""
+        """Return the identity of an address, or None."""
         return self._known.get((channel, address))
 
     def listed(self, channel: str = "", person: str = "") -> tuple[Identity, ...]:
-        """Those on a channel, of a person, or all; by channel, then address."""
+        """Return the identities on a channel, of a person, or all, by channel, then address."""
         chosen = (
             it
             for it in self._known.values()
@@ -35,7 +35,7 @@ class People:
         return tuple(sorted(chosen, key=lambda it: (it.channel, it.address)))
 
     def add(self, identity: Identity) -> Identity:
-        """Adds one. One that is known keeps its person where no other is named."""
+        """Add an identity. A known one keeps its person if no other is named."""
         known = self.find(identity.channel, identity.address)
         if known and not identity.person:
             return known
@@ -43,25 +43,25 @@ class People:
         return identity
 
     def remove(self, channel: str, address: str) -> Identity | None:
-        """Takes one out. None if there is none."""
+        """Remove an identity and return it; None if there is none."""
         return self._known.pop((channel, address), None)
 
     def link(self, person: str, them: Iterable[tuple[str, str]]) -> tuple[Identity, ...]:
-        """Says that these are a person's. Returns all that are."""
+        """Record that these addresses are a person's, and return all of that person's."""
         for key in them:
             if known := self._known.get(key):
                 self._known[key] = replace(known, person=person)
         return self.listed(person=person)
 
     def unlink(self, channel: str, address: str) -> Identity | None:
-        """Takes one out of its person. None if there is none."""
+        """Remove an address from its person and return it; None if there is none."""
         if known := self.find(channel, address):
             known = self._known[channel, address] = replace(known, person="")
         return known
 
     def of(self, names: Iterable[str]) -> tuple[Identity, ...]:
-        """All identities of those that are named: by a person, or by one of the person's addresses
-        in any usual form.
+        """Return all identities of the given names: persons, or one of a person's addresses in any
+        usual form.
         """
         wanted = set(names)
         persons = {it.person for it in self._known.values() if it.person and it.person in wanted}

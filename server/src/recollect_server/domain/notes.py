@@ -95,8 +95,8 @@ class Notes:
 
 
 def notes_of(draft: Notes, sequences: Iterable[int]) -> Notes:
-    """The notes that a draft stands for. `sequences` are the lines that an anchor may come from.
-    Raises WrongNotes.
+    """Return the notes that a draft stands for. `sequences` are the lines that may be the source of
+    an anchor. Raises WrongNotes.
     """
     abbreviation = clipped(" ".join(draft.abbreviation.split()), MAX_ABBREVIATION)
     if not abbreviation:
@@ -141,8 +141,8 @@ def title_of(text: str) -> str:
 
 
 def topic_of(text: str) -> str:
-    """The text in kebab-case (`Server monitoring` -> `server-monitoring`); empty if no letter or
-    digit is in it.
+    """Return the text in kebab-case (`Server monitoring` -> `server-monitoring`), empty without a
+    letter or digit.
     """
     parts = re.findall(r"[^\W_]+", text.casefold())
     topic = ""
@@ -155,9 +155,7 @@ def topic_of(text: str) -> str:
 
 
 def clipped(text: str, tokens: int) -> str:
-    """The text, or its beginning of so many estimated tokens: to the end of a sentence, or of a
-    word.
-    """
+    """Return the text, cut to `tokens` estimated tokens at the end of a sentence or of a word."""
     if estimate_tokens(text) <= tokens:
         return text
     start = text.encode()[: tokens * BYTES_PER_TOKEN - len("…".encode())].decode(errors="ignore")
@@ -169,7 +167,7 @@ def clipped(text: str, tokens: int) -> str:
 
 
 def spelt_words(text: str) -> list[str]:
-    """The words of a text as they stand, with what is inside them (`don't`, `C++`, `node.js`)."""
+    """Return the words of a text unchanged, with their inner marks (`don't`, `C++`, `node.js`)."""
     return _WORD.findall(text)
 
 

@@ -114,7 +114,7 @@ class Place:
 
 
 def place_of(channel: str, party: Party) -> Place:
-    """The place of a conversation."""
+    """Return the place of a conversation."""
     return Place(channel, party.contact, party.group_id, party.thread_id)
 
 
@@ -222,8 +222,8 @@ def pinned_party(channel: str, party: Party) -> Party | str:
 
 
 def thread_of(mail: EmailOrigin) -> str:
-    """The name of a message's thread: the oldest message that it names, its own where it begins
-    one.
+    """Return the name of a message's thread: the oldest message that it names, or itself if it
+    begins one.
     """
     return normal_message_ids(*mail.references, mail.in_reply_to, mail.message_id)[0]
 
@@ -242,7 +242,7 @@ NO_HEADERS = Headers()
 
 
 def headers_of(mail: EmailOrigin) -> Headers:
-    """The headers of a message that came in."""
+    """Return the headers of an inbound message."""
     headers: dict[str, Any] = {"message_id": normal_message_ids(mail.message_id)[0]}
     if answered := normal_message_ids(mail.in_reply_to):
         headers["in_reply_to"] = answered[0]
@@ -254,8 +254,8 @@ def headers_of(mail: EmailOrigin) -> Headers:
 
 
 def mail_ids(headers: dict[str, Any]) -> tuple[str, ...]:
-    """All ids that headers name, as `headers_of` keeps them. What a caller wrote in another form is
-    passed over.
+    """Return all ids in headers that `headers_of` wrote. Values that a caller wrote in another form
+    are ignored.
     """
     texts = [headers.get("message_id"), headers.get("in_reply_to")]
     references = headers.get("references")
@@ -264,11 +264,11 @@ def mail_ids(headers: dict[str, Any]) -> tuple[str, ...]:
 
 
 def mail_ids_of(contents: Iterable[object]) -> set[int]:
-    """The ids that messages and commands on e-mail make known, as numbers: every one leads to their
-    conversation from then on.
+    """Return the numbers of the Message-IDs that messages and commands on e-mail bring: each leads
+    to their conversation from then on.
 
-    An answer that the agent appends may say its own id in its metadata, `{"email": {"message_id":
-    …}}`: so a reply that names only that is known.
+    An answer of the agent may give its own id in its metadata, `{"email": {"message_id": …}}`, so
+    that a reply that names only this id finds the conversation.
     """
     found: set[int] = set()
     for content in contents:
@@ -285,7 +285,7 @@ def mail_ids_of(contents: Iterable[object]) -> set[int]:
 
 @lru_cache(1024)
 def mail_number(name: str) -> int:
-    """A Message-ID as the index keeps it: 63 bits of its SHA-256. A million of them meet with a
-    chance of 1 in 20 million.
+    """Return the number of a Message-ID in the index: 63 bits of its SHA-256. Among a million, the
+    chance of a collision is 1 in 20 million.
     """
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 1

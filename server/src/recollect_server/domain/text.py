@@ -83,8 +83,9 @@ def quoted(text: str) -> str:
 
 
 def composed(text: str) -> str:
-    """The text with every character in its composed form (NFC): some systems write
-    `が`, `서` or `ế` as two or three.
+    """Return the text with every character in its composed form (NFC).
+
+    Some systems write `が`, `서` or `ế` as two or three characters.
     """
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
@@ -102,19 +103,19 @@ def folded(text: str) -> str:
 
 
 def segment(text: str) -> str:
-    """The text, composed, with every run of an unspaced script cut into pairs."""
+    """Return the composed text with every run of an unspaced script cut into pairs."""
     if text.isascii():
         return text
     return UNSPACED_RUN.sub(lambda run: f" {' '.join(pairs(run.group()))} ", composed(text))
 
 
 def runs(text: str) -> list[str]:
-    """The runs of unspaced scripts in a text, composed."""
+    """Return the runs of unspaced scripts in a text, composed."""
     return UNSPACED_RUN.findall(composed(text))
 
 
 def pairs(run: str) -> list[str]:
-    """The overlapping pairs of a run and its last character."""
+    """Return the overlapping pairs of a run, and its last character."""
     return [run[i : i + 2] for i in range(len(run))]
 
 
@@ -128,8 +129,8 @@ def sentence_ends(text: str) -> list[int]:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text with the marks that end them, without the space around them; empty
-    ones are left out.
+    """Return the non-empty sentences of a text with their final marks, without space around
+    them.
     """
     ends = sentence_ends(text)
     parts = (

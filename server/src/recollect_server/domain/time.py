@@ -16,12 +16,12 @@ _LATEST = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last moment that 
 
 
 def system_clock() -> int:
-    """The machine's clock in milliseconds."""
+    """Return the machine's time in milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def milliseconds(duration: timedelta) -> int:
-    """A duration in milliseconds."""
+    """Return a duration in milliseconds."""
     return duration // timedelta(milliseconds=1)
 
 
@@ -46,7 +46,9 @@ def updated(before: int | None, timestamp: int, arrived: int) -> int:
 
 
 def to_text(milliseconds: int) -> str:
-    """`2026-02-14T09:00:00.000Z`. Raises ValueError before year 1 or after year 9999."""
+    """Return a time as `2026-02-14T09:00:00.000Z`. Raises ValueError before year 1 or after year
+    9999.
+    """
     if not _EARLIEST <= milliseconds <= _LATEST:
         raise ValueError(f"{milliseconds} ms is outside the years 1 to 9999")
     seconds, rest = divmod(milliseconds, 1000)
@@ -59,8 +61,8 @@ def _to_the_second(seconds: int) -> str:
 
 
 def from_text(text: str) -> int:
-    """The inverse of `to_text`; also reads other offsets and precisions of ISO 8601. Raises
-    ValueError.
+    """Return the milliseconds of a text of `to_text`, or of another offset and precision of ISO
+    8601. Raises ValueError.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:

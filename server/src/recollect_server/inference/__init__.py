@@ -1,11 +1,11 @@
-"""Floor 3, beside storage: models.
+"""Models: the embedding model, and the writers of notes.
 
-`weights` says where the embedding model lies and whether it is whole, `embedder` turns texts into
-vectors, `workers` are threads that do so behind everything else. `language_model` says what one
-that writes notes does. `extractive` is a rule, made of `sentences`, `chatter`, `condensing`
-(summaries), `statements` and `own_words` (anchors). `claude` asks Anthropic's, with `prompts`:
-`patience` is for when it refuses, `spending` its budget. Both name the tools of a summary by
-`tools`. `services` and `app` use them.
+`weights` finds the embedding model's files and checks them, `embedder` turns texts into vectors,
+and `workers` are background threads that do so. `language_model` is the interface of a writer of
+notes. `extractive` is the writer without a model; its parts are `sentences`, `chatter`, `headlines`
+(titles), `condensing` (summaries), and `statements` with `own_words` (anchors). `claude` and
+`openai_api` call a model over `hosted`, with `prompts`, a `circuit_breaker` for failures, and a
+budget (`spending`). `tools` names the tools in a summary. `services` and `app` use this package.
 
-What is slow to import is imported when a model is made, not before: a start does not wait for it.
+Slow libraries are imported when a model is made, so that a start does not wait for them.
 """

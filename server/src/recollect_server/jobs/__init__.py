@@ -1,5 +1,5 @@
-"""Floor 5: the threads that nobody calls. They call `services`; of the server `app` alone imports
-them, starts and stops them.
+"""Background jobs: threads that run beside the calls. They call `services`; `app` alone starts and
+stops them.
 
-`loop` is how they run; every other module is one of them.
+`loop` is the loop that all of them run; every other module is one job.
 """

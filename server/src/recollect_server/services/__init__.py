@@ -1,12 +1,13 @@
-"""Floor 4: what the product does, in plain Python types. `transport`, `jobs`, `app` and `cli`
-import it; it knows nothing of them.
+"""The product's functions in plain Python types. `transport`, `jobs`, `app` and `cli` import them;
+they know nothing of those.
 
-- `space` holds one owner's data open, and every write of a conversation goes by it. It imports no
-  other room.
-- What callers ask for: `conversations`, `working_context`, `anchors`, and in rooms of their own
-  `recall`, `context`, `channels`, `external`, `streaming`. `deletion` ends a conversation,
-  `idempotency` answers a repeated request as the first time, `tiers` knows what was used lately.
-- What happens behind the callers: `notes` writes them, `upkeep` keeps files and index sound.
+- `space` holds one owner's data open, and every write of a conversation goes through it. It imports
+  no other service.
+- Calls: `conversations`, `working_context`, `anchors`, and the packages `recall`, `context`,
+  `channels`, `external` and `streaming`. `tiers` records which conversations were used lately.
+- The server as a whole: `spaces` opens and closes the spaces of their owners, `tokens` are the
+  callers' credentials.
+- Background work: `notes` writes titles, notes and summaries, `upkeep` keeps files and index sound.
 
 Each imports only from those below it: `[tool.importlinter]` in `pyproject.toml` has the order.
 """

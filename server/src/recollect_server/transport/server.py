@@ -13,6 +13,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.descriptor_pb2 import MethodOptions
 from google.protobuf.message_factory import GetMessageClass
 from recollect.v1 import (
+    access_service_pb2,
     channel_service_pb2,
     conversation_service_pb2,
     external_communication_service_pb2,
@@ -21,6 +22,7 @@ from recollect.v1 import (
 
 from recollect_server.services.spaces import Spaces
 from recollect_server.transport import health, reflection
+from recollect_server.transport.access_service import AccessHandlers
 from recollect_server.transport.certificates import TlsFiles
 from recollect_server.transport.gate import Ended, Gate
 from recollect_server.transport.handling import (
@@ -38,8 +40,11 @@ SERVICES: tuple[ServiceDescriptor, ...] = (
     recall_service_pb2.DESCRIPTOR.services_by_name["RecallService"],
     channel_service_pb2.DESCRIPTOR.services_by_name["ChannelService"],
     external_communication_service_pb2.DESCRIPTOR.services_by_name["ExternalCommunicationService"],
+    access_service_pb2.DESCRIPTOR.services_by_name["AccessService"],
 )
 
+_OF_NO_SPACE = {"AccessService": AccessHandlers()}
+"""The handlers of services that serve the same whatever the space is."""
 # at the most: one opens the streams, unless grpcio has a thread wait for each
 _REFLECTION_THREADS = 8
 _COMPUTING = {
@@ -201,7 +206,9 @@ class Server:
                     method, request_type, admit, stream, self._pool, calls
                 )
             else:
-                handler, pool = in_space(method, self._spaces), self._pool_for(method)
+                pool = self._pool_for(method)
+                own = _OF_NO_SPACE.get(service.name)
+                handler = getattr(own, method.name) if own else in_space(method, self._spaces)
                 methods[method.name] = unary(method, request_type, admit, handler, pool, calls)
         return methods
 

@@ -1,5 +1,5 @@
-"""Arguments into calls: one module for each service, one function for each RPC. Both clients are
-made of it.
+"""Calls of the contract: one module for each service, one function for each RPC, which turns
+arguments into a `Call`.
 
-`parts` has what several requests are made of. Only `_sync` and `_async` import it.
+`parts` has the parts that several requests share. Only `_sync` and `_async` import it.
 """

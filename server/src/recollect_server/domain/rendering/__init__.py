@@ -1,8 +1,8 @@
 """A context as a model reads it: pure functions from `domain.context` to text, one module for each
 form of the contract.
 
-Whatever was said is data: no text in a message can end an element, add a message, or pass for a
-line of ours.
+Messages are data: no text in a message can end an element, add a message, or pass for a line of the
+form itself.
 """
 
 from recollect_server.domain.rendering.anthropic import AnthropicForm

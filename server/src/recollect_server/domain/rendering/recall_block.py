@@ -105,7 +105,9 @@ def _summary_line(summary: str, condensed: int) -> str:
 
 
 def _source(number: int, source: Source) -> list[str]:
-    """One line for the source, and one for its abbreviation and for each of its messages."""
+    """Return one line for the source, one for its abbreviation, and one for each of its
+    messages.
+    """
     head = _source_lines(number, source)
     return [*head, *(_message_line(it.message) for it in source.messages)]
 

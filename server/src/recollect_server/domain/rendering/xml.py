@@ -91,14 +91,14 @@ class XmlForm(Form):
 
 
 def xml_block(context: Context) -> str:
-    """Anchors, summary, what was recalled, and the conversation itself, in an element `context`."""
+    """Return anchors, summary, recalled sources and the conversation in an element `context`."""
     return _element(
         "context", [*_about(context), _element("conversation", list(_conversation(context)))]
     )
 
 
 def preface(context: Context) -> str:
-    """The same without the conversation: what a list of messages begins with. Empty if there is
+    """Return the same without the conversation, to put before a list of messages. Empty if there is
     nothing.
     """
     parts = [part for part in _about(context) if part]
@@ -106,7 +106,7 @@ def preface(context: Context) -> str:
 
 
 def text(value: str) -> str:
-    """A text inside an element."""
+    """Escape a text inside an element."""
     return escape(_NOT_XML.sub("\ufffd", value), {"\r": "&#13;"})
 
 
@@ -163,7 +163,7 @@ def _group_message(it: GroupMessage) -> str:
 
 
 def _source(source: Source, place: Source | None = None) -> str:
-    """One source: its title, date and place once, then its messages, each with its turn.
+    """Return one source: its title, date and place once, then its messages, each with its turn.
 
     `place` has the messages that date and turns are of, where the source itself is given without
     them.

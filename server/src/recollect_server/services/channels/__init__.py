@@ -1,10 +1,9 @@
-"""Channels: what comes in over them, to which conversation it goes, who is an owner there, and
-slash commands.
+"""Channels: inbound messages, the conversations that they join, owners, and slash commands.
 
-`receiving` takes a message in, `commands` answers commands, `identities` knows owners and persons,
-`rate_limit` limits senders. Where messages go is known by the space itself
-(`services.space.routes`), for every write may say it.
+`receiving` stores a message, `commands` answers commands, `identities` has the owners and their
+addresses, `rate_limit` limits senders. The routes from places to conversations belong to the space
+(`services.space.routes`), because any write may change them.
 
-`transport` calls it and `app` builds it; of the other services recall asks `identities` who a
-person is. Nothing else imports it.
+`transport` calls it and `app` builds it; of the other services, recall asks `identities` for a
+person's addresses. Nothing else imports it.
 """

@@ -1,7 +1,7 @@
-"""Building contexts: `own` chooses from the conversation that goes on, `others` from all the
-others, `building` puts them together.
+"""Building contexts: `own` selects from the present conversation, `past` from all the others, and
+`building` puts them together.
 
-What is packed, and why, is decided by `packing`, how it is written by `domain.rendering`.
-The newest turns come from `recent_turns`, which keeps them in memory. `app` makes the builder, and
-RecallService calls it.
+`packing` decides which messages are packed and why, `domain.rendering` how they are written. The
+newest turns come from `recent_turns`, a cache in memory. `app` makes the builder, and RecallService
+calls it.
 """

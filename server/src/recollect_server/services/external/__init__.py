@@ -1,10 +1,10 @@
-"""External communications: what third parties write and are told. They have transcripts, tables and
-a stream of their own.
+"""External communications: the messages of third parties and the answers to them, with transcripts,
+tables and a stream of their own.
 
-`external` is the service. `store` writes their transcripts and keeps the index up to them, over
-`communication_logs`, which says what is theirs in a log. `live` tells a panel what happens.
+`external` is the service. `store` writes the transcripts and keeps the index up to date, and `live`
+sends a panel its updates.
 
-`transport` calls it and `app` builds it; `services.channels` hands it what strangers write, and
-`recovery`, `repairing` and `verification` look after its logs with those of the conversations.
-Positions in the update log are those of `services.streaming`.
+`transport` calls it and `app` builds it. `services.channels` passes strangers' messages to it, and
+`recovery`, `repairing` and `verification` cover its logs with those of the conversations. Positions
+in the update log are those of `services.streaming`.
 """

@@ -131,12 +131,12 @@ class External:
         time: int | None,
         origin: Provenance = DIRECT,
     ) -> Received:
-        """Keeps a message of a third party, exactly once by channel and provider's id, and asks the
-        owner where trust wants it.
+        """Store a message of a third party exactly once by channel and provider's id, and ask the
+        owner if trust requires it.
 
-        `party` is normalised by the caller; `time` in milliseconds, None for now. What was checked
-        before is not checked here. Raises StorageUnavailable, IndexUnavailable: then it may be kept
-        or not, and the provider delivers it again.
+        `party` is normalised by the caller; `time` is in milliseconds, None for now. The arguments
+        are validated already. Raises StorageUnavailable, IndexUnavailable: then the message may be
+        stored or not, and the provider delivers it again.
         """
         with self._space.exclusive(
             delivery=f"{channel} {provider_message_id}", party=f"{channel} {party}"
@@ -235,7 +235,7 @@ class External:
     def page(
         self, chosen: CommunicationFilter, size: int, after: PageEnd | None
     ) -> CommunicationPage:
-        """A page of the communications that match, newest update first."""
+        """Return a page of the communications that match, newest update first."""
         self._store.bring_up()
         found = self._space.index.external.select(chosen, size + 1, after)
         last = found[size - 1] if len(found) > size else None
@@ -244,8 +244,8 @@ class External:
     def history(
         self, communication_id: str, size: int, after: PageEnd | None, max_bytes: int
     ) -> MessagePage:
-        """A communication with a page of its messages, newest first: so many, and of so many bytes,
-        one at the least.
+        """Return a communication with a page of its messages, newest first, within `size` and
+        `max_bytes`, but at least one.
         """
         self._store.bring_up()
         stored = self._store.find(communication_id)
@@ -263,8 +263,8 @@ class External:
     def escalations(
         self, communication_id: str, size: int, after: PageEnd | None, *, resolved: bool
     ) -> EscalationPage:
-        """A page of escalations, oldest first: of one communication, or of all if it is unset;
-        those too that are resolved.
+        """Return a page of escalations, oldest first, of one communication (unset: of all);
+        `resolved` includes resolved ones.
         """
         self._store.bring_up()
         number = self._store.find(communication_id).number if communication_id else None
@@ -320,8 +320,8 @@ class External:
     def set_trust(
         self, communication_id: str, trust: Trust, scopes: tuple[str, ...], request_id: str
     ) -> Communication:
-        """Sets how far a party is trusted, and for what. To block it closes what waits for the
-        owner, without an answer.
+        """Set the trust in a party, and its scopes. Blocking closes what waits for the owner
+        without an answer.
         """
         payload = {"id": communication_id, "trust": trust.value, "scopes": scopes}
         request = key_of("SetTrust", request_id, payload)
@@ -373,8 +373,8 @@ class External:
     def record_reply(
         self, communication_id: str, text: str, scope: str, request_id: str
     ) -> tuple[Communication, ExternalMessage]:
-        """Records that a reply was sent, about a scope (empty: not said). Raises TrustRequired
-        where it may not be.
+        """Record a reply that was sent, with its scope (empty: none given). Raises TrustRequired if
+        trust does not allow it.
         """
         request = key_of(
             "RecordReply", request_id, {"id": communication_id, "text": text, "scope": scope}
@@ -405,7 +405,7 @@ class External:
                 return self._store.append(stored, [reply], request).communication, reply
 
     def resolve_escalation(self, escalation_id: str, answer: str, request_id: str) -> Escalation:
-        """Records the owner's answer. The same answer again changes nothing; another one raises
+        """Record the owner's answer. Repeating it changes nothing; another answer raises
         EscalationClosed.
         """
         request = key_of("ResolveEscalation", request_id, {"id": escalation_id, "answer": answer})

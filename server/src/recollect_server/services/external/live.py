@@ -52,16 +52,16 @@ class LiveCommunications:
         store.space.subscribe(CommunicationChanged, lambda _: self._note())
 
     def subscribe(self, cursor: str) -> "CommunicationWatcher":
-        """Begins to watch, behind a cursor or with a snapshot. Raises InvalidField,
+        """Begin a subscription, behind a cursor or with a snapshot. Raises InvalidField,
         IndexUnavailable.
         """
         return CommunicationWatcher(self, cursor)
 
     def unsubscribe(self) -> None:
-        """One watcher less."""
+        """Count one watcher less."""
 
     def advance(self, timeout: float) -> News:
-        """Waits so many seconds for a change, or for another index."""
+        """Wait up to `timeout` seconds for a change or for another index."""
         with self._changed:
             if self._changes == self._heard:
                 self._changed.wait(timeout)
@@ -72,19 +72,19 @@ class LiveCommunications:
         return News((), count, everyone=renewed or count > 0)
 
     def wake(self) -> None:
-        """Lets `advance` return now."""
+        """Make `advance` return now."""
         with self._changed:
             self._changed.notify()
 
     def tick(self) -> None:
-        """Some time passed: what the index refused is tried again."""
+        """Retry what the index refused."""
         if self.store.behind:
             # it was logged when it was refused
             with suppress(IndexUnavailable, StorageUnavailable):
                 self.store.bring_up()
 
     def behind(self, position: Position, most: int) -> tuple[Batch, Position]:
-        """The oldest updates behind a position, and the position behind them.
+        """Return the oldest updates behind a position, and the position behind them.
 
         Raises Renewed, IndexUnavailable, StorageUnavailable.
         """
@@ -108,7 +108,7 @@ class LiveCommunications:
         return answer
 
     def snapshot(self, *, reset: bool) -> tuple[bytes, Position]:
-        """The newest communications, and the place in the log that they are of. Raises
+        """Return the newest communications, and the position in the log that they belong to. Raises
         IndexUnavailable.
         """
         index = self.store.space.index
@@ -120,8 +120,8 @@ class LiveCommunications:
         ), position
 
     def position_of(self, cursor: str) -> Position | None:
-        """The place that a cursor names; None if this log does not have it. Raises InvalidField,
-        IndexUnavailable.
+        """Return the position that a cursor names; None if this log does not have it. Raises
+        InvalidField, IndexUnavailable.
         """
         position = Position.of(cursor.removeprefix(_OURS)) if cursor.startswith(_OURS) else None
         if position is None:
@@ -173,8 +173,8 @@ class CommunicationWatcher:
         return news.everyone
 
     def take(self, most: int) -> tuple[Batch, bool]:
-        """At most so many updates that come next, and whether more wait. Raises IndexUnavailable,
-        StorageUnavailable.
+        """Return at most `most` updates that come next, and whether more wait. Raises
+        IndexUnavailable, StorageUnavailable.
         """
         if self._first is not None:
             first, self._first = self._first, None
@@ -189,7 +189,7 @@ class CommunicationWatcher:
         return (batch, True) if batch.updates else (Batch([]), False)
 
     def heartbeat(self) -> bytes:
-        """That nothing happened, with the cursor."""
+        """Return a heartbeat with the cursor."""
         now = self._live.store.space.clock()
         return self._live.encode(
             CommunicationUpdate(cursor_text(self._position), "", now, Heartbeat())
@@ -200,5 +200,5 @@ class CommunicationWatcher:
 
 
 def cursor_text(position: Position) -> str:
-    """A place in the log as callers see it."""
+    """Return a position in the log in the form that callers see."""
     return f"{_OURS}{position}"

@@ -50,7 +50,7 @@ class CommunicationStore:
         return bool(self._behind)
 
     def bring_up(self) -> None:
-        """Indexes what the index refused before. Raises IndexUnavailable, StorageUnavailable. Hold
+        """Index the lines that the index refused. Raises IndexUnavailable, StorageUnavailable. Hold
         no communication's lock.
         """
         for communication_id in sorted(self._behind):
@@ -80,7 +80,7 @@ class CommunicationStore:
             raise
 
     def find(self, communication_id: str) -> StoredCommunication:
-        """A communication. Raises CommunicationNotFound, IndexUnavailable."""
+        """Return a communication. Raises CommunicationNotFound, IndexUnavailable."""
         stored = (
             self.space.index.external.find(communication_id)
             if is_communication_id(communication_id)
@@ -96,8 +96,8 @@ class CommunicationStore:
         contents: list[ExternalContent],
         request: RequestKey | None = None,
     ) -> Written:
-        """Writes the first lines of a new communication, all or none, durable when it returns. Hold
-        its lock.
+        """Write the first lines of a new communication, all or none, durable on return. Hold its
+        lock.
 
         Raises StorageUnavailable, and IndexUnavailable if they are written and not indexed.
         """
@@ -109,8 +109,8 @@ class CommunicationStore:
         contents: list[ExternalContent],
         request: RequestKey | None,
     ) -> Written:
-        """Appends lines, all or none, durable when it returns. A message brings its sequence. Hold
-        the communication's lock.
+        """Append lines, all or none, durable on return. A message brings its sequence. Hold the
+        communication's lock.
 
         Raises StorageUnavailable, and IndexUnavailable if they are written and not indexed.
         """
@@ -151,7 +151,7 @@ class CommunicationStore:
         )
 
     def messages(self, communication_id: str, places: list[Place]) -> list[ExternalMessage]:
-        """The messages at these places, those that can be read. Raises StorageUnavailable."""
+        """Return the readable messages at these places. Raises StorageUnavailable."""
         if not places:
             return []
         lines = self.space.lines_at(communication_id, places)

@@ -1,3 +1,4 @@
-"""Notes of conversations: `naming` takes those of idle ones, `compaction` condenses long ones.
-`jobs` runs both; nothing else of `services` calls them.
+"""Notes of conversations: `naming` writes those of idle ones, `compaction` condenses long ones.
+
+`jobs` runs both; no other service calls them.
 """

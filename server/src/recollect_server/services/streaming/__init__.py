@@ -1,8 +1,8 @@
-"""Live updates: every change of a space, told in its order to whoever watches.
+"""Live updates: every change of a space, delivered to its subscribers in order.
 
-`log` is what the watchers read by position: the newest updates in memory, encoded once for all, and
-behind those the index's log. `reading` makes updates of what the log and the transcripts have.
-`subscription` is one watcher's position and what comes next for it. `snapshot` is what one begins
-with. `drafts` are the answers that are still being written. `watching` is what whoever sends need
-know of all this, and of others that are watched. Nothing here sends anything.
+`log` is read by position: the newest updates in memory, encoded once for all subscribers, and
+behind those the index's log. `reading` makes updates from the index's log and the transcripts.
+`subscription` is the position of one subscriber and its next updates, `snapshot` its first ones.
+`drafts` are unfinished answers. `watching` is the interface that senders use, for these
+subscriptions and for others. Nothing here sends anything.
 """

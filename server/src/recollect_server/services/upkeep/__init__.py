@@ -1,4 +1,3 @@
-"""Keeps transcripts and index sound: `recovery` at the start, `repairing` while the server runs,
-`verification` and `backing_up` when somebody asks. `app`, `jobs` and `cli` call it; nothing else of
-`services` does.
+"""Upkeep of transcripts and index: `recovery` at the start, `repairing` while the server runs,
+`verification` and `backing_up` on request. `app`, `jobs` and `cli` call it; no other service does.
 """

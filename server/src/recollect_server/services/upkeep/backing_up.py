@@ -44,7 +44,7 @@ class Copied:
 
 
 def back_up(source: FolderStore, space: str, target: Path, progress: Progress) -> Copied:
-    """Copies the transcripts into an empty or new folder, durably. Raises CannotCopy, OSError."""
+    """Copy the transcripts into an empty or new folder, durably. Raises CannotCopy, OSError."""
     if target.exists() and any(target.iterdir()):
         raise CannotCopy(f"{target} is not empty: name a new folder")
     copy = FolderStore.of(target, space)
@@ -96,10 +96,9 @@ def _back_up_all(
 
 
 def restore(source: Path, space: str, target: FolderStore, progress: Progress) -> Copied:
-    """Copies a backup's transcripts to where nothing is yet, and compares each with what was backed
-    up.
+    """Copy a backup's transcripts into an empty target, and compare each with the manifest.
 
-    What is damaged is copied too, and named. Nobody may have the target open. Raises CannotCopy,
+    Damaged parts are copied too, and named. Nobody may have the target open. Raises CannotCopy,
     OSError.
     """
     try:
@@ -220,7 +219,7 @@ def _take_name(target: Path) -> None:
 def _copy(
     source: Path, target: Path, syncs: Syncs | None = None, damages: list[Line] | None = None
 ) -> tuple[int, int]:
-    """Copies a transcript up to the end of a whole batch. Returns its size and its checksum. Raises
+    """Copy a transcript up to the end of a whole batch. Return its size and its checksum. Raises
     OSError.
 
     It is durable, but for its name, when this returns, or when `syncs` is left. Its damaged lines

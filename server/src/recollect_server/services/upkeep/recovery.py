@@ -64,7 +64,7 @@ Who shows it to a person chooses how often.
 
 
 def unheard(_done: int, _of: int) -> None:
-    """Progress that nobody is told of."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Recovered:
 def recover(
     logs: FolderStore, clock: Clock, progress: Progress, compared_at_once: int = COMPARED_AT_ONCE
 ) -> Recovered:
-    """Opens the index and brings it up to the transcripts. Raises StorageUnavailable,
+    """Open the index and bring it up to the transcripts. Raises StorageUnavailable,
     IndexUnavailable.
     """
     logs.create()
@@ -108,8 +108,8 @@ def recover(
 
 
 def rebuild(logs: FolderStore, clock: Clock, progress: Progress) -> Recovered:
-    """Makes the index anew from the transcripts. Nobody may have it open. Raises
-    StorageUnavailable, IndexUnavailable.
+    """Rebuild the index from the transcripts. Nobody may have it open. Raises StorageUnavailable,
+    IndexUnavailable.
     """
     remove_files(logs.root)
     hit("recover.index_removed")
@@ -122,8 +122,8 @@ def rebuild(logs: FolderStore, clock: Clock, progress: Progress) -> Recovered:
 
 
 def _open(root: Path) -> tuple[Index | None, bool]:
-    """The index as it is, or None if it is missing or damaged; and whether a server closed it as it
-    is.
+    """Return the index as it is, or None if it is missing or damaged, and whether a server closed
+    it in this state.
     """
     if not (root / NAME).exists() or (root / f"{NAME}{DAMAGED}").exists():
         return None, False
@@ -203,7 +203,7 @@ def _differences(
 def _bring_up(
     logs: FolderStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool
 ) -> Recovered:
-    """Brings the index up; closes it if that fails."""
+    """Bring the index up, and close it if that fails."""
     try:
         return _look_after_all(logs, index, clock, progress, rebuilt=rebuilt)
     except BaseException:
@@ -285,8 +285,8 @@ def _catch_up_all(
 def _finish_interrupted_delete(
     logs: FolderStore, index: Index, conversation_id: str, clock: Clock
 ) -> None:
-    """Finishes a delete that a crash interrupted, and logs that it does: of a long one, how far it
-    is.
+    """Finish a delete that a crash interrupted, and log it; for a long one, log the progress
+    too.
     """
     size = logs.deleted_length(conversation_id)
     log.warning("finishing_interrupted_delete", conversation=conversation_id, bytes=size)

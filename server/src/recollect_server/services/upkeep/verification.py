@@ -40,7 +40,7 @@ class Verified:
 
 
 def verify(logs: FolderStore, progress: Progress) -> Verified:
-    """Looks at everything. Nobody may have the folder open. Raises LogUnavailable, OSError."""
+    """Verify everything. Nobody may have the folder open. Raises LogUnavailable, OSError."""
     done = Verified()
     done.problems += [
         f"{name}: its delete has begun and not ended: the next start ends it"
@@ -181,7 +181,9 @@ def _vectors(embedded: dict[int, bytes], reading: ConversationReading) -> Iterat
 
 
 def _anchors(logs: FolderStore, names: set[str]) -> Iterator[str]:
-    """Anchors of conversations that are not there. Damage is looked for with the other ledgers."""
+    """Yield the anchors of conversations that do not exist. Damage is reported with the other
+    ledgers.
+    """
     path = logs.path(ANCHORS)
     for line in logs.problems(ANCHORS) if path.exists() else ():
         content = line.entry.content if isinstance(line, Line) and line.entry else None
@@ -196,8 +198,8 @@ def _anchors(logs: FolderStore, names: set[str]) -> Iterator[str]:
 def _indexed_anchors(
     index: Index, number: int, reading: ConversationReading, gone: dict[str, int]
 ) -> Iterator[str]:
-    """The anchors that the index has otherwise than the transcript, but for those that were
-    forgotten (up to a time, by key).
+    """Yield the anchors that differ between index and transcript, except those forgotten (up to a
+    time, by key).
     """
     expected = {
         (line, it.key, it.value, it.confidence, it.sequence, it.time)

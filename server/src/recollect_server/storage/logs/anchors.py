@@ -148,7 +148,9 @@ class AnchorFile:
 
 
 def forgotten_keys(store: LogStore) -> dict[str, int]:
-    """As `AnchorFile.forgotten`, of a ledger that nobody has open. Raises LogUnavailable."""
+    """Return the result of `AnchorFile.forgotten` for a ledger that nobody has open. Raises
+    LogUnavailable.
+    """
     with suppress(LogNotFound):
         contents = [line.entry.content for line in store.read(ANCHORS) if line.entry]
         return {it.key: it.time for it in contents if isinstance(it, AnchorForgotten)}

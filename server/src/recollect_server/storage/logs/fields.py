@@ -10,7 +10,7 @@ from recollect_server.domain.time import from_text
 
 
 def text(fields: dict[str, Any], name: str, default: str | None = None) -> str:
-    """A text; without a default it must be there. Raises KeyError, TypeError."""
+    """Return a text, which is required unless there is a default. Raises KeyError, TypeError."""
     value = fields[name] if default is None else fields.get(name, default)
     if type(value) is not str:
         raise TypeError(f"{name} is not a text")
@@ -18,13 +18,13 @@ def text(fields: dict[str, Any], name: str, default: str | None = None) -> str:
 
 
 def texts(values: Any) -> tuple[str, ...]:
-    """A list of texts. Raises TypeError."""
+    """Return a list of texts. Raises TypeError."""
     if any(type(value) is not str for value in values):
         raise TypeError("an entry of a list is not a text")
     return tuple(values)
 
 
 def moment(fields: dict[str, Any], name: str) -> int:
-    """A time that may be missing: 0. Raises TypeError, ValueError."""
+    """Return an optional time, 0 if it is missing. Raises TypeError, ValueError."""
     value = fields.get(name)
     return 0 if value is None else from_text(value)

@@ -41,7 +41,7 @@ class Syncs:
         self._pending: deque[Future[None]] = deque()
 
     def sync(self, handle: int) -> None:
-        """Syncs and closes a file, soon. Raises OSError, also for one of the files before."""
+        """Sync and close a file in the background. Raises OSError, also for an earlier file."""
         self._pending.append(self._pool.submit(_sync_and_close, handle))
         while len(self._pending) > 4 * _SYNCS:
             self._pending.popleft().result()
@@ -63,8 +63,8 @@ def _sync_and_close(handle: int) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder with its parents, durable, for the owner alone (0700). Harmless if it is
-    there. Raises OSError.
+    """Make a folder with its parents, durable, for the owner alone (0700). Harmless if it exists.
+    Raises OSError.
     """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
@@ -74,7 +74,9 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes names in the folder (a new file, a rename, a removal) durable. Raises OSError."""
+    """Make changes of names in the folder (a new file, a rename, a removal) durable. Raises
+    OSError.
+    """
     handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
     try:
         os.fsync(handle)

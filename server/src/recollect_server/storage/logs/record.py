@@ -50,8 +50,8 @@ class Entry:
 
 
 def encode(entry: Entry) -> bytes:
-    """The line with its checksum and newline. Raises ValueError for text that is not Unicode (lone
-    surrogates).
+    """Return an entry's line with its checksum and newline. Raises ValueError for text that is not
+    Unicode (lone surrogates).
     """
     fields = fields_of(entry.content)
     stamp = entry.stamp
@@ -66,7 +66,7 @@ def encode(entry: Entry) -> bytes:
 
 
 def seal(fields: dict[str, Any]) -> bytes:
-    """A line that says these, with its checksum and newline; `fields` is not empty. Raises
+    """Return a line of these fields with its checksum and newline; `fields` is not empty. Raises
     ValueError as `encode`.
     """
     body = orjson.dumps(fields)[:-1]

@@ -33,7 +33,7 @@ def mend(
     sequence: int = 1,
     see: Callable[[Line], None] | None = None,
 ) -> TornTail | None:
-    """Cuts a torn tail into the file `torn`. The lines before `offset` (line `sequence` begins
+    """Move a torn tail into the file `torn`. The lines before `offset` (line `sequence` begins
     there) are known to be whole.
 
     A last line that is whole but for its newline gets it back. Returns None if there was nothing to
@@ -64,9 +64,7 @@ def mend(
 
 
 def make_durable(path: Path, start: int, end: int) -> None:
-    """Writes the bytes from `start` to `end` once more as they are, and syncs the file. Raises
-    OSError.
-    """
+    """Rewrite the bytes from `start` to `end` unchanged, and sync the file. Raises OSError."""
     try:
         handle = open_transcript(path, os.O_RDWR)
     except OSError:
@@ -161,7 +159,7 @@ def _tail(path: Path, start: int, size: int) -> bytes:
 
 
 def _keep(torn: Path, data: bytes) -> None:
-    """Adds the cut bytes to those cut before, durable before the transcript is cut."""
+    """Append the cut bytes to those of earlier cuts, durable before the transcript is cut."""
     handle = open_transcript(torn, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         hit_half_way("mend.half_kept", data, lambda part: os.write(handle, part))

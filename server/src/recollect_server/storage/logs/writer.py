@@ -56,8 +56,8 @@ class TranscriptWriter:
         self._unclean: dict[Path, bool] = {}  # with bytes behind the good ones; True: given up
 
     def create(self, path: Path, line: bytes) -> None:
-        """Makes the file with its first line, durable with its name. Tries twice; raises OSError,
-        and leaves no file.
+        """Create the file with its first line, durable with its name. Tries twice; raises OSError,
+        and leaves no file then.
         """
         try:
             self._create(path, line)
@@ -66,7 +66,7 @@ class TranscriptWriter:
             self._create(path, line)
 
     def append(self, path: Path, lines: bytes, size: int) -> None:
-        """Adds whole lines behind the first `size` bytes, durable when it returns. Tries twice.
+        """Append whole lines behind the first `size` bytes, durable on return. Tries twice.
 
         Raises TranscriptChanged if the file is not as it was left, else OSError: then nothing is
         added. What a failed write left behind is cut off, if the disk allows it now, else before
@@ -83,12 +83,12 @@ class TranscriptWriter:
             self._append(path, lines, size)
 
     def forget(self, path: Path) -> None:
-        """Closes the file: it was renamed, removed or mended."""
+        """Close the file, because it was renamed, removed or repaired."""
         with self._guard:
             self._files.pop(path, None)
 
     def close(self) -> None:
-        """Closes every file that no append uses."""
+        """Close every file that no append uses."""
         with self._guard:
             self._files.clear()
 
@@ -126,8 +126,8 @@ class TranscriptWriter:
             raise
 
     def _clean(self, path: Path, size: int, *, give_up: bool) -> None:
-        """Cuts off what failed writes left behind the first `size` bytes. Raises OSError; then it
-        must be done again.
+        """Cut off the remains of failed writes behind the first `size` bytes. Raises OSError; then
+        it must be repeated.
         """
         handle = open_transcript(path, os.O_RDWR)
         try:

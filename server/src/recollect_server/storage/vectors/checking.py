@@ -24,7 +24,7 @@ class State:
 
 
 def state_of(folder: Path) -> State:
-    """Looks at the file in a folder."""
+    """Examine the file in a folder."""
     if not (folder / NAME).exists():
         return State("missing: a server makes it anew")
     try:
@@ -69,8 +69,8 @@ def problems(folder: Path) -> list[str]:
 
 
 def hashes(folder: Path) -> dict[str, dict[int, bytes]]:
-    """The hash of the text that was embedded, by conversation and line, for the model that is
-    served. Raises VectorsUnavailable.
+    """Return the hashes of the embedded texts by conversation and line, for the served model.
+    Raises VectorsUnavailable.
     """
     found: dict[str, dict[int, bytes]] = {}
     if not (folder / NAME).exists():

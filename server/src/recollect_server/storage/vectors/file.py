@@ -46,7 +46,7 @@ class VectorsDamaged(VectorsUnavailable):
 
 
 def connect(path: Path) -> apsw.Connection:
-    """Opens or makes the file. Raises VectorsUnavailable, VectorsDamaged."""
+    """Open or create the file. Raises VectorsUnavailable, VectorsDamaged."""
     try:
         import sqlite_vec
 
@@ -97,14 +97,14 @@ def _prepare(connection: apsw.Connection, path: Path, extension: str) -> None:
 
 
 def remove_files(folder: Path) -> None:
-    """Removes the file, its log and its shared memory. Raises OSError."""
+    """Remove the file, its log and its shared memory. Raises OSError."""
     for suffix in ("", "-wal", "-shm"):
         (folder / f"{NAME}{suffix}").unlink(missing_ok=True)
 
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Errors of SQLite and of the system become this package's."""
+    """Turn errors of SQLite and of the system into this package's."""
     try:
         yield
     except (apsw.CorruptError, apsw.NotADBError) as error:

@@ -98,7 +98,7 @@ class Matrix:
         return self._bits
 
     def view(self) -> View:
-        """The entries as they are now."""
+        """Return the present entries."""
         return self._view
 
     def add(
@@ -108,7 +108,7 @@ class Matrix:
         marks: NDArray[np.int64],
         vectors: NDArray[np.int8],
     ) -> None:
-        """Adds entries behind those that are there: each conversation's in their order."""
+        """Append entries, each conversation's in their order."""
         if not len(ids):
             return
         with self._guard:
@@ -131,8 +131,8 @@ class Matrix:
         marks: NDArray[np.int64],
         parts: Iterable[tuple[Entries, NDArray[np.int8]]],
     ) -> None:
-        """Fills an empty matrix: the ids of all entries, ascending, and their vectors in parts of
-        any order.
+        """Fill an empty matrix with the ids of all entries, ascending, and their vectors in parts
+        of any order.
         """
         with self._guard:
             count = len(ids)
@@ -157,7 +157,7 @@ class Matrix:
             self._view = self._ordered(view, count)
 
     def remove(self, number: int, identity: int | None = None) -> None:
-        """Takes a conversation's entries out, or those of one id."""
+        """Remove a conversation's entries, or only those of one id."""
         with self._guard:
             view = self._view
             if identity is None:
@@ -170,11 +170,11 @@ class Matrix:
             view.signs[:, gone] = 0
 
     def of(self, view: View, ids: NDArray[np.int64]) -> Entries:
-        """The entries of some ids."""
+        """Return the entries of some ids."""
         return self._found(view, ids, ids + 1)
 
     def of_conversations(self, view: View, numbers: NDArray[np.int64]) -> Entries:
-        """The entries of some conversations."""
+        """Return the entries of some conversations."""
         first = numbers << self._bits
         return self._found(view, first, first + (1 << self._bits))
 
@@ -210,7 +210,9 @@ class Matrix:
         view.scale[entries] = 1 / np.where(lengths > 0, lengths, 1)
 
     def _link(self, view: View, start: int, stop: int) -> Entries:
-        """Ties the new entries to those before them. Returns all whose windows are others now."""
+        """Link the new entries to those before them, and return all entries whose windows
+        changed.
+        """
         touched: list[int] = []
         for entry, identity in enumerate(view.ids[start:stop].tolist(), start):
             number = identity >> self._bits
@@ -226,7 +228,7 @@ class Matrix:
         return np.concatenate([np.unique(np.array(touched, np.int64)), np.arange(start, stop)])
 
     def _measure(self, view: View, stop: int, entries: Entries) -> None:
-        """Works out how long the windows' sums are."""
+        """Compute the lengths of the windows' sums."""
         seen = replace(view, count=stop)
         for first in range(0, len(entries), _CHUNK):
             part = entries[first : first + _CHUNK]

@@ -20,7 +20,7 @@ class Rows:
         self._blocks: list[NDArray[np.int8]] = []
 
     def set(self, entries: NDArray[np.int64], rows: NDArray[np.int8]) -> None:
-        """Writes rows to where they belong."""
+        """Write rows to their entries."""
         while len(self._blocks) * _BLOCK <= entries.max(initial=-1):
             self._blocks.append(np.zeros((_BLOCK, DIMENSIONS), np.int8))
         blocks = entries // _BLOCK
@@ -29,7 +29,7 @@ class Rows:
             self._blocks[block][entries[chosen] % _BLOCK] = rows[chosen]
 
     def get(self, entries: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Those rows, of shape [n, 384]."""
+        """Return the rows of some entries, of shape [n, 384]."""
         found = np.empty((len(entries), DIMENSIONS), np.float32)
         blocks = entries // _BLOCK
         if len(entries) and blocks[0] == blocks[-1] and (blocks == blocks[0]).all():
@@ -42,7 +42,9 @@ class Rows:
 
 
 def grown(array: NDArray[T], size: int) -> NDArray[T]:
-    """The array with room for `size` along its last axis, and a quarter more if it must grow."""
+    """Return the array with room for `size` along its last axis. An array that must grow gets a
+    quarter more.
+    """
     if array.shape[-1] >= size:
         return array
     larger = np.zeros((*array.shape[:-1], max(1024, size + size // 4)), array.dtype)

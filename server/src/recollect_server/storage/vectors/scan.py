@@ -95,11 +95,11 @@ class Scan:
             self._known_windows[:] = self._sums(every, self._known)
 
     def nearest(self, most: int) -> Scores:
-        """The ids whose vectors are nearest."""
+        """Return the ids with the nearest vectors."""
         return self._first(self._looked_at, self._cosines(self._looked_at), most)
 
     def nearest_windows(self, most: int) -> Scores:
-        """The ids whose windows are nearest."""
+        """Return the ids with the nearest windows."""
         entries = self._looked_at
         if self._about is not None:
             near = self._each_once(np.append(entries, self._view.around(entries)))
@@ -191,13 +191,13 @@ class Scan:
         )
 
     def within(self, number: int, most: int) -> Scores:
-        """The nearest ids of one conversation."""
+        """Return the nearest ids of one conversation."""
         entries = self._matrix.of_conversations(self._view, np.array([number]))
         entries = entries[self._allowed[entries]]
         return self._first(entries, self._cosines(entries), most)
 
     def _each_once(self, entries: Entries) -> Entries:
-        """The entries, ascending, without those that are not there (-1). Faster than
+        """Return the entries, ascending and without -1 for missing ones. Faster than
         `np.unique`.
         """
         self._there[entries] = True
@@ -206,7 +206,7 @@ class Scan:
         return found
 
     def _by_id(self, entries: Entries, scores: Cosines) -> Scores:
-        """The highest score of each id, ascending by id."""
+        """Return the highest score of each id, ascending by id."""
         ids = self._view.ids[entries]
         if _ascends(ids):
             return Scores(ids, scores)
@@ -216,8 +216,8 @@ class Scan:
         return Scores(ids[first], np.maximum.reduceat(scores, first))
 
     def _first(self, entries: Entries, scores: Cosines, most: int) -> Scores:
-        """The best ids, each with its best piece's score, best first; of equal ones the first
-        first.
+        """Return the best ids, best first, each with its best piece's score. Ties keep their
+        order.
         """
         ids = self._view.ids[entries]
         order = np.lexsort((ids, -scores))
@@ -277,7 +277,7 @@ def _allowed(
 
 
 def _best(entries: Entries, scores: NDArray[np.floating], most: int) -> Entries:
-    """The entries with the highest scores."""
+    """Return the entries with the highest scores."""
     return entries if len(entries) <= most else entries[np.argpartition(-scores, most)[:most]]
 
 

@@ -71,10 +71,10 @@ class VectorStore:
     """The file, open. Safe to call from any thread. Raises VectorsUnavailable."""
 
     def __init__(self, folder: Path) -> None:
-        """Opens or makes `vectors.db` in the folder."""
+        """Open or create `vectors.db` in the folder."""
         self.path = folder / NAME
         self._guard = threading.Lock()  # guards the connection, and `_gone`
-        # conversations that were deleted: what was worked out for them meanwhile is dropped
+        # deleted conversations: vectors that were computed for them meanwhile are dropped
         self._gone: set[str] = set()
         self._closed = False
         self._connection = connect(self.path)
@@ -89,7 +89,7 @@ class VectorStore:
             return True
 
     def close(self) -> None:
-        """Closes it. Closing twice is harmless."""
+        """Close the store. Closing twice is harmless."""
         with self._guard:
             self._closed = True
             self._connection.close(force=True)
@@ -97,7 +97,7 @@ class VectorStore:
     # Models ---------------------------------------------------------------------------------------
 
     def model(self, identity: str, folder: Path) -> int:
-        """The number of a model, which is new or known."""
+        """Return the number of a model, added if it is new."""
         with self._using() as connection:
             connection.execute(
                 "INSERT INTO models(identity, folder) VALUES(?, ?) ON CONFLICT DO UPDATE SET folder = excluded.folder",
@@ -108,14 +108,14 @@ class VectorStore:
             )
 
     def served(self) -> tuple[int, str, Path] | None:
-        """The model that was complete last: its number, its identity and its folder."""
+        """Return the number, the identity and the folder of the model that was complete last."""
         with self._using() as connection:
             query = "SELECT model, identity, folder FROM models JOIN facts ON name = 'served' AND value = model"
             row = connection.execute(query).fetchone()
             return None if row is None else (row[0], row[1], Path(row[2]))
 
     def serve(self, model: int) -> None:
-        """From now on this model is complete; the vectors of others go."""
+        """Mark a model as complete, and remove the vectors of all others."""
         with self._using() as connection:
             connection.execute("INSERT OR REPLACE INTO facts VALUES('served', ?)", (str(model),))
             for table in ("progress", "places", "parts"):
@@ -147,7 +147,9 @@ class VectorStore:
             return int(connection.execute(query, (model, conversation_id)).get or 0)
 
     def vectors_of(self, model: int, hashes: Iterable[bytes]) -> dict[bytes, NDArray[np.int8]]:
-        """The vectors of those texts that are known, of shape [pieces, 384]."""
+        """Return the vectors of the texts that were embedded before, each of shape [pieces,
+        384].
+        """
         found: dict[bytes, NDArray[np.int8]] = {}
         with self._using() as connection:
             for name in hashes:
@@ -192,7 +194,7 @@ class VectorStore:
                 )
 
     def load(self, model: int) -> Loaded:
-        """All places of a model."""
+        """Return all places of a model."""
         with self._using() as connection:
             keys = {
                 row[0]: row[1] for row in connection.execute("SELECT key, id FROM conversations")
@@ -213,8 +215,8 @@ class VectorStore:
         )
 
     def chunks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int8]]]:
-        """All vectors with their rows, a thousand at a time, from the tables under `vec0`: thirty
-        times as fast as through it.
+        """Yield all vectors with their rows, a thousand at a time, from the tables under `vec0`:
+        thirty times as fast as through it.
         """
         with self._using() as connection:
             names = [
@@ -242,10 +244,10 @@ class VectorStore:
     def add(
         self, model: int, places: list[EmbeddedText], progress: dict[str, int]
     ) -> list[tuple[EmbeddedText, bool]]:
-        """Keeps what was worked out, and how far each conversation was looked at; all or nothing.
+        """Store embedded texts, and how far each conversation was examined, all or nothing.
 
-        Returns the places that are new or have another text than before, and whether there was one
-        before. Those of conversations that were deleted meanwhile are not kept.
+        Returns the places that are new or have a new text, and whether there was a text before.
+        Places of conversations that were deleted meanwhile are skipped.
         """
         with self._using() as connection:
             kept = [place for place in places if place.conversation_id not in self._gone]
@@ -281,10 +283,10 @@ class VectorStore:
         return changed
 
     def remove(self, conversation_id: str) -> int:
-        """Takes out what is known of a conversation, from every page and the write-ahead log.
-        Returns how many vectors went.
+        """Remove all data of a conversation from every page and the write-ahead log, and return the
+        number of removed vectors.
 
-        In short transactions: whoever embeds or reads takes turns with it.
+        It uses short transactions, so that embedding and reading can go on in between.
         """
         with self._using() as connection:
             self._gone.add(conversation_id)
@@ -328,7 +330,7 @@ class VectorStore:
 
     @contextmanager
     def _using(self, *, alone: bool = False) -> Iterator[apsw.Connection]:
-        """The connection, in a transaction unless `alone`."""
+        """Yield the connection, inside a transaction unless `alone`."""
         with self._guard, failures():
             if self._closed:
                 raise VectorsUnavailable(f"{NAME} is closed")
@@ -340,7 +342,7 @@ class VectorStore:
 
 
 def _text(connection: apsw.Connection, model: int, place: EmbeddedText) -> int:
-    """The number of a text, whose vectors are there now."""
+    """Return the number of a text, adding its vectors if they are missing."""
     known = connection.execute(
         "SELECT text FROM texts WHERE model = ? AND hash = ?", (model, place.hash)
     ).get
@@ -362,7 +364,9 @@ def _text(connection: apsw.Connection, model: int, place: EmbeddedText) -> int:
 
 
 def _drop_unused(connection: apsw.Connection, texts: list[int]) -> int:
-    """Takes out those of the texts that stand nowhere any more. Returns how many vectors went."""
+    """Remove the given texts that no place uses any more, and return the number of removed
+    vectors.
+    """
     query = (
         "SELECT t.text, t.pieces FROM texts t WHERE t.text IN (SELECT value FROM json_each(?))"
         " AND NOT EXISTS (SELECT 1 FROM places p WHERE p.text = t.text)"

@@ -1,0 +1,32 @@
+"""AccessService, which tells a caller what it may do: of the server as a whole, and of no space."""
+
+from recollect.v1 import access_service_pb2 as api
+from recollect.v1 import scope_pb2
+
+from recollect_server.domain.principal import Scope
+from recollect_server.transport.handling import Call
+
+
+class AccessHandlers:
+    """The handlers of AccessService."""
+
+    def WhoAmI(self, request: api.WhoAmIRequest, call: Call) -> api.WhoAmIResponse:
+        """Describe the caller."""
+        caller = call.principal
+        answer = api.WhoAmIResponse(
+            token_id=caller.token_id,
+            kind=caller.kind,
+            scopes=[_NUMBERS[scope] for scope in Scope if scope in caller.scopes],
+            spaces=caller.spaces,
+            space=caller.space,
+            conversation_id=caller.conversation_id,
+            channel=caller.channel,
+        )
+        if caller.expires:
+            answer.expire_time.FromMilliseconds(caller.expires)
+        return answer
+
+
+_NUMBERS = {
+    scope: scope_pb2.Scope.Value(f"SCOPE_{scope.replace('.', '_').upper()}") for scope in Scope
+}
