@@ -21,6 +21,7 @@ from recollect_server.services.audit import Audit
 from recollect_server.services.tokens import Tokens
 from recollect_server.settings import Settings, duration
 from recollect_server.storage.audit import AuditLog
+from recollect_server.storage.logs.store import LogUnavailable
 from recollect_server.storage.logs.tokens import TokenLedger
 
 _OVERLAP = timedelta(days=1)
@@ -71,6 +72,8 @@ def _with_tokens(command: Callable[..., None]) -> Callable[..., None]:
             raise click.ClickException(
                 "\n".join(f"{it.field}: {it.description}" for it in error.violations)
             ) from error
+        except LogUnavailable:
+            raise  # the group of all commands names the file
         except RecollectError as error:
             raise click.ClickException(str(error)) from error
 

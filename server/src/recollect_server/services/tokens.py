@@ -42,6 +42,8 @@ class Tokens:
         self._mark = NO_FILE
         self._tokens: dict[str, Token] = {}
         self._any = False
+        self._failure = ""
+        """Why the ledger could not be read last; empty: it could."""
         self._read()
 
     def any(self) -> bool:
@@ -147,8 +149,11 @@ class Tokens:
                     return False
                 self._read()
             except StorageUnavailable as error:
-                log.warning("tokens_not_read", reason=str(error))
+                if self._failure != str(error):
+                    log.warning("tokens_not_read", reason=str(error))
+                self._failure = str(error)
                 return False
+            self._failure = ""
         return True
 
     def _create(self, grant: Grant, more: dict[str, Any]) -> tuple[Token, str]:
