@@ -57,8 +57,8 @@ class Unread:
 UNREAD = Unread()
 _UNKNOWN = object()  # key of all who will be refused
 # Refusals of a pool: 100 a second, 20 at once. Whoever calls again as soon as it is refused would
-# keep the server busy (bench.fairness: 0.24). Where so many wait, the next are refused at once: what
-# waits takes memory.
+# keep the server busy (bench.fairness: 0.24). Where so many wait, the next are refused at once, for
+# what waits takes memory.
 _REFUSALS = Rate.of(100, 1000, 20)
 _MOST_REFUSED = 1000
 
