@@ -35,7 +35,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a guarded server asks for."""
+    """Authority and token that a guarded server asks for."""
 
     authority: bytes
     """PEM of the authority of its certificate."""

@@ -11,7 +11,7 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Attachment, ToolCall, Usage
-from recollect_server.domain.conversation import Unknown
+from recollect_server.domain.entry import Unknown
 from recollect_server.domain.message import Message
 from recollect_server.storage.logs.reader import scan
 from recollect_server.storage.logs.record import Damaged, decode
