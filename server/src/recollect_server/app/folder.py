@@ -35,8 +35,8 @@ _ARENA_MAX = -8  # glibc's M_ARENA_MAX
 
 
 def check_address_space(settings: Settings) -> None:
-    """See that a limited address space holds the stacks of all threads, now and not when calls need
-    them. Raises OutOfMemory.
+    """Check that a limited address space holds the stacks of all threads, now and not when calls
+    need them. Raises OutOfMemory.
 
     gRPC aborts the process, after some seconds and with a page of text, when it cannot start a
     thread.
@@ -116,5 +116,5 @@ class FolderLock:
             ) from None
 
     def release(self) -> None:
-        """Lets go of the folder."""
+        """Release the lock of the folder."""
         os.close(self._handle)

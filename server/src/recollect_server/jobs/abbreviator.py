@@ -36,10 +36,10 @@ class Task(Protocol):
     """
 
     def due(self, limit: int) -> list[Waiting]:
-        """Conversations that wait. Raises IndexUnavailable."""
+        """Return the conversations that wait. Raises IndexUnavailable."""
 
     def failed(self) -> list[Waiting]:
-        """Those whose last try failed. Raises IndexUnavailable."""
+        """Return the conversations whose last try failed. Raises IndexUnavailable."""
 
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:
         """Record a failure; `alone` if other conversations may still succeed. Raises

@@ -87,8 +87,8 @@ class Gate:
         token = self._authenticate(authorizations, peer)
         grant = token.grant
         needed = self._scopes(method)
-        if needed is None or (missing := needed - grant.scopes):
-            scope = min(missing) if needed else ""
+        if needed is None or not needed <= grant.scopes:
+            scope = min(needed - grant.scopes) if needed else ""
             raise PermissionDenied(
                 _name(method),
                 f"a {grant.kind} token lacks the scope {scope}" if scope else "nobody may call it",

@@ -90,7 +90,7 @@ class Senders:
         self._watchdog.start()
 
     def schedule(self, streams: Iterable[Scheduled]) -> int:
-        """There may be something for these. Returns how many were put in line."""
+        """Queue streams that may have updates, and return the number of queued ones."""
         count = 0
         with self._changed:
             for stream in streams:
@@ -115,7 +115,7 @@ class Senders:
             )
 
     def hurry(self) -> None:
-        """From here on, sends that are blocked are cancelled at once."""
+        """Cancel blocked sends at once from here on."""
         self._impatient = True
 
     def stop(self) -> None:

@@ -166,7 +166,9 @@ class Server:
             self._reflection.end(ended)
 
     def leave(self) -> None:
-        """Says by its health that it takes no new calls. A second time does nothing."""
+        """Report by the health service that no new calls are accepted. A second call does
+        nothing.
+        """
         self._health.leave()
 
     def stop(self, grace: float) -> None:

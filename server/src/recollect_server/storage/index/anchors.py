@@ -32,7 +32,7 @@ class AnchorTable:
         self._database = database
 
     def of(self, number: int) -> list[AnchorRow]:
-        """The anchors that came from a conversation, in order."""
+        """Return the anchors that came from a conversation, in order."""
         with self._database.reading() as connection:
             rows = connection.execute(
                 "SELECT line, key, value, confidence, source, time FROM anchors WHERE number = ? ORDER BY line",
@@ -41,8 +41,8 @@ class AnchorTable:
             return [AnchorRow(*row) for row in rows]
 
     def found(self, key: str) -> list[AnchorSet]:
-        """The anchors of a key (empty: of every key) that were found in conversations: of each the
-        last 100, oldest first.
+        """Return the anchors of a key (empty: of every key) that were found in conversations: the
+        last 100 of each, oldest first.
         """
         with self._database.reading() as connection:
             keys = [key] if key else [row[0] for row in connection.execute(_KEYS)]
@@ -60,7 +60,7 @@ class AnchorTable:
             return found
 
     def forget(self, key: str, until: int) -> None:
-        """Takes out what was found for a key up to a time."""
+        """Remove the anchors that were found for a key up to a time."""
         self._database.write(
             lambda connection, _: connection.execute(
                 "DELETE FROM anchors WHERE key = ? AND time <= ?", (key, until)

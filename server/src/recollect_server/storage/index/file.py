@@ -117,9 +117,7 @@ def look(folder: Path, question: Callable[[apsw.Connection], T], otherwise: T) -
 
 
 def remove_files(folder: Path) -> None:
-    """Removes the index's files from the folder, and the mark that it is damaged. Raises
-    OSError.
-    """
+    """Remove the index's files from the folder, and the mark of damage. Raises OSError."""
     for suffix in (SEAL, "", "-wal", "-shm"):
         (folder / f"{NAME}{suffix}").unlink(missing_ok=True)
     sync_folder(folder)  # the log of the old one must never meet the new one

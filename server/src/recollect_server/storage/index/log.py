@@ -98,11 +98,11 @@ class IndexLog:
             self._read_epoch(connection)
 
     def cursor_text(self, cursor: int) -> str:
-        """A position in the log as callers see it: bound to this index."""
+        """Return a position in the log in the form that callers see, bound to this index."""
         return f"{self.epoch}-{cursor}" if cursor else ""
 
     def listen(self, told: Told) -> None:
-        """Tells somebody, from here on, what the log gets."""
+        """Call `told` from here on with everything that the log gets."""
         self._database.writer.tell = told
 
     def set_watched(self, watched: bool) -> None:
@@ -112,7 +112,7 @@ class IndexLog:
         self._database.writer.watched = watched
 
     def given_out(self) -> int:
-        """The last cursor that was given out."""
+        """Return the last cursor that was given out."""
         return self._database.writer.given_out()
 
     def note_refused_cursors(self) -> bool:
@@ -122,15 +122,15 @@ class IndexLog:
         return self._database.writer.note_refused_cursors()
 
     def last_cursor(self) -> int:
-        """Nothing in the log is behind this cursor, with everything taken in that was added
-        before.
+        """Return the cursor of the log's end, including everything that was added before this
+        call.
         """
         with self._database.reading() as connection:
             return updates.last(connection)
 
     def changed_after(self, cursor: int) -> tuple[list[str], int]:
-        """The conversations that the log names behind a cursor, those that are left; and its
-        end.
+        """Return the existing conversations that the log names behind a cursor, and the cursor of
+        its end.
         """
         with self._database.reading() as connection:
             end = max(cursor, updates.last(connection))
@@ -144,13 +144,13 @@ class IndexLog:
         channels: Collection[str],
         max_bytes: int = 0,
     ) -> Changes:
-        """The oldest changes behind a cursor, of these conversations and channels (none: of all);
-        see `Changes`.
+        """Return the oldest changes behind a cursor, of these conversations and channels (none: of
+        all); see `Changes`.
 
         Their messages have `max_bytes` together (0: any number), unless those of the first change
         have more.
 
-        What was added and is not taken in yet is not among them: it is told when it is.
+        Lines that are queued and not written yet are not among them; they are delivered later.
         """
         with self._database.moment() as connection:
             whole, last = updates.reaches_back_to(connection, cursor), updates.last(connection)
@@ -209,22 +209,22 @@ class IndexLog:
             )
 
     def prunable(self, log: updates.Log, before: int, most: int) -> int:
-        """The cursor up to which a log need not be kept: older than a time, or beyond the newest
-        `most`; 0: nowhere.
+        """Return the cursor up to which a log may be pruned: rows older than a time, or beyond the
+        newest `most`; 0: none.
         """
         with self._database.reading() as connection:
             return updates.prunable(connection, before, most, log)
 
     def prune(self, log: updates.Log, through: int, limit: int) -> int:
-        """Takes at most so many of the oldest changes up to a cursor out of a log. Returns how many
-        it took.
+        """Remove at most `limit` of a log's oldest changes up to a cursor, and return their
+        number.
         """
         return self._database.write(
             lambda connection, _: updates.prune(connection, through, limit, log)
         )
 
     def skip_cursors(self) -> None:
-        """Leaves out the cursors that may have been given out for updates which a crash took."""
+        """Skip the cursors that may have been given out for updates lost in a crash."""
         self._database.writer.skip_cursors()
 
     def _within(self, rows: list[UpdateRow], max_bytes: int) -> list[UpdateRow]:

@@ -72,11 +72,11 @@ class NoteQueue:
     def due(
         self, idle_before: int, now: int, limit: int, *, by_rule: bool = False
     ) -> list[Waiting]:
-        """Conversations that wait: those whose newest message is from `idle_before` or earlier,
-        left ones, and untitled ones.
+        """Return the conversations that wait: those without a message since `idle_before`, those
+        that were left, and untitled ones.
 
-        One whose newest message is from after `now` waits too: a clock had jumped ahead, and
-        nothing tells when it was said. Those whose notes are to be written anew come last.
+        One whose newest message is from after `now` waits too: a clock had jumped ahead, and its
+        true time is not known. Those whose notes are to be written anew come last.
         `by_rule`: without those whose abbreviation a rule may not replace.
         """
         with self._database.reading() as connection:
@@ -150,7 +150,7 @@ class NoteQueue:
             return [(row[0], row[1]) for row in rows]
 
     def failed(self, idle_before: int, now: int) -> list[Waiting]:
-        """Conversations whose last try failed."""
+        """Return the conversations whose last try failed."""
         with self._database.reading() as connection:
             return _waiting(
                 connection,
@@ -161,7 +161,7 @@ class NoteQueue:
             )
 
     def keep_failure(self, number: int, reason: str) -> None:
-        """Keeps why a conversation's notes could not be written: only a sweep tries again."""
+        """Record why a conversation's notes could not be written; only a sweep tries again."""
         self._database.write(
             lambda connection, _: connection.execute(
                 "UPDATE conversations SET needs_abbreviation = ? WHERE number = ?",
@@ -170,7 +170,7 @@ class NoteQueue:
         )
 
     def forget_wish(self, number: int) -> None:
-        """There is nothing to write: the conversation waits no more."""
+        """Remove a conversation from the queue, because there is nothing to write."""
 
         def job(connection: apsw.Connection, _: int) -> None:
             connection.execute(
@@ -196,7 +196,9 @@ class NoteQueue:
             return [Waiting(row[0], row[1], idle=False) for row in rows]
 
     def put_off_compaction(self, number: int, past: int) -> None:
-        """So many of a conversation's messages count when it is looked at the next time."""
+        """Count only the last `past` messages of a conversation at the next check for
+        compaction.
+        """
         self._database.write(
             lambda connection, _: connection.execute(
                 "UPDATE conversations SET compaction_from = message_count - ? WHERE number = ?",
@@ -234,7 +236,7 @@ class NoteQueue:
         self._database.write(job)
 
     def spent(self, day: str) -> tuple[int, int, float]:
-        """Calls, tokens and US dollars of a day."""
+        """Return the calls, tokens and US dollars of a day."""
         with self._database.reading() as connection:
             row = connection.execute(
                 "SELECT calls, tokens, cost FROM model_spending WHERE day = ?", (day,)
@@ -242,7 +244,7 @@ class NoteQueue:
             return (0, 0, 0.0) if row is None else (row[0], row[1], row[2])
 
     def spend(self, day: str, calls: int, tokens: int, cost: float) -> None:
-        """Keeps the calls, tokens and US dollars of a day."""
+        """Record the calls, tokens and US dollars of a day."""
         self._database.write(
             lambda connection, _: connection.execute(
                 "INSERT OR REPLACE INTO model_spending(day, calls, tokens, cost) VALUES(?, ?, ?, ?)",
@@ -290,7 +292,7 @@ class NoteState:
 
 
 def note_state_of(folder: Path) -> NoteState:
-    """Looks at the index in a folder without taking it from a server that runs."""
+    """Examine the index in a folder without taking it from a running server."""
     return look(folder, _note_state, NoteState())
 
 

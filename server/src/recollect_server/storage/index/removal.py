@@ -58,8 +58,8 @@ class Removal:
         self._lengths = lengths
 
     def begin(self, number: int, conversation_id: str, time: int) -> Removed:
-        """Removes the conversation's row: no call finds it any more. The rest follows with the
-        methods below.
+        """Remove the conversation's row, so that no call finds it. The methods below remove the
+        rest.
         """
         rows: list[UpdateRow] = []
 
@@ -84,7 +84,7 @@ class Removal:
         return removed
 
     def remove_history(self, number: int, conversation_id: str) -> Removed:
-        """Removes the conversation's entries in the update log, and its requests."""
+        """Remove the conversation's entries in the update log, and its requests."""
 
         def forget_requests(connection: apsw.Connection, _: int) -> int:
             query = "SELECT request_id FROM requests WHERE conversation_id = ? LIMIT ?"
@@ -103,7 +103,7 @@ class Removal:
         return removed
 
     def find(self, conversation_id: str) -> int | None:
-        """The number of a conversation whose removal has begun, or None."""
+        """Return the number of a conversation whose removal has begun, or None."""
         with self._database.reading() as connection:
             number: int | None = connection.execute(
                 "SELECT number FROM deletions WHERE id = ?", (conversation_id,)
@@ -111,7 +111,7 @@ class Removal:
             return number
 
     def sequences(self, number: int, after: int, limit: int) -> list[int]:
-        """The lines of a conversation that are indexed messages, behind line `after`."""
+        """Return the lines of a conversation that are indexed messages, behind line `after`."""
         with self._database.reading() as connection:
             query = "SELECT id FROM messages WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
             rows = connection.execute(
@@ -130,8 +130,8 @@ class Removal:
         return int(longest) > _LONG_MESSAGE or int(text) > _SHORT + pages // _SHARE
 
     def remove_messages(self, number: int, messages: list[Spoken], *, mark: bool = False) -> None:
-        """Removes messages of a conversation and their words. With `mark` the words are only
-        marked: `purge_words` must follow.
+        """Remove messages of a conversation with their words. With `mark` the words are only
+        marked, and `purge_words` must follow.
         """
 
         def job(connection: apsw.Connection, _: int) -> None:
@@ -151,8 +151,8 @@ class Removal:
         self._lengths.count(-len(messages))
 
     def purge_words(self, number: int) -> None:
-        """Drops the marked words of a conversation from the index's segments. Does nothing where
-        none were marked.
+        """Drop the marked words of a conversation from the index's segments. Does nothing if none
+        are marked.
 
         The merge runs in steps of some `_STEP` seconds, so that other writes take their turn in
         between.
@@ -186,7 +186,7 @@ class Removal:
             pass
 
     def end(self, number: int) -> None:
-        """Forgets that the conversation was there: nothing of it is left to remove."""
+        """Forget the conversation, of which nothing is left to remove."""
 
         def job(connection: apsw.Connection, _: int) -> None:
             connection.execute("DELETE FROM identity WHERE name = ?", (_purge(number),))
@@ -195,10 +195,10 @@ class Removal:
         self._database.write(job)
 
     def empty_log(self) -> bool:
-        """Cuts the write-ahead log, which may hold text that was deleted, to nothing. False if a
-        reader was in the way.
+        """Truncate the write-ahead log, which may hold deleted text. Return False if a reader was
+        in the way.
 
-        It waits for readers in short tries, for other writes wait meanwhile.
+        It waits for readers in short tries, because other writes wait meanwhile.
         """
 
         def job(connection: apsw.Connection, _: int) -> bool:

@@ -29,8 +29,8 @@ class Routing:
         self._seen = seen
 
     def pinned(self, place: Place, *, settled: bool) -> list[str]:
-        """The pinned conversations of a place, newest first. There is more than one only after a
-        crash.
+        """Return the pinned conversations of a place, newest first. Only a crash leaves more than
+        one.
         """
         with self._database.reading(settled=settled) as connection:
             rows = connection.execute(
@@ -41,7 +41,7 @@ class Routing:
             return [row[0] for row in rows]
 
     def mail(self, names: Iterable[int], *, settled: bool) -> list[tuple[int, str]]:
-        """The conversations that are known by these Message-IDs (see `domain.routing.mail_number`),
+        """Return the conversations of these Message-IDs (see `domain.routing.mail_number`), each
         behind the id.
         """
         asked = [name for name in names if name in self._seen]
@@ -55,7 +55,7 @@ class Routing:
             return [(row[0], row[1]) for row in rows]
 
     def continued(self, conversation_id: str, *, settled: bool) -> str | None:
-        """The conversation that takes what comes in for this one; None: itself."""
+        """Return the conversation that receives this one's messages; None if it is the same."""
         with self._database.reading(settled=settled) as connection:
             found: str | None = connection.execute(
                 "SELECT k.id FROM conversations c JOIN continued k USING (number) WHERE c.id = ?",
@@ -83,7 +83,7 @@ class Routing:
             return bool(row[0]), bool(row[1])
 
     def forget_deliveries(self, keys: Iterable[str], size: int) -> None:
-        """Remembers messages whose conversation is deleted; the ledger has so many bytes now."""
+        """Record messages whose conversation is deleted; the ledger has `size` bytes now."""
         keys = list(keys)
         for key in keys:
             self._seen.add(key)
@@ -104,7 +104,7 @@ class Routing:
             )
 
     def note_limited(self, channel: str, sender: str, refused: int, time: int) -> None:
-        """Counts messages of a sender that came too fast. The last so many senders are kept."""
+        """Count messages of a sender that came too fast. The newest senders are kept."""
 
         def job(connection: apsw.Connection, _: int) -> None:
             connection.execute(

@@ -119,10 +119,10 @@ def message_scores(
     *,
     within: int | None = None,
 ) -> Bm25:
-    """BM25 of the best messages with any of the terms; higher is better. `within` is one
-    conversation's number.
+    """Return BM25 of the best messages with any of the terms; higher is better. `within` is the
+    number of the only conversation to search.
 
-    A term that only ranks finds none, but within one conversation.
+    A term that only ranks finds no message, except within one conversation.
     """
     finding = [term for term in terms if within is not None or not term.only_ranks]
     ids, values = _best(
@@ -146,8 +146,8 @@ def message_scores(
 def normal_scores(
     connection: apsw.Connection, terms: list[Term], scope: Scope, limit: int, total: int
 ) -> Bm25:
-    """BM25 of messages with any of the terms, with the prior of `words.LEAST_MESSAGES` for how rare
-    these are.
+    """Return BM25 of messages with any of the terms, with the prior of `words.LEAST_MESSAGES` for
+    their frequency.
     """
     scores: dict[int, float] = defaultdict(float)
     for term in terms:
@@ -245,7 +245,7 @@ def sections(
 
 
 def numbers_of(connection: apsw.Connection, chosen: Filter) -> NDArray[np.int64] | None:
-    """The numbers of the conversations that match, ascending; None for all."""
+    """Return the numbers of the conversations that match, ascending; None for all."""
     where, values = condition_of(chosen)
     if where == "1":
         return None
@@ -256,7 +256,7 @@ def numbers_of(connection: apsw.Connection, chosen: Filter) -> NDArray[np.int64]
 
 
 def numbers_with(connection: apsw.Connection, terms: list[Term], scope: Scope) -> NDArray[np.int64]:
-    """The numbers, ascending, of the conversations with any of the terms in a message of the
+    """Return the numbers, ascending, of the conversations with any of the terms in a message of the
     scope.
     """
     where, values = _conditions(scope)
@@ -271,8 +271,8 @@ def numbers_with(connection: apsw.Connection, terms: list[Term], scope: Scope) -
 def numbers_within(
     connection: apsw.Connection, start: int | None, end: int | None
 ) -> NDArray[np.int64]:
-    """The numbers, ascending, of the conversations that began at `start` or later and whose last
-    message was before `end`.
+    """Return the numbers, ascending, of the conversations that began at `start` or later and ended
+    before `end`.
     """
     rows = connection.execute(
         "SELECT number FROM conversations WHERE (?1 IS NULL OR create_time >= ?1) AND (?2 IS NULL OR update_time < ?2) ORDER BY 1",
@@ -297,8 +297,8 @@ def said_in(connection: apsw.Connection, scope: Scope, limit: int) -> NDArray[np
 
 
 def showable(connection: apsw.Connection, ids: NDArray[np.int64], scope: Scope) -> Messages:
-    """Those of these messages that exist and were said within the scope. Their conversations may be
-    on their way out.
+    """Return those of the messages that exist and lie in the scope's period. Their conversations
+    may be in deletion.
     """
     times, values = _times(scope)
     names = "id", "turn_number", "time", "offset", "length", "tokens"
@@ -355,7 +355,7 @@ class Search:
         self._lengths = lengths
 
     def terms(self, query: str) -> list[Term]:
-        """The words of a query to search for."""
+        """Return the words of a query to search for."""
         with self._database.reading() as connection:
             return words.choose_terms(connection, query, self._lengths.messages)
 
@@ -365,7 +365,7 @@ class Search:
             return words.weigh(connection, query, terms, self._lengths.messages)
 
     def tokens(self, text: str) -> list[tuple[int, int, str]]:
-        """The words of a text: first byte, one past the last, stem."""
+        """Return the words of a text: first byte, one past the last, stem."""
         # nothing is read: no append needs to be waited for
         with self._database.reading(settled=False) as connection:
             return words.tokens(connection, text.encode())
@@ -373,7 +373,7 @@ class Search:
     def message_scores(
         self, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None
     ) -> Bm25:
-        """BM25 of the best messages with any of the terms."""
+        """Return BM25 of the best messages with any of the terms."""
         with self._database.reading() as connection:
             return message_scores(connection, terms, scope, limit, within=within)
 
@@ -385,8 +385,8 @@ class Search:
             return said_in(connection, scope, limit)
 
     def normal_scores(self, terms: list[Term], scope: Scope, limit: int) -> Bm25 | None:
-        """BM25 of messages as a store of `words.LEAST_MESSAGES` would give it; None where there are
-        as many.
+        """Return BM25 of messages as in a store of `words.LEAST_MESSAGES`; None if this one has as
+        many.
         """
         total = self._lengths.messages
         if total >= words.LEAST_MESSAGES:
@@ -411,32 +411,32 @@ class Search:
     def sections(
         self, number: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-        """The sections of a conversation: first lines, times, bytes."""
+        """Return the sections of a conversation: first lines, times, bytes."""
         with self._database.reading() as connection:
             return sections(connection, number)
 
     def lengths(self) -> tuple[NDArray[np.int64], int, float]:
-        """Bytes of text by conversation number, how many conversations there are, and the mean of
-        their lengths.
+        """Return the bytes of text by conversation number, the number of conversations, and their
+        mean length.
         """
         return self._lengths.read()
 
     def numbers_of(self, chosen: Filter) -> NDArray[np.int64] | None:
-        """The conversations that match; None for all."""
+        """Return the conversations that match; None for all."""
         with self._database.reading() as connection:
             return numbers_of(connection, chosen)
 
     def numbers_with(self, terms: list[Term], scope: Scope) -> NDArray[np.int64]:
-        """The conversations with any of the terms in a message of the scope."""
+        """Return the conversations with any of the terms in a message of the scope."""
         with self._database.reading() as connection:
             return numbers_with(connection, terms, scope)
 
     def numbers_within(self, start: int | None, end: int | None) -> NDArray[np.int64]:
-        """The conversations of which everything was said within a time."""
+        """Return the conversations that lie wholly within a period."""
         with self._database.reading() as connection:
             return numbers_within(connection, start, end)
 
     def showable(self, ids: NDArray[np.int64], scope: Scope) -> Messages:
-        """Those of these messages that exist and lie in the scope."""
+        """Return those of the messages that exist and lie in the scope."""
         with self._database.reading() as connection:
             return showable(connection, ids, scope)

@@ -34,8 +34,8 @@ class TierLog:
         self._database = database
 
     def add(self, moved: Sequence[Transition], hits: Mapping[str, int], kept: int = _KEPT) -> None:
-        """Writes moves, in their order, and adds to what was counted. What is beyond the newest
-        `kept` goes.
+        """Write moves in their order, and add to the counts. Moves beyond the newest `kept` are
+        removed.
         """
 
         def job(connection: apsw.Connection, _: int) -> None:
@@ -58,8 +58,8 @@ class TierLog:
         self._database.write(job)
 
     def select(self, conversation_id: str, before: int, limit: int) -> list[Transition]:
-        """The newest moves before an id (0: the newest of all), of a conversation or (empty) of
-        all.
+        """Return the newest moves before an id (0: the newest of all), of a conversation (empty: of
+        all).
         """
         where, values = "id < ?", [before or 1 << 62]
         if conversation_id:
@@ -73,7 +73,7 @@ class TierLog:
             return [Transition(*row) for row in rows]
 
     def last(self, limit: int) -> list[Transition]:
-        """Of each conversation that moved among the newest so many moves, its last one; oldest
+        """Return the last move of each conversation among the newest `limit` moves, oldest
         first.
         """
         with self._database.reading() as connection:
@@ -85,7 +85,7 @@ class TierLog:
             return [Transition(*row) for row in rows]
 
     def forget(self, conversation_id: str) -> int:
-        """Takes a conversation's moves out. Returns how many there were."""
+        """Remove a conversation's moves, and return their number."""
 
         def job(connection: apsw.Connection, _: int) -> int:
             connection.execute(

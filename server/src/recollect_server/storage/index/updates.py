@@ -58,8 +58,8 @@ def after(
     conversation_ids: Collection[str],
     channels: Collection[str],
 ) -> list[UpdateRow]:
-    """The oldest changes behind a cursor, of these conversations and channels (none: of all);
-    deletions always.
+    """Return the oldest changes behind a cursor, of these conversations and channels (none: of
+    all); deletions always.
     """
     conditions: list[str] = []
     values: list[Any] = [cursor]
@@ -78,15 +78,13 @@ def after(
 
 
 def conversations_between(connection: apsw.Connection, begin: int, end: int) -> list[str]:
-    """The conversations that changes behind one cursor and up to another are of, but for those that
-    are gone.
-    """
+    """Return the existing conversations that changed behind one cursor and up to another."""
     query = "SELECT DISTINCT c.id FROM updates u JOIN conversations c USING (number) WHERE u.cursor > ? AND u.cursor <= ?"
     return [row[0] for row in connection.execute(query, (begin, end))]
 
 
 def last(connection: apsw.Connection, log: Log = CONVERSATIONS) -> int:
-    """The cursor that the next row comes behind."""
+    """Return the cursor of the last row."""
     return int(
         connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (log.table,)).get or 0
     )
@@ -100,20 +98,20 @@ def reaches_back_to(connection: apsw.Connection, cursor: int, log: Log = CONVERS
 
 
 def add_deleted(connection: apsw.Connection, row: UpdateRow) -> None:
-    """Logs that a conversation is gone."""
+    """Log the deletion of a conversation."""
     connection.execute(f"INSERT {UPDATES.insert}", UPDATES.values(row))
 
 
 def deleted(cursor: int, number: int, time: int, conversation_id: str, channel: str) -> UpdateRow:
-    """The row for a conversation that is gone."""
+    """Return the row for a deleted conversation."""
     return UpdateRow(
         cursor, number, UpdateKind.DELETED.value, time, 0, 0, f"{conversation_id} {channel}"
     )
 
 
 def remove(connection: apsw.Connection, number: int, limit: int) -> int:
-    """Forgets at most `limit` of a conversation's changes, but not that it was deleted. Returns how
-    many.
+    """Remove at most `limit` of a conversation's changes, except its deletion, and return their
+    number.
     """
     query = "SELECT cursor FROM updates WHERE number = ? AND kind <> 'deleted' LIMIT ?"
     connection.execute(f"DELETE FROM updates WHERE cursor IN ({query})", (number, limit))
@@ -121,9 +119,7 @@ def remove(connection: apsw.Connection, number: int, limit: int) -> int:
 
 
 def skip(connection: apsw.Connection, begin: int, end: int, log: Log = CONVERSATIONS) -> None:
-    """Leaves out the cursors between two, which may have been given out for rows that a crash
-    took.
-    """
+    """Skip the cursors between two, which may have been given out for rows lost in a crash."""
     connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (log.table,))
     connection.execute("INSERT INTO sqlite_sequence VALUES(?, ?)", (log.table, end))
     note_lost(connection, [(begin, end)], log)
@@ -139,8 +135,8 @@ def note_lost(
 
 
 def prunable(connection: apsw.Connection, before: int, most: int, log: Log = CONVERSATIONS) -> int:
-    """The cursor of the newest row that need not be kept: older than a time, or beyond the newest
-    `most` rows; 0: none.
+    """Return the cursor of the newest row that may be pruned: older than a time, or beyond the
+    newest `most` rows; 0: none.
     """
     rows = log.table
     oldest_kept = connection.execute(
@@ -162,7 +158,7 @@ def prunable(connection: apsw.Connection, before: int, most: int, log: Log = CON
 
 
 def prune(connection: apsw.Connection, through: int, limit: int, log: Log = CONVERSATIONS) -> int:
-    """Takes out at most so many of the oldest rows up to a cursor. Returns how many there were."""
+    """Remove at most `limit` of the oldest rows up to a cursor, and return their number."""
     query = f"SELECT cursor FROM {log.table} WHERE cursor <= ? ORDER BY cursor LIMIT ?"
     rows = connection.execute(query, (through, limit)).fetchall()
     if rows:

@@ -120,11 +120,12 @@ class Term:
 def choose_terms(
     connection: apsw.Connection, query: str, total_messages: int, tables: WordTables = CONVERSATIONS
 ) -> list[Term]:
-    """The words of a query to search for, the rarest first. Words that nothing has are left out.
+    """Return the words of a query to search for, the rarest first, without words that no message
+    has.
 
-    Stop words are dropped where anything else is left. Common words only rank what rarer ones find,
-    for FTS5 scores every message that is found. The number of words is bounded, and the entries of
-    the index that must be read for them.
+    Stop words are dropped unless nothing else is left. Common words only rank the hits of rarer
+    ones, because FTS5 scores every hit. The number of words is bounded, and the number of index
+    entries that must be read for them.
     """
     words = _terms(connection, query)
     frequencies = _frequencies(connection, words, tables)
@@ -180,7 +181,7 @@ def _rarity(frequency: int, total: int) -> float:
 
 
 def tokens(connection: apsw.Connection, text: bytes) -> list[tuple[int, int, str]]:
-    """The words of a UTF-8 text: first byte, one past the last byte, stem."""
+    """Return the words of a UTF-8 text: first byte, one past the last byte, stem."""
     tokeniser = connection.fts5_tokenizer("porter", ["unicode61"])
     found: list[tuple[int, int, str]] = tokeniser(
         text, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False

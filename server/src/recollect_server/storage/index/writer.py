@@ -78,12 +78,12 @@ class Writer:
     """The only connection that changes the index file. Safe to call from any thread."""
 
     def __init__(self, path: Path) -> None:
-        """Opens or makes the file. Raises apsw.Error if it is not a database, ValueError if it is
+        """Open or create the file. Raises apsw.Error if it is not a database, ValueError if it is
         of a newer version.
         """
         self.path = path
         self.tell: Callable[[Sequence[tuple[int, object]]], None] = _unheard
-        """Told, in the writer's thread, what was taken in just now and brought news: the cursor
+        """Called in the writer's thread with the news of what was just written: the cursor
         before it, and the news.
         """
         self.watched = False
@@ -116,13 +116,12 @@ class Writer:
         failed: Callable[[str], None],
         news: object = None,
     ) -> int:
-        """Leaves a document of about so many bytes to be taken in. It adds so many rows to the
-        update log.
+        """Queue a document of about `size` bytes, which adds `updates` rows to the update log.
 
         `build` makes its text, given the cursor before its own, in the writer's thread: many at
-        once cost less. `failed` is called there too, with the reason, if it cannot be taken in;
-        `news` is told (see `tell`) if it is. Returns the cursor of the last of its rows (0: none).
-        Raises IndexUnavailable if nothing is taken in any more.
+        once cost less. `failed` is called there too, with the reason, if it cannot be written;
+        `news` is passed on (see `tell`) if it is. Returns the cursor of the last of its rows (0:
+        none). Raises IndexUnavailable if the writer has stopped.
         """
         with self._changed:
             while self._waiting_size > _MAX_WAITING and not self._stopped:
@@ -142,11 +141,11 @@ class Writer:
         news: Callable[[], object] | None = None,
         alone: bool = False,
     ) -> T:
-        """Runs the work in a transaction of its own, after all that was put in before, and returns
-        what it returns.
+        """Run the work in a transaction of its own, after everything queued before, and return its
+        result.
 
-        It may add so many rows to the update log, and is given the cursor before theirs; `news`
-        says then what is told (see `tell`). `alone` runs it outside of any transaction. Raises
+        It may add `updates` rows to the update log, and is given the cursor before theirs; `news`
+        then returns the news (see `tell`). `alone` runs it outside of any transaction. Raises
         IndexUnavailable.
         """
         with self._changed:
@@ -187,9 +186,7 @@ class Writer:
         return "" if inode == self._inode else "its file was replaced"
 
     def skip_cursors(self) -> None:
-        """Leaves out the cursors that may have been given out for updates which a crash took before
-        they were taken in.
-        """
+        """Skip the cursors that may have been given out for updates lost in a crash."""
         with self._changed:
             begin = self._cursor
             end = self._cursor = begin + update_log.CRASH_GAP
@@ -214,12 +211,12 @@ class Writer:
         return True
 
     def given_out(self) -> int:
-        """The last cursor that was given out, for a row that is in or will be."""
+        """Return the last cursor that was given out, for a row that is written or queued."""
         with self._changed:
             return self._cursor
 
     def settle(self) -> None:
-        """Waits until everything that was put in before is done with. Raises IndexUnavailable."""
+        """Wait until everything queued before is written. Raises IndexUnavailable."""
         # both only grow, and `_taken` is read first: if they are equal, they were
         if self._taken == self._put:
             return
@@ -346,4 +343,4 @@ class Writer:
 
 
 def _unheard(_: Sequence[tuple[int, object]]) -> None:
-    """News that nobody is told of."""
+    """Ignore news."""
