@@ -2,6 +2,7 @@
 identities never meet: each answers as if it were alone.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
+    initialize,
     invariant,
     rule,
     run_state_machine_as_test,
@@ -24,9 +26,9 @@ from recollect_server import app
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.settings import Settings
 
-from tests.conftest import LOOPBACK, MovableClock, examples
+from tests.conftest import LOOPBACK, MovableClock, RunningServer, examples
 from tests.server.conftest import Failure, failure_in, failure_of, user
-from tests.spaces.conftest import InSpace
+from tests.spaces.conftest import Enter, InSpace
 
 IDS = ("conv-01ARZ3NDEKTSV4RRFFQ69G5FAA", "conv-01ARZ3NDEKTSV4RRFFQ69G5FAB")
 WORDS = ("roof", "garden", "invoice")
@@ -68,6 +70,14 @@ class TwoSpaces(RuleBasedStateMachine):
     def teardown(self) -> None:
         for service in self.services:
             service.channel.close()
+
+    @initialize(word=_words)
+    def begin(self, word: str) -> None:
+        for at in (0, 1):
+            for name in IDS:
+                self.create(at, name)
+            self.append(at, IDS[at], word, "first")
+            self.page(at)
 
     @rule(at=_spaces, name=_ids)
     def create(self, at: int, name: str) -> None:
@@ -243,3 +253,22 @@ def test_two_spaces_never_meet(spaces_server: app.App, no_log: None) -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def test_cursors_and_page_tokens_of_the_default_space_look_as_before_and_are_its_own(
+    server: RunningServer, enter: Enter
+) -> None:
+    default, other = enter(server.target, "default"), enter(server.target, "other")
+    cursors, tokens = [], []
+    for service in (default, other):
+        name = service.told("One")
+        service.told("Two")
+        cursors.append(service.append(name, user("More")).cursor)
+        tokens.append(service.listed(page_size=1).next_page_token)
+    assert re.fullmatch(r"[0-9a-f]{12}-\d+", cursors[0])
+    for service, of in ((default, 1), (other, 0)):
+        request = api.StreamUpdatesRequest(cursor=cursors[of])
+        failure = failure_of(partial(next, service.conversations.StreamUpdates(request)))
+        assert (failure.reason, failure.fields) == ("INVALID_FIELD", ("cursor",))
+        failure = failure_of(partial(service.listed, page_size=1, page_token=tokens[of]))
+        assert failure.reason == "INVALID_PAGE_TOKEN"

@@ -239,6 +239,8 @@ def test_notes_of_a_closed_space_are_taken_after_a_restart(
 ) -> None:
     server, name = noted
     server.stop()
+    marker = server.data_dir / ".due" / "waits"
+    assert marker.stat().st_mtime_ns == (clock.now + 3_600_000) * 1_000_000
     clock.move(3_600_001)
     path = server.data_dir / "waits" / "conversations" / f"{name}.jsonl"
     assert b"abbreviat" not in path.read_bytes()
