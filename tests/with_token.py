@@ -54,22 +54,32 @@ class _Details(NamedTuple):
 
 
 class _Token(
-    grpc.UnaryUnaryClientInterceptor,  # type: ignore[misc]  # generic in the stubs alone
-    grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
-    grpc.StreamUnaryClientInterceptor,  # type: ignore[misc]
-    grpc.StreamStreamClientInterceptor,  # type: ignore[misc]
+    grpc.UnaryUnaryClientInterceptor,
+    grpc.UnaryStreamClientInterceptor,
+    grpc.StreamUnaryClientInterceptor,
+    grpc.StreamStreamClientInterceptor,
 ):
     """Brings the token with every call that brings none."""
 
-    def _intercept(self, begin: Any, details: Any, request: Any) -> Any:
-        metadata = tuple(details.metadata or ())
-        if not any(key == "authorization" for key, _ in metadata):
-            metadata = (*metadata, ("authorization", f"Bearer {TOKEN}"))
-        fields = {name: getattr(details, name, None) for name in _Details._fields}
-        return begin(_Details(**fields | {"metadata": metadata}), request)
+    def intercept_unary_unary(self, begin: Any, details: Any, request: Any) -> Any:
+        return _begun(begin, details, request)
 
-    intercept_unary_unary = intercept_unary_stream = _intercept
-    intercept_stream_unary = intercept_stream_stream = _intercept
+    def intercept_unary_stream(self, begin: Any, details: Any, request: Any) -> Any:
+        return _begun(begin, details, request)
+
+    def intercept_stream_unary(self, begin: Any, details: Any, requests: Any) -> Any:
+        return _begun(begin, details, requests)
+
+    def intercept_stream_stream(self, begin: Any, details: Any, requests: Any) -> Any:
+        return _begun(begin, details, requests)
+
+
+def _begun(begin: Any, details: Any, request: Any) -> Any:
+    metadata = tuple(details.metadata or ())
+    if not any(key == "authorization" for key, _ in metadata):
+        metadata = (*metadata, ("authorization", f"Bearer {TOKEN}"))
+    fields = {name: getattr(details, name, None) for name in _Details._fields}
+    return begin(_Details(**fields | {"metadata": metadata}), request)
 
 
 class _AsyncUnary(grpc.aio.UnaryUnaryClientInterceptor):
@@ -84,7 +94,7 @@ class _AsyncStream(grpc.aio.UnaryStreamClientInterceptor):
 
 def _with_token(details: Any) -> Any:
     metadata = grpc.aio.Metadata(*(details.metadata or ()))
-    if "authorization" not in metadata:
+    if not any(key == "authorization" for key, _ in metadata):
         metadata.add("authorization", f"Bearer {TOKEN}")
     return details._replace(metadata=metadata)
 
@@ -114,6 +124,6 @@ def turn_on() -> None:
 
     os.environ["RECOLLECT_TOKEN"] = TOKEN  # of clients that are processes of their own
     app.start = started
-    programs.Forked.__init__ = begun  # type: ignore[method-assign]
+    programs.Forked.__init__ = begun  # type: ignore[method-assign, assignment]
     grpc.insecure_channel = opened
     grpc.aio.insecure_channel = opened_async  # type: ignore[assignment]
