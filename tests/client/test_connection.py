@@ -231,7 +231,7 @@ def test_token_and_space_come_from_the_environment_and_arguments_win(
     with recollect.Client(scripted.target, token="given", space="alex") as client:  # noqa: S106
         client.conversations.get(CONVERSATION)
     keys = ("authorization", "recollect-space")
-    assert [[seen.metadata[key] for key in keys] for seen in scripted.seen] == [
+    assert [[received.metadata[key] for key in keys] for received in scripted.requests] == [
         ["Bearer from-environment", "env"],
         ["Bearer given", "alex"],
     ]
@@ -244,7 +244,7 @@ def test_an_empty_variable_is_none(
     monkeypatch.setenv(name, "")
     with recollect.Client(scripted.target) as client:
         client.conversations.get(CONVERSATION)
-    assert not {"authorization", "recollect-space"} & set(scripted.seen[0].metadata)
+    assert not {"authorization", "recollect-space"} & set(scripted.requests[0].metadata)
 
 
 BEYOND = [
