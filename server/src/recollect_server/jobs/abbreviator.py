@@ -161,7 +161,7 @@ class Abbreviator:
             if is_spare and len(self._at_work) < self._threads:
                 return None  # the others look at the index
             since = time.monotonic() - self._slow
-            if sum(begun > since for begun in self._at_work.values()) >= self._threads:
+            if sum(start > since for start in self._at_work.values()) >= self._threads:
                 return None
             now = self._clock()
             try:

@@ -51,9 +51,9 @@ class UpdatePruner:
         index = self._space.index
         before = self._space.clock() - self._retention
         pruned = 0
-        for kept in LOGS:
-            through = index.log.prunable(kept, before, self._most)
-            while through and (taken := index.log.prune(kept, through, _SLICE)):
+        for update_log in LOGS:
+            through = index.log.prunable(update_log, before, self._most)
+            while through and (taken := index.log.prune(update_log, through, _SLICE)):
                 pruned += taken
                 if self._loop.stopping.wait(_PAUSE):
                     return pruned

@@ -84,12 +84,12 @@ class CallPool(ThreadPoolExecutor):
 
     def _leave(self) -> None:
         """Receive the next request: one more is with its thread, or its call is over."""
-        asked = False
-        while not asked:
+        is_settled = False
+        while not is_settled:
             with self._guard:
                 self._room += 1
                 following = self._unread.popleft() if self._unread else None
-            asked = following is None or following()
+            is_settled = following is None or following()
 
 
 def ask_for_request(
