@@ -16,11 +16,13 @@ RUN useradd --system --uid 10001 --home-dir /data recollect \
     && chmod 0700 /data /run/recollect
 COPY --from=build /opt/recollect /opt/recollect
 USER 10001
-# A container reaches others through a Unix socket in a shared folder: other addresses than loopback need TLS and a token.
+# Reached through a Unix socket in a shared folder. With a certificate and a token it may listen on TCP too:
+# RECOLLECT_LISTEN=unix:/run/recollect/recollect.sock,0.0.0.0:50051 RECOLLECT_TLS_CERT=… RECOLLECT_TLS_KEY=…
 ENV PATH=/opt/recollect/bin:$PATH \
     RECOLLECT_DATA_DIR=/data \
     RECOLLECT_LISTEN=unix:/run/recollect/recollect.sock \
     RECOLLECT_LOG_FORMAT=json
+EXPOSE 50051
 VOLUME ["/data", "/run/recollect"]
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s CMD ["recollect-server", "health"]
 STOPSIGNAL SIGTERM

@@ -33,6 +33,7 @@ class Short:
 
 BENCHMARKS = (
     Short("append", "--rounds 1 --calls 1000 --callers 1 2 4 8 16 32"),
+    Short("fairness", "--rounds 1 --seconds 1"),
     Short("load", "--rounds 1 --calls 300 --turns 5 50 500 5000 50000"),
     Short("search", "--rounds 1 --questions 100 --messages 1000 10000 100000"),
     Short("beside", "--rounds 1 --messages 2000 --searches 10 --calls 200 --words"),

@@ -74,6 +74,31 @@ def errors() -> None:
     print()
 
 
+def scopes() -> None:
+    """Print the table of scopes, with the kinds of tokens that have each, and the calls that need
+    it.
+    """
+    from recollect_server.domain.principal import KINDS, Scope
+    from recollect_server.transport.gate import scopes_of
+    from recollect_server.transport.server import SERVICES
+
+    meanings = dict(next(it for it in _contract().enums if it.name == "Scope").values)
+    print(f"\n| scope | allows | {' | '.join(KINDS)} | calls |")
+    print(f"| --- | --- |{' --- |' * len(KINDS)} --- |")
+    for scope in Scope:
+        if scope is not Scope.ANY:
+            meaning = meanings[f"SCOPE_{scope.name}"]
+            kinds = " | ".join("✓" if scope in KINDS[kind] else "" for kind in KINDS)
+            calls = [
+                f"`{method.name}`"
+                for service in SERVICES
+                for method in service.methods
+                if scope in scopes_of(method)
+            ]
+            print(f"| `{scope}` | {_cell(meaning)} | {kinds} | {', '.join(calls)} |")
+    print()
+
+
 def contract() -> None:
     """Print every service, call, message and enum of the contract with its comment."""
     described = _contract()

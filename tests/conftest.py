@@ -25,9 +25,14 @@ from recollect_server import app
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.settings import Settings
 
+from tests import with_token
+
 # What is imported stays: the collector would go through all of it again and again, a seventh of the
 # tests' processor.
 gc.disable()
+
+if with_token.ON:
+    with_token.turn_on()
 
 # By words alone, unless a test asks for more: loading the model takes half a second of each server.
 os.environ["RECOLLECT_EMBEDDER"] = "off"

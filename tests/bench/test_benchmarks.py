@@ -202,6 +202,7 @@ def test_meaning_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 TINY = {
+    "fairness": "--rounds 1 --seconds 0.2",
     "append": "--rounds 1 --calls 64 --callers 1 2",
     "load": "--rounds 1 --calls 5 --turns 1 30",
     "search": "--rounds 1 --questions 4 --messages 40 60 --words",
@@ -211,7 +212,7 @@ TINY = {
 }
 
 
-@pytest.mark.timeout(600)  # seven of them, each with servers of its own
+@pytest.mark.timeout(600)  # eight of them, each with servers of its own
 @pytest.mark.usefixtures("by_meaning")
 def test_all_together_make_one_table_and_the_pictures(
     monkeypatch: pytest.MonkeyPatch,

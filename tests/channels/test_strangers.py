@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from hypothesis import strategies as st
 from recollect.v1.external_communication_pb2 import TRUST_UNTRUSTED
 from recollect_server.cli import commands
-from recollect_server.services.channels.rate_limit import Buckets
+from recollect_server.services.limits import Buckets, Rate
 
 from tests.channels.conftest import ALEX, STRANGER, Post, Reach, home
 from tests.conftest import MovableClock, RunningServer, Start
@@ -129,7 +129,7 @@ def test_no_limit_is_no_limit(start_server: Start, reach: Reach) -> None:
 
 
 def test_buckets_are_bounded_and_forget_who_was_silent_longest() -> None:
-    buckets = Buckets(1, 1, most=100)
+    buckets = Buckets(Rate.of(1, 60_000, 1), most=100)
     assert [buckets.take(name, 0) for name in range(1000)] == [0] * 1000
     assert len(buckets) == 100
     assert buckets.take(999, 0) == 60_000
@@ -137,7 +137,7 @@ def test_buckets_are_bounded_and_forget_who_was_silent_longest() -> None:
 
 
 def test_a_clock_that_was_set_back_blocks_nobody_for_longer_than_a_bucket_takes_to_fill() -> None:
-    buckets = Buckets(60, 5)
+    buckets = Buckets(Rate.of(60, 60_000, 5))
     for _ in range(5):
         assert buckets.take("x", 1_000_000_000) == 0
     assert buckets.take("x", 0) == 1000
@@ -152,7 +152,7 @@ def test_a_clock_that_was_set_back_blocks_nobody_for_longer_than_a_bucket_takes_
 def test_in_any_span_no_more_pass_than_the_rate_and_the_burst_allow(
     rate: int, burst: int, pauses: list[int]
 ) -> None:
-    buckets, now = Buckets(rate, burst), 0
+    buckets, now = Buckets(Rate.of(rate, 60_000, burst)), 0
     passed: list[int] = []
     for pause in pauses:
         now += pause

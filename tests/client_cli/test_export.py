@@ -20,6 +20,7 @@ from recollect_server.domain.conversation import (
     fold,
 )
 from recollect_server.domain.conversation import Conversation as Folded
+from recollect_server.domain.entry import AnyContent
 from recollect_server.domain.message import Message as StoredMessage
 from recollect_server.domain.message import Role as StoredRole
 from recollect_server.storage.logs.reader import scan
@@ -29,9 +30,9 @@ from tests.client_cli.conftest import Counts, Run, counts_of
 START = 1_714_557_600_000
 
 
-def contents(path: Path) -> list[Content]:
+def contents(path: Path) -> list[AnyContent]:
     """Return the contents of a transcript's lines, without the conversation's id."""
-    listed: list[Content] = []
+    listed: list[AnyContent] = []
     for line in scan(path):
         assert line.entry is not None, line.damage
         content = line.entry.content

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import structlog
 from recollect_server.domain.errors import InvalidField, Unauthenticated
 from recollect_server.domain.tokens import EVERY_SPACE, new_id, parse, token_text
 from recollect_server.services.tokens import Tokens
@@ -145,7 +146,9 @@ def test_a_ledger_that_cannot_be_read_leaves_the_tokens_as_they_are(
     file = tmp_path / "data" / "tokens.jsonl"
     file.unlink()
     file.mkdir()
-    assert not tokens.refresh()
+    with structlog.testing.capture_logs() as logs:
+        assert [tokens.refresh() for _ in range(3)] == [False] * 3
+    assert [line["event"] for line in logs] == ["tokens_not_read"]  # once
     assert tokens.verify(text)
     with pytest.raises(LogUnavailable, match="the ledger of tokens cannot be written"):
         tokens.create(grant())
@@ -177,6 +180,18 @@ def test_the_file_is_its_owners_alone_and_holds_no_secret(tokens: Tokens, tmp_pa
     tokens.create(grant())
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert text[17:60] not in file.read_text()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to others")
+def test_a_file_that_root_writes_belongs_to_the_owner_of_its_folder(
+    tokens: Tokens, tmp_path: Path
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    os.chown(folder, 1234, 5678)
+    tokens.create(grant())
+    status = (folder / "tokens.jsonl").stat()
+    assert (status.st_uid, status.st_gid) == (1234, 5678)
 
 
 def test_a_token_comes_back_with_everything_that_was_granted(

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from recollect_server.domain.conversation import Content
+from recollect_server.domain.entry import AnyContent
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.external import (
     Communication,
@@ -89,7 +89,7 @@ def test_a_transcript_that_something_else_wrote_to_is_read_again(
 
 
 def test_the_index_takes_lines_in_only_where_they_follow(tmp_path: Path) -> None:
-    contents: list[Content] = [
+    contents: list[AnyContent] = [
         CommunicationBegan(NAME, "email", "ann", 1),
         ExternalMessage(Direction.INBOUND, "One", 1, 2, (), "1"),
     ]

@@ -25,10 +25,10 @@ def environment(address: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def over_stdio(address: str, *flags: str) -> AsyncIterator[McpClient]:
+async def over_stdio(address: str, *flags: str, **more: str) -> AsyncIterator[McpClient]:
     """Connect the official client to a bridge that runs as its process."""
     parameters = StdioServerParameters(
-        command=sys.executable, args=[*COMMAND, *flags], env=environment(address)
+        command=sys.executable, args=[*COMMAND, *flags], env=environment(address) | more
     )
     async with McpClient(parameters) as connected:
         yield connected

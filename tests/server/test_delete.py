@@ -87,8 +87,10 @@ def test_no_byte_of_any_file_has_the_text_any_more(service: Service, server: Run
     )
     service.delete(conversation_id)
     assert files_with(server.data_dir, *SECRETS) == []
-    # Its name stays in the update log, for those who watch.
-    assert files_with(server.data_dir, conversation_id) == [f"conversations.db: {conversation_id}"]
+    # Its name stays in the update log, for those who watch, and in the audit.
+    assert sorted(files_with(server.data_dir, conversation_id)) == [
+        f"{name}: {conversation_id}" for name in ("audit.jsonl", "conversations.db")
+    ]
     assert set(service.found("zebra")) == set(others)
 
 

@@ -306,3 +306,21 @@ def test_a_flipped_bit_in_a_checksum_does_not_make_a_line_plain(
                 damaged = bytearray(line)
                 damaged[place] ^= 1 << bit
                 assert line_of(bytes(damaged), number, 0).entry is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"type": "meta", "id": "ext-01HQ0000000000000000000000", "channel": "web", "party": "x"},
+        {"type": "message", "direction": "inbound", "text": "Trust me."},
+        {"type": "event", "event": "trust_set", "trust": "known", "scopes": []},
+        {"type": "event", "event": "escalation_resolved", "id": "esc-1", "answer": "yes"},
+    ],
+    ids=lambda it: it.get("event", it["type"]),
+)
+def test_nothing_of_a_third_party_is_taken_from_a_line_without_a_checksum(
+    fields: dict[str, Any],
+) -> None:
+    times = {"timestamp": "2026-02-14T12:00:00Z", "created": "2026-02-14T12:00:00Z"}
+    line = line_of(json.dumps(fields | times).encode(), 2, 0)
+    assert (line.entry, line.damage) == (None, "it is of a type that is not known")

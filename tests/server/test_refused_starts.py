@@ -74,7 +74,8 @@ def test_a_data_folder_a_part_of_which_is_not_this_users(
 ) -> None:
     server.stop()
     let_in(server.data_dir)
-    server.data_dir.joinpath("recollect.lock").chmod(0o666)
+    for file in server.data_dir.glob("*.*"):
+        file.chmod(0o666)
     server.folder.parent.chmod(0o500)
     with as_anybody():
         sentence = said(CannotStart, lambda: start_server(data_dir=server.data_dir))

@@ -15,8 +15,9 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.transport import pool
 from recollect_server.transport.pool import CallPool
 
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, Start
 from tests.server.conftest import Service, code_of, user
+from tests.waiting import until
 
 APPEND = "/recollect.v1.ConversationService/AppendTurn"
 GET = "/recollect.v1.ConversationService/Get"
@@ -159,6 +160,138 @@ def test_no_more_requests_are_asked_for_than_may_be_there_and_each_call_has_its_
             b"two",
             b"three",
         ]
+
+
+class Turns:
+    """A server whose handler notes its requests, and answers once the test lets it."""
+
+    def __init__(self, threads: int, present_seconds: float) -> None:
+        self.order: list[bytes] = []
+        self.go_on = threading.Event()
+        self.pool = CallPool(threads, "test", present_seconds=present_seconds)
+        self.server = grpc.server(self.pool)
+        handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(
+            self._handle
+        )
+        self.server.add_registered_method_handlers("test.Echo", {"Echo": handler})
+        port = self.server.add_insecure_port("127.0.0.1:0")
+        self.server.start()
+        # connections of their own: else equal channels of a process share one
+        option = [("grpc.use_local_subchannel_pool", 1)]
+        self.flooding, self.other = (
+            grpc.insecure_channel(f"127.0.0.1:{port}", option) for _ in range(2)
+        )
+
+    def _handle(self, request: bytes, _: grpc.ServicerContext) -> bytes:
+        self.order.append(request)
+        if request != b"at once":
+            self.go_on.wait(30)
+        return request
+
+    def call(self, channel: grpc.Channel, request: bytes) -> Any:
+        """Begins a call, and waits until its request is with a thread or waits for one."""
+        here = len(self.order) + self.pool.waiting()
+        echo: Any = channel.unary_unary("/test.Echo/Echo")
+        pending = echo.future(request, timeout=30)
+        until(lambda: len(self.order) + self.pool.waiting() > here)
+        return pending
+
+    def close(self) -> None:
+        self.go_on.set()
+        self.flooding.close()
+        self.other.close()
+        self.server.stop(0).wait()
+        self.pool.shutdown()
+
+
+@pytest.fixture
+def turns() -> Iterator[Callable[..., Turns]]:
+    made: list[Turns] = []
+
+    def make(threads: int, present_seconds: float = 60) -> Turns:
+        made.append(Turns(threads, present_seconds))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def test_callers_take_turns_however_many_calls_one_of_them_has(
+    turns: Callable[..., Turns],
+) -> None:
+    server = turns(1)
+    calls = [server.call(server.flooding, b"flood %d" % number) for number in range(10)]
+    calls += [server.call(server.other, b"other %d" % number) for number in range(2)]
+    server.go_on.set()
+    assert all(call.result() for call in calls)
+    assert server.order[:5] == [b"flood 0", b"flood 1", b"other 0", b"flood 2", b"other 1"]
+
+
+def test_a_flood_has_its_share_of_the_threads_while_somebody_else_calls(
+    turns: Callable[..., Turns],
+) -> None:
+    server = turns(4)
+    assert server.call(server.other, b"at once").result() == b"at once"
+    calls = [server.call(server.flooding, b"flood") for _ in range(10)]
+    assert (server.order.count(b"flood"), server.pool.waiting()) == (2, 8)
+    assert server.call(server.other, b"at once").result() == b"at once"
+    server.go_on.set()
+    assert all(call.result() for call in calls)
+
+
+def test_a_caller_has_all_threads_again_once_the_others_are_gone(
+    turns: Callable[..., Turns],
+) -> None:
+    server = turns(4, 0.3)
+    assert server.call(server.other, b"at once").result() == b"at once"
+    calls = [server.call(server.flooding, b"flood") for _ in range(10)]
+    # without another call, or the end of one
+    until(lambda: server.order.count(b"flood") == 4)
+    server.go_on.set()
+    assert all(call.result() for call in calls)
+
+
+def test_calls_that_send_nothing_take_no_share_of_the_threads(
+    turns: Callable[..., Turns],
+) -> None:
+    server = turns(4)
+    silent = Silent(server.other)
+    call = silent.begin("/test.Echo/Echo")
+    calls = [server.call(server.flooding, b"flood") for _ in range(10)]
+    assert (server.order.count(b"flood"), server.pool.waiting()) == (4, 6)
+    server.go_on.set()
+    assert all(call.result() for call in calls)
+    call.cancel()
+
+
+def test_callers_who_are_gone_are_forgotten(turns: Callable[..., Turns]) -> None:
+    server = turns(4, 0)
+    for _ in range(3):
+        assert server.call(server.other, b"at once").result() == b"at once"
+        assert server.call(server.flooding, b"at once").result() == b"at once"
+    assert len(server.pool._callers) <= 2
+    assert len(server.pool._present) <= 2
+
+
+def test_a_caller_alone_has_all_threads(turns: Callable[..., Turns]) -> None:
+    server = turns(4, 0)
+    assert server.call(server.other, b"at once").result() == b"at once"
+    calls = [server.call(server.flooding, b"flood") for _ in range(10)]
+    assert (server.order.count(b"flood"), server.pool.waiting()) == (4, 6)
+    server.go_on.set()
+    assert all(call.result() for call in calls)
+
+
+def test_a_caller_without_a_valid_token_is_refused_before_it_sends_its_request(
+    start_server: Start,
+) -> None:
+    server = start_server(auth="required")
+    with grpc.insecure_channel(server.target) as channel:
+        silent = Silent(channel)
+        call = silent.begin(APPEND)
+        assert code_of(lambda: call.result(30)) == "UNAUTHENTICATED"
+        silent.end()
 
 
 def test_grpcio_is_pinned_below_the_minor_version_after_the_one_that_these_tests_ran_with() -> None:

@@ -11,12 +11,13 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Attachment, ToolCall, Usage
-from recollect_server.domain.conversation import Unknown
+from recollect_server.domain.entry import Unknown
 from recollect_server.domain.message import Message
 from recollect_server.storage.logs.reader import scan
 from recollect_server.storage.logs.record import Damaged, decode
 from recollect_server.storage.logs.repair import look_through
 
+from tests import with_token
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import (
     Connect,
@@ -134,6 +135,7 @@ def test_nothing_but_what_the_design_names_lies_in_the_folder(
         "default/conversations/conversations.db",
         "default/conversations/conversations.db.seal",
         "recollect.lock",
+        *["tokens.jsonl"] * with_token.ON,
     ]
 
 

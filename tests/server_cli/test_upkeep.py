@@ -177,6 +177,7 @@ def test_stats_tells_what_is_kept_while_the_server_runs_and_after(
         "messages_in_contexts: 0 hot, 0 warm, 0 cold",
         "torn_tails: 0 files, 0 bytes", "deletes_to_finish: 0", "external_communications: 0", "external_messages: 0",
         "external_bytes: 0", "external_not_indexed_yet: 0", "escalations_open: 0", "limited_senders: 0",
+        "limited_today: 0",
     ]  # fmt: skip
     for _ in range(2):
         lines = on(server, "stats").stdout.splitlines()

@@ -416,6 +416,34 @@ class Settings(BaseSettings):
         60, ge=0, description="messages per minute from a sender who is not an owner; 0: no limit"
     )
     sender_burst: int = Field(20, ge=1, description="messages that such a sender may send at once")
+    token_calls: float = Field(
+        0, ge=0, description="calls a second of one token, unless the token says so; 0: no limit"
+    )
+    token_burst: float = Field(
+        0, ge=0, description="calls of one token at once; 0: as many as in a second"
+    )
+    token_bytes: int = Field(
+        0, ge=0, description="bytes of requests of one token in a day (UTC); 0: no limit"
+    )
+    token_streams: int = Field(0, ge=0, description="open streams of one token; 0: no limit")
+    space_calls: float = Field(
+        0, ge=0, description="calls a second about one space, by all callers; 0: no limit"
+    )
+    space_burst: float = Field(
+        0, ge=0, description="calls about one space at once; 0: as many as in a second"
+    )
+    space_bytes: int = Field(
+        0, ge=0, description="bytes of requests about one space in a day (UTC); 0: no limit"
+    )
+    space_streams: int = Field(0, ge=0, description="open streams of one space; 0: no limit")
+    space_conversations: int = Field(0, ge=0, description="conversations of a space; 0: no limit")
+    space_stored_bytes: int = Field(0, ge=0, description="bytes of a space's logs; 0: no limit")
+    audit_bytes: int = Field(
+        16 << 20, ge=4096, description="largest file of the audit log, before the next one begins"
+    )
+    audit_files: int = Field(
+        4, ge=0, le=1000, description="older files of the audit log that are kept"
+    )
     reflection: bool = Field(
         True, description="whether the server describes its services to tools such as grpcurl"
     )

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TypeVar
 
 from recollect import InvalidArgument
@@ -21,37 +22,74 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="recollect-mcp",
         description="Gives an agent three tools to recall the conversations of a Recollect"
-        " server, over MCP.",
+        " server, over MCP. The token of a server that asks for one is read from RECOLLECT_TOKEN.",
     )
     address = os.environ.get(ADDRESS) or DEFAULT_TARGET
     text = f"the server: host:port or unix:PATH [{ADDRESS}, else {DEFAULT_TARGET}]"
     parser.add_argument("--address", type=_given(checked_target), default=address, help=text)
     text = "seconds that a call of it may take [%(default)s]"
     parser.add_argument("--timeout", type=_given(_seconds), default=DEFAULT_TIMEOUT, help=text)
-    parser.add_argument(
-        "--http",
-        metavar="HOST:PORT",
-        help="speak streamable HTTP at http://HOST:PORT/mcp, on a loopback address, instead of"
-        " stdio",
+    text = "the space: whose data is meant [RECOLLECT_SPACE]"
+    parser.add_argument("--space", metavar="NAME", help=text)
+    text = "speak TLS to the server: the authority of its certificate, or `system` [RECOLLECT_CA]"
+    parser.add_argument("--ca", metavar="FILE", help=text)
+    text = "send the token to the server in plain text over a network that is trusted"
+    parser.add_argument("--insecure", action="store_true", help=text)
+    text = "the tools to offer, separated by commas [those that the token allows]"
+    parser.add_argument("--tools", metavar="NAME,…", help=text)
+    text = "speak streamable HTTP at HOST:PORT/mcp, instead of stdio"
+    http = parser.add_argument_group(
+        "HTTP",
+        "Beyond loopback it takes a certificate, and a token in RECOLLECT_MCP_TOKEN that callers"
+        " send as `Authorization: Bearer`.",
     )
+    http.add_argument("--http", metavar="HOST:PORT", help=text)
+    text = "a name by which callers know it [HOST, and on loopback its other names]"
+    http.add_argument("--host", metavar="NAME", action="append", default=[], help=text)
+    http.add_argument("--tls-cert", metavar="FILE", type=Path, help="its certificate, in PEM")
+    http.add_argument("--tls-key", metavar="FILE", type=Path, help="the certificate's key, in PEM")
     arguments = parser.parse_args()
     if find_spec("mcp") is None:
         sys.exit("recollect-mcp needs mcp: pip install 'recollect-client[mcp]'")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a failure is one sentence, without gRPC's
     from recollect.mcp import server
+    from recollect.mcp.http import TOKEN, HttpOptions
 
+    offered = _names(arguments.tools, tuple(server.TOOLS), parser)
+    access = {name: getattr(arguments, name) for name in ("space", "ca", "insecure")}
+    options = None
     try:
-        listen = None if arguments.http is None else server.loopback(arguments.http)
-    except ValueError as error:
+        if arguments.http is not None:
+            options = HttpOptions.of(
+                arguments.http,
+                tuple(arguments.host),
+                os.environ.get(TOKEN) or None,
+                arguments.tls_cert,
+                arguments.tls_key,
+            )
+        server.run(server.Bridge(arguments.address, arguments.timeout, access, offered), options)
+    except (ValueError, InvalidArgument) as error:
         parser.error(str(error))
-    try:
-        server.run(arguments.address, arguments.timeout, listen)
     except KeyboardInterrupt:
         pass
     except OSError as error:
         sys.exit(
             f"recollect-mcp: cannot listen on {arguments.http}: {os.strerror(error.errno or 0)}"
         )
+
+
+def _names(
+    text: str | None, choices: tuple[str, ...], parser: argparse.ArgumentParser
+) -> tuple[str, ...]:
+    """Return the tools of a list. Ends the program for a name that is none."""
+    if text is None:
+        return choices
+    names = tuple(dict.fromkeys(it.strip() for it in text.split(",") if it.strip()))
+    if wrong := [it for it in names if it not in choices]:
+        parser.error(f"argument --tools: {wrong[0]:.100} is none of {', '.join(choices)}")
+    if not names:
+        parser.error(f"argument --tools: name some of {', '.join(choices)}")
+    return names
 
 
 def _given(check: Callable[[str], T]) -> Callable[[str], T]:

@@ -1,12 +1,9 @@
-"""The tools on the wire: over stdio, or over streamable HTTP on a loopback address."""
+"""The tools on the wire: over stdio, or over streamable HTTP."""
 
-import ipaddress
 import json
 import re
-import socket
-import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
@@ -15,21 +12,16 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
-from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
 from recollect import AsyncClient, NotFound, RecollectError, Unavailable
 from recollect.mcp import shapes, tools
+from recollect.mcp.http import HttpOptions, serve_http
 from recollect.mcp.tools import WrongArgument, resource_of
 
-_PATH = "/mcp"
-_MAX_CONNECTIONS = 256
-"""Open at the same time over HTTP, streams that wait for nothing included. A request over another
-one is answered 503.
-"""
-_SHUTDOWN_GRACE = 2
-"""Seconds that a stop waits for open streams."""
+_LISTING_TIMEOUT = 5.0
+"""Seconds that a list of the tools waits for the server: whoever lists them may wait to begin."""
 _RESOURCE = re.compile(r"recollect://(conv-[0-9A-Z]{26})/turns/([0-9]{1,9})")
 _INSTRUCTIONS = (
     "Recollect keeps every conversation that the user had with their agents. Search it before"
@@ -58,9 +50,11 @@ class _Tool:
     takes: type[BaseModel]
     answers: type[BaseModel]
     run: Callable[[AsyncClient, Any], Awaitable[BaseModel]]
+    scope: str = "recall"
+    """The scope that the calls of the tool need."""
 
 
-_TOOLS = {
+TOOLS = {
     "search_conversations": _Tool(
         "Search conversations",
         "Search the user's past conversations by words and by meaning. Answers the"
@@ -91,96 +85,61 @@ _TOOLS = {
 }
 
 
-def loopback(listen: str) -> tuple[str, int]:
-    """Split `HOST:PORT`. Raises ValueError for an address that other machines reach: there is
-    neither TLS nor a token.
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """The server that a bridge calls, and the tools that it offers."""
+
+    target: str
+    timeout: float
+    access: dict[str, Any] = field(default_factory=dict)
+    """Further arguments of the client: `space`, `ca`, `insecure`. They hold no token."""
+    tools: tuple[str, ...] = tuple(TOOLS)
+
+
+def run(bridge: Bridge, http: HttpOptions | None) -> None:
+    """Serve until the input ends, or for ever on a port. Raises OSError where it cannot listen, and
+    InvalidArgument for a client that cannot be made.
     """
-    host, colon, port = listen.rpartition(":")
-    host = host.strip("[]")
-    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 0xFFFF:
-        raise ValueError(f"--http {listen:.100}: is no address such as 127.0.0.1:8765")
-    if host == "localhost":
-        host = "127.0.0.1"
-    try:
-        allowed = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        allowed = False
-    if not allowed:
-        raise ValueError(
-            f"--http {listen:.100}: must be a loopback address as 127.0.0.1:8765, for others"
-            " would need TLS and a token"
-        )
-    return host, int(port)
+    anyio.run(_serve, bridge, http)
 
 
-def run(target: str, timeout: float, listen: tuple[str, int] | None) -> None:
-    """Serve until the input ends, or for ever on a port. Raises OSError where it cannot listen."""
-    if listen is None:
-        anyio.run(_serve_stdio, target, timeout)
-    else:
-        anyio.run(_serve_http, target, timeout, listen)
+async def _serve(bridge: Bridge, http: HttpOptions | None) -> None:
+    async with AsyncClient(bridge.target, timeout=bridge.timeout, **bridge.access) as client:
+        server = build(client, bridge.target, bridge.tools)
+        if http is not None:
+            await serve_http(server, http, bridge.target)
+            return
+        async with stdio_server() as (reading, writing):
+            await server.run(reading, writing, server.create_initialization_options())
 
 
-async def _serve_stdio(target: str, timeout: float) -> None:
-    async with AsyncClient(target, timeout=timeout) as client, stdio_server() as (reading, writing):
-        server = build(client, target)
-        await server.run(reading, writing, server.create_initialization_options())
+def build(client: AsyncClient, target: str, offered: tuple[str, ...] = tuple(TOOLS)) -> Server[Any]:
+    """Build the MCP server over a client, with the tools that are offered. Errors name `target`
+    where nobody answers.
+    """
+    reads_turns = "fetch_context" in offered
 
-
-async def _serve_http(target: str, timeout: float, listen: tuple[str, int]) -> None:
-    import uvicorn
-
-    host, port = listen
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family) as listening:
-        shown = f"[{host}]" if ":" in host else host
-        port = listening.getsockname()[1]
-        names = (shown, "127.0.0.1", "localhost", "[::1]")
-        # Given even where mcp would set it: it does so for three spellings of this machine, and
-        # 127.0.0.2 is none of them.
-        guarded = TransportSecuritySettings(
-            enable_dns_rebinding_protection=True,
-            allowed_hosts=[f"{name}:{port}" for name in names],
-            allowed_origins=[f"http://{name}:{port}" for name in names],
-        )
-        async with AsyncClient(target, timeout=timeout) as client:
-            # Without sessions: no tool needs one, and each that a host never ended was kept for
-            # ever, some 40 KiB of memory.
-            app = build(client, target).streamable_http_app(
-                streamable_http_path=_PATH,
-                stateless_http=True,
-                transport_security=guarded,
-                host=host,
-            )
-            sys.stderr.write(
-                f"recollect-mcp listens on http://{shown}:{port}{_PATH} and asks {target}\n"
-            )
-            sys.stderr.flush()
-            config = uvicorn.Config(
-                app,
-                log_level="error",
-                limit_concurrency=_MAX_CONNECTIONS,
-                timeout_graceful_shutdown=_SHUTDOWN_GRACE,
-            )
-            await uvicorn.Server(config).serve(sockets=[listening])
-
-
-def build(client: AsyncClient, target: str) -> Server[Any]:
-    """Build the MCP server over a client. Errors name `target` where nobody answers."""
+    async def allowed() -> list[str]:
+        """Return the tools that are offered and that the client's token has the scopes for."""
+        try:
+            caller = await client.access.who_am_i(timeout=_LISTING_TIMEOUT)
+        except RecollectError:  # the tools that are called say what is wrong
+            return list(offered)
+        return [name for name in offered if TOOLS[name].scope in caller.scopes]
 
     async def list_tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         return types.ListToolsResult(
-            tools=[_described(name, tool) for name, tool in _TOOLS.items()]
+            tools=[_described(name, TOOLS[name]) for name in await allowed()]
         )
 
     async def call_tool(
         _: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        tool = _TOOLS.get(params.name)
+        tool = TOOLS.get(params.name) if params.name in offered else None
         if tool is None:
-            return _failed(f"no such tool: {params.name}. There are {', '.join(_TOOLS)}.")
+            return _failed(f"no such tool: {params.name}. There are {', '.join(offered)}.")
         try:
             answer = await tool.run(client, tool.takes.model_validate(params.arguments or {}))
         except ValidationError as error:
@@ -214,12 +173,14 @@ def build(client: AsyncClient, target: str) -> Server[Any]:
             " it.",
             mime_type="application/json",
         )
-        return types.ListResourceTemplatesResult(resource_templates=[template])
+        return types.ListResourceTemplatesResult(
+            resource_templates=[template] if reads_turns else []
+        )
 
     async def read_resource(
         _: ServerRequestContext[Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        named = _RESOURCE.fullmatch(str(params.uri))
+        named = _RESOURCE.fullmatch(str(params.uri)) if reads_turns else None
         if named is None:
             raise MCPError(
                 code=types.INVALID_PARAMS,
@@ -271,7 +232,7 @@ def _failed(text: str) -> types.CallToolResult:
 
 
 def _sentence(error: RecollectError, target: str) -> str:
-    if isinstance(error, Unavailable) and error.reason is None:
+    if type(error) is Unavailable and error.reason is None:
         return f"no Recollect server answers on {target}: start one with `recollect-server serve`"
     if isinstance(error, NotFound):
         return f"conversationId: {error}"

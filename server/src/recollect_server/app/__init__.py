@@ -21,16 +21,22 @@ from recollect_server.app.models import model_folder
 from recollect_server.app.space import OpenSpace, Shared
 from recollect_server.domain.time import Clock, system_clock
 from recollect_server.inference.workers import Workers
+from recollect_server.jobs.bookkeeper import Bookkeeper
+from recollect_server.services.audit import Audit
+from recollect_server.services.limits import Allowance, Limiter
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, unheard
 from recollect_server.settings import Settings
+from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.logs.store import LogUnavailable
 from recollect_server.storage.logs.tokens import TokenLedger
+from recollect_server.storage.usage import UsageFile
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.certificates import TlsFiles
 from recollect_server.transport.gate import Gate
+from recollect_server.transport.handling import Rules
 from recollect_server.transport.server import Server, ServerOptions
 from recollect_server.transport.streams import StreamLimits, Streams
 
@@ -100,6 +106,27 @@ def start(
         except LogUnavailable as error:
             raise cannot_use(settings.data_dir, error) from error
         gate = Gate(settings.space, tokens, token_required=settings.auth == "required")
+        audit = Audit(
+            AuditLog(settings.data_dir, settings.audit_bytes, settings.audit_files), clock
+        )
+        limiter = Limiter(
+            clock,
+            Allowance(
+                settings.token_calls,
+                settings.token_burst,
+                settings.token_bytes,
+                settings.token_streams,
+            ),
+            Allowance(
+                settings.space_calls,
+                settings.space_burst,
+                settings.space_bytes,
+                settings.space_streams,
+            ),
+            tokens.limits_of,
+            UsageFile(settings.data_dir),
+        )
+        stops.append(Bookkeeper(limiter, audit, clock).stop)
         streams = Streams(
             StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds())
         )
@@ -114,6 +141,7 @@ def start(
             Answers(settings.max_answer_bytes),
             weights,
             workers,
+            limiter,
             lock_order,
             progress,
             compared_at_once,
@@ -128,6 +156,7 @@ def start(
                 spaces,
                 _server_options(settings, tokens),
                 degraded={"RecallService": space.recall.degraded},
+                rules=Rules(limiter, audit),
             )
         gate.follow(streams.end, server.end_streams)
         stops.append(gate.stop)

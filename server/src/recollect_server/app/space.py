@@ -30,6 +30,7 @@ from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
 from recollect_server.services.external.store import CommunicationStore
+from recollect_server.services.limits import Limiter, Quota, Stored
 from recollect_server.services.notes.compaction import Compaction
 from recollect_server.services.notes.naming import Naming
 from recollect_server.services.recall.embedding import Embedding
@@ -70,6 +71,7 @@ class Shared:
     weights: Path | None
     """Folder of the embedding model; None: nothing is embedded."""
     workers: Workers | None
+    limiter: Limiter
     lock_order: LockOrder | None = None
     progress: Progress = unheard
     compared_at_once: int = COMPARED_AT_ONCE
@@ -110,10 +112,18 @@ class OpenSpace:
                 clock,
                 unverified=self.recovered.suspects,
                 lock_order=shared.lock_order,
+                admit_conversation=lambda: self.quota.admit(conversations=1),
             )
         except (OSError, LogUnavailable) as error:
             raise cannot_use(settings.data_dir, error) from error
         stops += (space.close, logs.close)
+        self.quota = Quota(
+            shared.limiter,
+            self.name,
+            Stored(settings.space_conversations, settings.space_stored_bytes),
+            lambda: Stored(*space.index.stored()),
+            clock,
+        )
         communications = CommunicationStore(space)
         self.external = External(communications, settings.acknowledgement)
         working_limits = WorkingLimits(

@@ -24,6 +24,7 @@ _MODULES = {
     "backup": "backup",
     "restore": "backup",
     "stats": "stats",
+    "audit": "audit",
     "token": "token",
 }
 """The module of each command. It is imported when the command is asked for."""

@@ -7,12 +7,17 @@ import click
 
 from recollect_server.cli.folder import folder_of, said_plainly
 from recollect_server.cli.options import load_settings, with_settings
+from recollect_server.domain.time import DAY, system_clock
+from recollect_server.settings import Settings
 from recollect_server.storage.index.checking import external_state_of, state_of
 from recollect_server.storage.index.notes import NoteState, note_state_of
 from recollect_server.storage.index.routing import limited_of
 from recollect_server.storage.index.tiers import hits_of
 from recollect_server.storage.logs.store import Kind
+from recollect_server.storage.usage import UsageFile
 from recollect_server.storage.vectors import checking as vectors_checking
+
+_MAX_LIMITED = 10  # named
 
 
 def _spent(notes: NoteState) -> str:
@@ -20,6 +25,19 @@ def _spent(notes: NoteState) -> str:
         return "none"
     cost = f", {notes.cost:.2f} US dollars" if notes.cost else ""
     return f"{notes.calls} calls, {notes.tokens} tokens{cost} on {notes.day}"
+
+
+def _limited(settings: Settings) -> str:
+    """Return the tokens and spaces that reached a limit today, those with most refusals first."""
+    usage = UsageFile(settings.data_dir).read()
+    refused = usage.refused.items() if usage.day == system_clock() // DAY else ()
+    named = sorted(refused, key=lambda row: -row[1])[:_MAX_LIMITED]
+    return ", ".join(
+        [
+            str(len(refused)),
+            *(f"{of} {name} {limit} ({count} refused)" for (of, name, limit), count in named),
+        ]
+    )
 
 
 @click.command()
@@ -30,7 +48,8 @@ def stats(config: Path | None, **flags: Any) -> None:
     Messages that a disk refused and the server holds in memory stand in its log alone:
     `messages_held`.
     """
-    folder = folder_of(load_settings(config, flags))
+    settings = load_settings(config, flags)
+    folder = folder_of(settings)
     with said_plainly():
         index = state_of(folder.root)
         vectors = vectors_checking.state_of(folder.root)
@@ -78,5 +97,6 @@ def stats(config: Path | None, **flags: Any) -> None:
         "limited_senders": ", ".join(
             [str(limited), *(f"{it.channel} {it.sender} ({it.refused} refused)" for it in worst)]
         ),
+        "limited_today": _limited(settings),
     }.items():
         click.echo(f"{name}: {value}")

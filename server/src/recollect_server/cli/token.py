@@ -1,6 +1,7 @@
 """`recollect-server token`: create, list, revoke and rotate tokens, beside a running server too."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,11 +14,14 @@ import click
 from recollect_server.cli.logs import say, set_up_logs_of_a_command
 from recollect_server.cli.options import NamedPath, load_settings
 from recollect_server.domain.errors import InvalidField, RecollectError
-from recollect_server.domain.principal import ALL_SCOPES, CUSTOM, KINDS, Scope
+from recollect_server.domain.principal import ALL_SCOPES, CUSTOM, KINDS, Principal, Scope
 from recollect_server.domain.time import milliseconds, system_clock, to_text
 from recollect_server.domain.tokens import Grant, Token, is_token_id, parse, scopes_of
+from recollect_server.services.audit import Audit
 from recollect_server.services.tokens import Tokens
 from recollect_server.settings import Settings, duration
+from recollect_server.storage.audit import AuditLog
+from recollect_server.storage.logs.store import LogUnavailable
 from recollect_server.storage.logs.tokens import TokenLedger
 
 _OVERLAP = timedelta(days=1)
@@ -68,6 +72,8 @@ def _with_tokens(command: Callable[..., None]) -> Callable[..., None]:
             raise click.ClickException(
                 "\n".join(f"{it.field}: {it.description}" for it in error.violations)
             ) from error
+        except LogUnavailable:
+            raise  # the group of all commands names the file
         except RecollectError as error:
             raise click.ClickException(str(error)) from error
 
@@ -152,7 +158,9 @@ def create(
         channel,
         dict(limits),
     )
-    _show_new(*tokens.create(grant), as_json=as_json)
+    created, text = tokens.create(grant)
+    _record(settings, "token create", created)
+    _show_new(created, text, as_json=as_json)
 
 
 @token.command("list")
@@ -179,10 +187,9 @@ def revoke(tokens: Tokens, *, settings: Settings, ids: tuple[str, ...]) -> None:
 
     A whole token is accepted in place of its id.
     """
-    del settings
     chosen = [tokens.get(_id_of(it)) for it in ids]
     for each in chosen:
-        tokens.revoke(each.id)
+        _record(settings, "token revoke", tokens.revoke(each.id))
         click.echo(f"revoked {each.id}")
 
 
@@ -214,11 +221,19 @@ def rotate(
 
     Both are valid until the old one ends.
     """
-    del settings
     made = tokens.rotate(_id_of(token_id), _moment(expires), milliseconds(overlap))
+    _record(settings, "token rotate", made[0])
     _show_new(*made, as_json=as_json)
     old = tokens.get(made[0].replaces)
     say(f"The old token {old.id} ends at {to_text(old.grant.expires)}.", sys.stderr)
+
+
+def _record(settings: Settings, command: str, changed: Token) -> None:
+    """Record a change of a token in the audit log."""
+    log = AuditLog(settings.data_dir, settings.audit_bytes, settings.audit_files)
+    audit = Audit(log, system_clock)
+    audit.record(Principal(space="", peer=f"uid:{os.getuid()}"), command, changed.id)
+    audit.close()
 
 
 def _show_new(created: Token, text: str, *, as_json: bool) -> None:

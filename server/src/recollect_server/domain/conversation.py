@@ -238,13 +238,6 @@ class CommandRun:
     mail: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """A whole, undamaged line that this version does not know, or that is not a conversation's:
-    kept, and passed over.
-    """
-
-
 Event = (
     TitleAssigned
     | Compressed
@@ -256,10 +249,11 @@ Event = (
     | Continued
     | CommandRun
 )
-Content = Began | Message | Event | Unknown
+Content = Began | Message | Event
+"""Entries of a conversation's log."""
 
 
-def fold(before: Conversation | None, content: Content) -> Conversation | None:
+def fold(before: Conversation | None, content: object) -> Conversation | None:
     """Return the state after one entry. Entries before `Began` are skipped (their file lost its
     first line).
     """

@@ -19,8 +19,9 @@ RecollectError
 ├── AnchorsPresent          a delete that does not say what becomes of anchors
 ├── TrustRequired           the party's trust does not allow a reply
 ├── EscalationClosed        it was resolved before, with another answer
-├── Unauthenticated         no token, or one that is not valid
-├── PermissionDenied        the token does not allow the call
+├── Denied                  the caller's credentials do not allow the call
+│   ├── Unauthenticated     no token, or one that is not valid
+│   └── PermissionDenied    the token does not allow the call
 ├── CallerGone              the caller cancelled the call, or its connection broke
 ├── DeadlineExceeded        the call took longer than its caller or the server allows
 └── TryAgain                the same request may succeed later
@@ -35,6 +36,8 @@ RecollectError
 """
 
 from dataclasses import dataclass
+
+from recollect_server.domain.principal import Principal
 
 
 class RecollectError(Exception):
@@ -208,11 +211,18 @@ class EscalationClosed(RecollectError):
         self.escalation_id = escalation_id
 
 
-class Unauthenticated(RecollectError):
+class Denied(RecollectError):
+    """The caller's credentials do not allow the call. Nothing was changed."""
+
+    principal: Principal | None = None
+    """The caller, if the gate knows it: the audit names it."""
+
+
+class Unauthenticated(Denied):
     """The call brought no token, or one that is not valid. The text never holds a part of it."""
 
 
-class PermissionDenied(RecollectError):
+class PermissionDenied(Denied):
     """The token does not allow the call. Nothing was changed."""
 
     def __init__(self, method: str, reason: str, scope: str = "") -> None:
@@ -281,11 +291,19 @@ class TooManyAnswers(TryAgain):
 
 
 class LimitExceeded(TryAgain):
-    """A token, or its space, reached a limit. The same request may be accepted later."""
+    """A token, or its space, reached a limit. The same request may be accepted later. Nothing was
+    done.
+    """
 
-    def __init__(self, limit: str, of: str, retry_after_ms: int) -> None:
-        """`of` says whose limit it is: `token`, `space` or `peer`."""
-        super().__init__(f"the {of} reached its limit {limit}: try again later", retry_after_ms)
+    def __init__(self, limit: str, of: str, retry_after_ms: int, most: float = 0) -> None:
+        """`of` says whose limit it is: `token`, `space` or `peer`; `most` is the limit, if it is a
+        number.
+        """
+        super().__init__(
+            f"the {of} reached its limit {limit}{f' of {most:g}' if most else ''}: try again later,"
+            " or have the limit raised",
+            retry_after_ms,
+        )
         self.limit = limit
         self.of = of
 

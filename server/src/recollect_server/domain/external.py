@@ -1,9 +1,8 @@
 """An external communication, an exchange with one third party on one channel, and everything that
 can happen to it.
 
-Its transcript is a list of entries like a conversation's, and `fold` applies one entry to what was
-known before. To a conversation each of these entries is `Unknown`: nothing of a third party can
-come into one, not even by a file in the wrong folder.
+Its log is a list of entries like a conversation's, and `fold` applies one entry to the state before
+it. Neither knows the other's entries (see `domain.entry`).
 
 Trust says what becomes of what a party writes, and whether it may be answered:
 
@@ -20,7 +19,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from recollect_server.domain.addresses import display_name
-from recollect_server.domain.conversation import MAX_OPENING, Unknown, opening_of
+from recollect_server.domain.conversation import MAX_OPENING, opening_of
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Attachment
 from recollect_server.domain.time import updated
@@ -69,7 +68,7 @@ class Communication:
 
 
 @dataclass(frozen=True, slots=True)
-class CommunicationBegan(Unknown):
+class CommunicationBegan:
     """The first line: the communication exists."""
 
     id: str
@@ -111,7 +110,7 @@ DIRECT = Provenance()
 
 
 @dataclass(frozen=True, slots=True)
-class ExternalMessage(Unknown):
+class ExternalMessage:
     """A message from a third party or to it; with sequence 0 as it was given."""
 
     direction: Direction
@@ -132,7 +131,7 @@ class ExternalMessage(Unknown):
 
 
 @dataclass(frozen=True, slots=True)
-class TrustSet(Unknown):
+class TrustSet:
     """The owner said how far the party is trusted, and for what."""
 
     trust: Trust
@@ -141,7 +140,7 @@ class TrustSet(Unknown):
 
 
 @dataclass(frozen=True, slots=True)
-class EscalationOpened(Unknown):
+class EscalationOpened:
     """The owner is asked about the message of line `sequence`."""
 
     id: str
@@ -151,7 +150,7 @@ class EscalationOpened(Unknown):
 
 
 @dataclass(frozen=True, slots=True)
-class EscalationResolved(Unknown):
+class EscalationResolved:
     """The owner answered; without an answer: the party was blocked instead."""
 
     id: str

@@ -19,7 +19,7 @@ from recollect_server.domain.addresses import (
     normal_group,
     normal_message_ids,
 )
-from recollect_server.domain.conversation import CommandRun, Content, Party
+from recollect_server.domain.conversation import CommandRun, Party
 from recollect_server.domain.external import EmailHeaders, Provenance
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Attachment, Message
@@ -263,7 +263,7 @@ def mail_ids(headers: dict[str, Any]) -> tuple[str, ...]:
     return normal_message_ids(*(text[: 2 * _ID] for text in texts if isinstance(text, str)))
 
 
-def mail_ids_of(contents: Iterable[Content]) -> set[int]:
+def mail_ids_of(contents: Iterable[object]) -> set[int]:
     """Return the numbers of the Message-IDs that messages and commands on e-mail bring: each leads
     to their conversation from then on.
 

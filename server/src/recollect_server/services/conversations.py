@@ -44,8 +44,8 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState, placed
 from recollect_server.services.working_context import turns_of
 from recollect_server.storage.index.columns import KnownRequest
+from recollect_server.storage.logs.entries import message_fields
 from recollect_server.storage.logs.lines import messages_of
-from recollect_server.storage.logs.record import message_fields
 
 log = structlog.get_logger("recollect.conversations")
 

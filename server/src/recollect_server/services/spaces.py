@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import structlog
 
 from recollect_server.domain.errors import Stopping, TooManySpaces
+from recollect_server.services.limits import Quota
 
 log = structlog.get_logger("recollect.spaces")
 
@@ -25,6 +26,8 @@ class OpenedSpace(Protocol):
 
     handlers: Mapping[str, Any]
     """Handlers of its services, by the services' names."""
+    quota: Quota
+    """Bound of what it keeps."""
 
     def close(self) -> None:
         """Close it. Nobody uses it any more."""

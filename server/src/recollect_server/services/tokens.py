@@ -5,6 +5,7 @@ verifies tokens for long calls `refresh` now and then, which costs a look at the
 """
 
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from recollect_server.domain.errors import (
     TokenNotFound,
     Unauthenticated,
 )
-from recollect_server.domain.principal import ALL_SCOPES, CUSTOM, KINDS, Scope
+from recollect_server.domain.principal import ALL_SCOPES, CUSTOM, KINDS, Principal, Scope
 from recollect_server.domain.time import Clock, from_text, to_text
 from recollect_server.domain.tokens import Grant, Token
 from recollect_server.storage.logs.fields import moment, text, texts
@@ -41,6 +42,8 @@ class Tokens:
         self._mark = NO_FILE
         self._tokens: dict[str, Token] = {}
         self._any = False
+        self._failure = ""
+        """Why the ledger could not be read last; empty: it could."""
         self._read()
 
     def any(self) -> bool:
@@ -57,6 +60,11 @@ class Tokens:
             return self._tokens[token_id]
         except KeyError:
             raise TokenNotFound(token_id) from None
+
+    def limits_of(self, token_id: str) -> Mapping[str, float]:
+        """Return the limits that a token has of its own."""
+        token = self._tokens.get(token_id)
+        return token.grant.limits if token else {}
 
     def verify(self, presented: str) -> Token:
         """Return the token that a caller presented. Raises Unauthenticated."""
@@ -75,7 +83,9 @@ class Tokens:
             )
         # only to whoever has the secret
         if reason := self.ended(token_id):
-            raise Unauthenticated(reason)
+            ended = Unauthenticated(reason)
+            ended.principal = Principal(token.id, token.grant.kind, space="")
+            raise ended
         return token
 
     def ended(self, token_id: str) -> str:
@@ -139,8 +149,11 @@ class Tokens:
                     return False
                 self._read()
             except StorageUnavailable as error:
-                log.warning("tokens_not_read", reason=str(error))
+                if self._failure != str(error):
+                    log.warning("tokens_not_read", reason=str(error))
+                self._failure = str(error)
                 return False
+            self._failure = ""
         return True
 
     def _create(self, grant: Grant, more: dict[str, Any]) -> tuple[Token, str]:

@@ -60,6 +60,8 @@ FAILPOINTS = {
     "tokens.synced": "the line about a token and its file's name are durable; nobody was told",
     "recover.deletes_finished": "the deletes that were interrupted are finished; no transcript was looked at",
     "recover.index_removed": "the index that could not be used is removed, and there is no new one",
+    "audit.half_written": "half of a record of the audit is written",
+    "audit.rotated": "the file of the audit has the name of an older one, and there is no new one",
     "recover.done": "the index is brought up; nobody can call yet",
 }
 """Every failpoint, with what is true when it is hit."""

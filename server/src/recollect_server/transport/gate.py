@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 
 import grpc
 import structlog
@@ -87,16 +87,17 @@ class Gate:
         token = self._authenticate(authorizations, peer)
         grant = token.grant
         needed = self._scopes(method)
-        if needed is None or (missing := needed - grant.scopes):
-            scope = min(missing) if needed else ""
-            raise PermissionDenied(
-                _name(method),
+        if needed is None or not needed <= grant.scopes:
+            scope = min(needed - grant.scopes) if needed else ""
+            raise _denied(
+                token,
+                method,
                 f"a {grant.kind} token lacks the scope {scope}" if scope else "nobody may call it",
                 scope,
             )
         space = self._named(spaces)
         if space and not grant.allows(space):
-            raise PermissionDenied(_name(method), f"the token is not for the space {space}")
+            raise _denied(token, method, f"the token is not for the space {space}")
         if not space:
             space = self._default_space if grant.spaces[0] == EVERY_SPACE else grant.spaces[0]
         return Principal(
@@ -110,6 +111,21 @@ class Gate:
             grant.spaces,
             grant.expires,
         )
+
+    def caller_of(
+        self, metadata: Iterable[tuple[str, str | bytes]], peer: Callable[[], str]
+    ) -> Hashable | None:
+        """Return what tells a caller from others before a call is admitted: the id of its token, or
+        its connection where no token is needed; None for one that has no valid token.
+        """
+        if not self._needs_token():
+            return peer()
+        values = [value for key, value in metadata if key == TOKEN_KEY]
+        match = _BEARER.fullmatch(values[0]) if values and isinstance(values[0], str) else None
+        try:
+            return self._tokens.verify(match[1]).id if match else None
+        except Unauthenticated:
+            return None
 
     def ended(self, principal: Principal) -> str:
         """Return why a caller that was admitted would not be any more; empty if it would be."""
@@ -283,6 +299,14 @@ class _Buckets:
 def _host_of(peer: str) -> str:
     """Return the host of a peer as `ipv4:127.0.0.1:50000`; empty for one without a port."""
     return "" if peer.startswith("unix:") else peer.rpartition(":")[0]
+
+
+def _denied(
+    token: Token, method: MethodDescriptor, reason: str, scope: str = ""
+) -> PermissionDenied:
+    error = PermissionDenied(_name(method), reason, scope)
+    error.principal = Principal(token.id, token.grant.kind, space="")
+    return error
 
 
 def _name(method: MethodDescriptor) -> str:

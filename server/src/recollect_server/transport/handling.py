@@ -9,7 +9,7 @@ never a text. It is `info` for calls that fail, take long or administer the serv
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from logging import DEBUG
 from typing import Any, cast
 
@@ -19,16 +19,19 @@ from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.descriptor_pb2 import MethodOptions
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
-from google.rpc import status_pb2
+from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 from ulid import ULID
 
 from recollect_server.domain.deadline import Deadline
-from recollect_server.domain.errors import CallerGone, RecollectError
+from recollect_server.domain.errors import CallerGone, Denied, RecollectError, Unauthenticated
 from recollect_server.domain.principal import Principal
+from recollect_server.services.audit import Audit, object_of
+from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces import Spaces
 from recollect_server.transport.confining import confine
 from recollect_server.transport.errors import internal, malformed, status_of
+from recollect_server.transport.pool import UNREAD
 from recollect_server.transport.wire import first_not_utf8
 
 log = structlog.get_logger("recollect.calls")
@@ -40,6 +43,8 @@ class Call:
 
     context: grpc.ServicerContext
     principal: Principal
+    size: int = 0
+    """Bytes of the request."""
 
 
 Handler = Callable[[Any, Call], ProtoMessage | None]
@@ -56,6 +61,55 @@ def admit_anybody(_method: MethodDescriptor, _context: grpc.ServicerContext) -> 
     """Admit every caller, as health does."""
     return _ANYBODY
 
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Limits of callers, and the audit of calls. By default there are none."""
+
+    limiter: Limiter | None = None
+    audit: Audit | None = None
+
+    def admit(self, principal: Principal, size: int) -> None:
+        """Charge a call to its caller's limits. Raises LimitExceeded."""
+        if self.limiter is not None:
+            self.limiter.admit(principal, size)
+
+    def open_stream(self, call: Call) -> Callable[[], None]:
+        """Charge a stream to its caller's limits; return what ends the charge. Raises
+        LimitExceeded.
+        """
+        return _nothing if self.limiter is None else self.limiter.open_stream(call.principal)
+
+    def record(self, method: str, request: "ProtoMessage | None", principal: Principal) -> None:
+        """Record a call that was carried out, if it is an administrative one."""
+        if self.audit is not None and method in ADMINISTRATIVE:
+            self.audit.record(principal, method, object_of(request))
+
+    def refuse(self, method: str, principal: Principal, failed: status_pb2.Status) -> None:
+        """Record a call that was refused for its caller's credentials."""
+        if self.audit is not None:
+            self.audit.refuse(principal, method, _outcome(failed))
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+NO_RULES = Rules()
+
+_STORING = frozenset(
+    {
+        "ConversationService.Create",
+        "ConversationService.AppendTurn",
+        "ConversationService.RecordCompression",
+        "ConversationService.RecordAbbreviation",
+        "RecallService.SetAnchor",
+        "ChannelService.Receive",
+        "ExternalCommunicationService.RecordReply",
+        "ExternalCommunicationService.RegisterContact",
+    }
+)
+"""Calls that add text to a space: a space that is full refuses them."""
 
 ADMINISTRATIVE = frozenset(
     {
@@ -85,7 +139,7 @@ class CallLog:
     def write(
         self,
         method: str,
-        request: "ProtoMessage | Malformed",
+        request: "ProtoMessage | Malformed | None",
         answer: ProtoMessage | None,
         failed: status_pb2.Status | None,
         seconds: float,
@@ -121,9 +175,12 @@ def deadline_of(context: grpc.ServicerContext, seconds: float) -> Deadline:
 def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
     """Return a handler of a unary method that runs the one of its caller's space."""
     service, name = method.containing_service.name, method.name
+    stores = f"{service}.{name}" in _STORING
 
     def run(request: Any, call: Call) -> ProtoMessage | None:
         with spaces.use(call.principal.space) as space:
+            if stores:
+                space.quota.admit(size=call.size)
             handler: Handler = getattr(space.handlers[service], name)
             return handler(request, call)
 
@@ -158,9 +215,10 @@ def unary(
     handler: Handler,
     pool: ThreadPoolExecutor,
     calls: CallLog,
+    rules: Rules = NO_RULES,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """Return the handler of a unary method, wrapped and run by the pool."""
-    name = f"{method.containing_service.name}.{method.name}"
+    name, read = _name(method), _reader(request_type)
     reads = method.GetOptions().idempotency_level == MethodOptions.NO_SIDE_EFFECTS
 
     def admitted(method: MethodDescriptor, context: grpc.ServicerContext) -> Principal:
@@ -169,9 +227,9 @@ def unary(
             raise CallerGone
         return admit(method, context)
 
-    def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext) -> ProtoMessage:
+    def call(data: bytes, context: grpc.ServicerContext) -> ProtoMessage:
         began = time.perf_counter()
-        answer, failed = _run(name, method, admitted, handler, request, context)
+        request, answer, failed = _run(method, admitted, rules, read, handler, data, context)
         calls.write(name, request, answer, failed, time.perf_counter() - began)
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
@@ -180,7 +238,7 @@ def unary(
     call.experimental_thread_pool = pool  # type: ignore[attr-defined]  # how grpcio is told which pool runs a handler
     return grpc.unary_unary_rpc_method_handler(
         call,
-        request_deserializer=_reader(request_type),
+        request_deserializer=None,
         response_serializer=lambda answer: answer.SerializeToString(),
     )
 
@@ -192,6 +250,7 @@ def streaming(
     handler: StreamHandler,
     pool: ThreadPoolExecutor,
     calls: CallLog,
+    rules: Rules = NO_RULES,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """Return the handler of a streaming method, wrapped. It opens the stream and returns: no thread
     waits for the stream.
@@ -199,18 +258,22 @@ def streaming(
     The handler sends serialized messages. Where callers stream too, it gets an iterator of bytes
     for the request.
     """
-    name = f"{method.containing_service.name}.{method.name}"
+    name, read = _name(method), _reader(request_type)
 
-    def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext, send: Send) -> None:
+    def call(data: Any, context: grpc.ServicerContext, send: Send) -> None:
         began = time.perf_counter()
-        _, failed = _run(
-            name,
-            method,
-            admit,
-            lambda request, call: handler(request, call, send),
-            request,
-            context,
-        )
+
+        def run(request: Any, call: Call) -> None:
+            end = rules.open_stream(call)
+            try:
+                handler(request, call, send)
+            except BaseException:
+                end()
+                raise
+            if not context.add_callback(end):
+                end()
+
+        request, _, failed = _run(method, admit, rules, read, run, data, context)
         calls.write(name, request, None, failed, time.perf_counter() - began)
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
@@ -222,38 +285,72 @@ def streaming(
             call, request_deserializer=None, response_serializer=None
         )
     return grpc.unary_stream_rpc_method_handler(
-        call, request_deserializer=_reader(request_type), response_serializer=None
+        call, request_deserializer=None, response_serializer=None
     )
 
 
 def _run(
-    name: str,
     method: MethodDescriptor,
     admit: Admit,
+    rules: Rules,
+    read: "Callable[[bytes], ProtoMessage | Malformed]",
     handler: Handler,
-    request: ProtoMessage | Malformed,
+    data: Any,
     context: grpc.ServicerContext,
-) -> tuple[ProtoMessage | None, status_pb2.Status | None]:
+) -> "tuple[ProtoMessage | Malformed | None, ProtoMessage | None, status_pb2.Status | None]":
+    """Return the request, if it was read, and the answer or the failure. `data` is the request's
+    bytes; where callers stream, it is an iterator for the handler.
+    """
+    name = _name(method)
+    request: Any = None
+    answer: ProtoMessage | None = None
+    failed: status_pb2.Status | None = None
+    principal = _ANYBODY
     try:
         principal = admit(method, context)
+        if data is UNREAD:  # its token became valid just now
+            raise Unauthenticated("the token was not valid when the call began: call again")
+        size = len(data) if isinstance(data, bytes) else 0
+        # before the request is parsed: to refuse a flood must cost little
+        rules.admit(principal, size)
+        request = read(data) if isinstance(data, bytes) else data
         if isinstance(request, Malformed):
-            return None, request.status
-        if principal.conversation_id or principal.channel:
-            confine(method, request, principal)
-        return handler(request, Call(context, principal)), None
+            failed = request.status
+        else:
+            if principal.conversation_id or principal.channel:
+                confine(method, request, principal)
+            answer = handler(request, Call(context, principal, size))
+            rules.record(name, request, principal)
+    except Denied as error:
+        failed = status_of(error)
+        if principal is _ANYBODY:
+            principal = replace(error.principal or Principal(space=""), peer=context.peer())
+        rules.refuse(name, principal, failed)
     except RecollectError as error:
-        return None, status_of(error)
+        failed = status_of(error)
     except Exception:
         # the end of the error table: what nobody foresaw is logged whole and answered without its
         # text
         log_id = str(ULID())
         log.exception("fault", method=name, log_id=log_id)
-        return None, internal(log_id)
+        failed = internal(log_id)
+    return request, answer, failed
+
+
+def _name(method: MethodDescriptor) -> str:
+    return f"{method.containing_service.name}.{method.name}"
+
+
+def _outcome(failed: status_pb2.Status) -> str:
+    """Return the code and the reason of a failure: `PERMISSION_DENIED TRUST_REQUIRED`."""
+    info = error_details_pb2.ErrorInfo()
+    reasons = [info.reason for detail in failed.details if detail.Unpack(info)]
+    return " ".join([_CODES[failed.code], *reasons]).replace("ERROR_REASON_", "")
 
 
 def _fields(
     method: str,
-    request: ProtoMessage | Malformed,
+    request: ProtoMessage | Malformed | None,
     answer: ProtoMessage | None,
     failed: status_pb2.Status | None,
     seconds: float,

@@ -26,7 +26,9 @@ from recollect_server.transport.access_service import AccessHandlers
 from recollect_server.transport.certificates import TlsFiles
 from recollect_server.transport.gate import Ended, Gate
 from recollect_server.transport.handling import (
+    NO_RULES,
     CallLog,
+    Rules,
     in_space,
     in_space_for_long,
     streaming,
@@ -89,12 +91,14 @@ class Server:
         spaces: Spaces[Any],
         options: ServerOptions,
         degraded: Mapping[str, health.Degraded] | None = None,
+        rules: Rules = NO_RULES,
     ) -> None:
         """Each open space has `handlers`, those of each service by the service's short name;
         `degraded` says, by the same names, which parts answer less.
         """
         self._gate = gate
         self._spaces = spaces
+        self._rules = rules
         self._options = options
         names = [service.full_name for service in SERVICES]
         parts = {
@@ -103,16 +107,16 @@ class Server:
             if degraded and service.name in degraded
         }
         self._health = health.Health(names, parts, options.max_watches)
-        self._pool = CallPool(options.threads, "call")
+        self._pool = CallPool(options.threads, "call", caller_of=gate.caller_of)
         # Few, for each of many would mostly wait for Python's lock; and their own, so that no slow
         # search is in their way.
-        self._writers = CallPool(options.write_threads, "write")
+        self._writers = CallPool(options.write_threads, "write", caller_of=gate.caller_of)
         # Their own too: whoever asks for the server's health hears of it however many searches run.
         self._health_pool = CallPool(2, "health")
         self._reflection_pool = ThreadPoolExecutor(_REFLECTION_THREADS, "reflection")
         # Few as well: a write must get Python's lock between them. More of them answered no more
         # searches a second.
-        self._searchers = CallPool(options.search_threads, "search")
+        self._searchers = CallPool(options.search_threads, "search", caller_of=gate.caller_of)
         self._server = grpc.server(
             self._pool,
             options=[
@@ -205,13 +209,15 @@ class Server:
             if method.server_streaming:
                 stream = in_space_for_long(method, self._spaces)
                 methods[method.name] = streaming(
-                    method, request_type, admit, stream, self._pool, calls
+                    method, request_type, admit, stream, self._pool, calls, self._rules
                 )
             else:
                 pool = self._pool_for(method)
                 own = _OF_NO_SPACE.get(service.name)
                 handler = getattr(own, method.name) if own else in_space(method, self._spaces)
-                methods[method.name] = unary(method, request_type, admit, handler, pool, calls)
+                methods[method.name] = unary(
+                    method, request_type, admit, handler, pool, calls, self._rules
+                )
         return methods
 
     def _pool_for(self, method: MethodDescriptor) -> ThreadPoolExecutor:

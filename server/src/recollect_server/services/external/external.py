@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ulid import ULID
 
-from recollect_server.domain.conversation import Content, opening_of
+from recollect_server.domain.conversation import opening_of
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import EscalationClosed, EscalationNotFound, TrustRequired
 from recollect_server.domain.external import (
@@ -19,6 +19,7 @@ from recollect_server.domain.external import (
     Escalation,
     EscalationOpened,
     EscalationResolved,
+    ExternalContent,
     ExternalMessage,
     Provenance,
     Trust,
@@ -194,7 +195,7 @@ class External:
         self,
         known: Communication,
         stored: StoredCommunication | None,
-        contents: list[Content],
+        contents: list[ExternalContent],
         message: ExternalMessage,
         sequence: int,
         now: int,
@@ -349,7 +350,7 @@ class External:
             with self._space.exclusive(conversation=name):
                 if stored is None:
                     now = self._space.clock()
-                    contents: list[Content] = [
+                    contents: list[ExternalContent] = [
                         CommunicationBegan(name, channel, party, now),
                         TrustSet(trust, scopes, now),
                     ]
@@ -364,7 +365,7 @@ class External:
         request: RequestKey | None,
     ) -> Communication:
         now = self._space.clock()
-        contents: list[Content] = [TrustSet(trust, scopes, now)]
+        contents: list[ExternalContent] = [TrustSet(trust, scopes, now)]
         if trust is Trust.BLOCKED:
             contents += [EscalationResolved(name, "", now) for name in stored.communication.open]
         return self._store.append(stored, contents, request).communication

@@ -10,9 +10,8 @@ from contextlib import suppress
 
 import structlog
 
-from recollect_server.domain.conversation import Content
 from recollect_server.domain.errors import CommunicationNotFound, IndexUnavailable, InvalidField
-from recollect_server.domain.external import Communication, ExternalMessage
+from recollect_server.domain.external import Communication, ExternalContent, ExternalMessage
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import MAX_LINES, is_communication_id
 from recollect_server.services.space.events import CommunicationChanged
@@ -92,7 +91,10 @@ class CommunicationStore:
         return stored
 
     def begin(
-        self, communication_id: str, contents: list[Content], request: RequestKey | None = None
+        self,
+        communication_id: str,
+        contents: list[ExternalContent],
+        request: RequestKey | None = None,
     ) -> Written:
         """Write the first lines of a new communication, all or none, durable on return. Hold its
         lock.
@@ -102,7 +104,10 @@ class CommunicationStore:
         return self._write(communication_id, None, contents, request)
 
     def append(
-        self, stored: StoredCommunication, contents: list[Content], request: RequestKey | None
+        self,
+        stored: StoredCommunication,
+        contents: list[ExternalContent],
+        request: RequestKey | None,
     ) -> Written:
         """Append lines, all or none, durable on return. A message brings its sequence. Hold the
         communication's lock.
@@ -119,7 +124,7 @@ class CommunicationStore:
         self,
         communication_id: str,
         stored: StoredCommunication | None,
-        contents: list[Content],
+        contents: list[ExternalContent],
         request: RequestKey | None,
     ) -> Written:
         end = Position(stored.lines, stored.bytes) if stored else START

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from recollect_server.domain.conversation import Content, Unknown
 from recollect_server.domain.errors import CommunicationNotFound
 from recollect_server.domain.external import (
     Communication,
@@ -11,6 +10,7 @@ from recollect_server.domain.external import (
     Escalation,
     EscalationOpened,
     EscalationResolved,
+    ExternalContent,
     ExternalMessage,
     fold,
 )
@@ -95,14 +95,14 @@ class CommunicationLogs(Logs[Communication]):
     reading = CommunicationReading
 
     def fold(
-        self, before: Communication | None, content: Content, name: str
+        self, before: Communication | None, content: object, name: str
     ) -> Communication | None:
         """Return the state after an entry; a lost first line is made up for."""
         if isinstance(content, CommunicationBegan):
             # a file that was copied under another name is another communication
             content = replace(content, id=name)
         after = fold(before, content)
-        if after is None and type(content) is not Unknown:
+        if after is None and isinstance(content, ExternalContent):
             # The first line is damaged. The log's name says which one it is, the lines that follow
             # say the rest.
             time = (

@@ -8,7 +8,6 @@ from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import (
     AnchorSet,
     Began,
-    Content,
     Continued,
     Conversation,
     Event,
@@ -89,7 +88,7 @@ class ConversationLogs(Logs[Conversation]):
     message = Message
     reading = ConversationReading
 
-    def fold(self, before: Conversation | None, content: Content, name: str) -> Conversation | None:
+    def fold(self, before: Conversation | None, content: object, name: str) -> Conversation | None:
         """Return the state after an entry; a lost first line is made up for."""
         if isinstance(content, Began):
             # A file that was copied under another name is another conversation. One that was

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import structlog
 
-from recollect_server.domain.conversation import Content
+from recollect_server.domain.entry import AnyContent
 from recollect_server.domain.errors import IndexUnavailable, RecollectError
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
@@ -131,7 +131,7 @@ class Logs(ABC, Generic[State]):
     # What differs between the kinds --------------------------------------------------------------
 
     @abstractmethod
-    def fold(self, before: State | None, content: Content, name: str) -> State | None:
+    def fold(self, before: State | None, content: object, name: str) -> State | None:
         """Return the state of the log `name` after an entry; a lost first line is made up for."""
 
     @abstractmethod
@@ -181,7 +181,7 @@ class Logs(ABC, Generic[State]):
         self,
         name: str,
         end: Position,
-        contents: Sequence[Content],
+        contents: Sequence[AnyContent],
         request: RequestKey | None,
         draft_id: str = "",
     ) -> list[Line]:
@@ -336,7 +336,7 @@ class Damage:
 
 
 def entries_of(
-    contents: Sequence[Content], request: RequestKey | None, draft_id: str = ""
+    contents: Sequence[AnyContent], request: RequestKey | None, draft_id: str = ""
 ) -> list[Entry]:
     """Return contents as the entries of one batch of a request."""
     request_id, value = (request.id, request.hash) if request else ("", "")

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from recollect_server.domain.conversation import Content, Continued, Conversation
+from recollect_server.domain.conversation import Continued, Conversation
 from recollect_server.domain.routing import Place, place_of
 from recollect_server.services.space.overlay import Key, Overlay
 from recollect_server.storage.index.index import Index
@@ -46,7 +46,7 @@ class Routes:
         index: Index,
         before: Conversation | None,
         after: Conversation,
-        contents: Iterable[Content],
+        contents: Iterable[object],
         mail: Iterable[int],
     ) -> None:
         """Note lines that may route messages, and the Message-IDs that they name.

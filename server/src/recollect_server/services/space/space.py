@@ -62,11 +62,14 @@ class Space:
         *,
         unverified: Iterable[str] = (),
         lock_order: LockOrder | None = None,
+        admit_conversation: Callable[[], None] = lambda: None,
     ) -> None:
         """`unverified` conversations are compared with the index before it is believed.
 
-        `lock_order` checks the order in which locks are taken.
+        `lock_order` checks the order in which locks are taken. `admit_conversation` is called
+        before a conversation begins, and may raise LimitExceeded.
         """
+        self._admit_conversation = admit_conversation
         self.clock = clock
         self.anchors = AnchorFile(store)
         self.communications = CommunicationLogs(store)
@@ -264,13 +267,15 @@ class Space:
         """Write the first lines of a new conversation, all or none, durable on return.
 
         The first says that it began; a message brings its sequence and turn. `is_named`: the caller
-        chose the id. Raises ConversationExists if that is taken, StorageUnavailable.
+        chose the id. Raises ConversationExists if that is taken, LimitExceeded,
+        StorageUnavailable.
         """
         assert isinstance(contents[0], Began)
         conversation_id = contents[0].id
         with self._locks.conversations.hold(conversation_id):
             if is_named and self._store.is_taken(conversation_id):
                 raise ConversationExists(conversation_id)
+            self._admit_conversation()
             return self._writes.begin(conversation_id, contents, request)
 
     def append(

@@ -69,6 +69,18 @@ class Index:
         self.external = ExternalIndex(self._database, self._names)
         self.tiers = TierLog(self._database)
 
+    def stored(self) -> tuple[int, int]:
+        """Return the number of conversations, and the bytes of the logs of conversations and
+        communications.
+        """
+        with self.reading() as connection:
+            conversations = connection.execute("SELECT count(*) FROM progress").get
+            stored = connection.execute(
+                "SELECT (SELECT coalesce(sum(bytes), 0) FROM progress)"
+                " + (SELECT coalesce(sum(bytes), 0) FROM external_communications)"
+            ).get
+        return int(conversations), int(stored)
+
     # Additions ------------------------------------------------------------------------------------
 
     def add(

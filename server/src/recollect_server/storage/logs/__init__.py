@@ -19,10 +19,10 @@ others) have the same lines.
 
 `store` is the contract of a log store, which is all that the layers above know; `folder` keeps it
 on files, with `files`, `writer`, `reader` and `repair`, which no other package imports but for
-tools that are about files. `record` (with `fields` and `external_record`) turns an entry into a
-line and back, `lines` knows a line's place. `ledger` is a log that no conversation has; `received`
-what is kept there of deliveries, `anchors` the one ledger that is replaced where something is to be
-forgotten.
+tools that are about files. `entries` declares what a line of each type says, by `codec`; `record`
+turns an entry into a line and back, `lines` knows a line's place. `ledger` is a log that no
+conversation has; `received` what is kept there of deliveries, `anchors` the one ledger that is
+replaced where something is to be forgotten.
 
 `index` imports it for what a line says; it imports nothing of `index`.
 """

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from recollect_server.domain.conversation import Content
+from recollect_server.domain.entry import AnyContent
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message
 from recollect_server.storage.logs.record import (
@@ -37,10 +37,10 @@ class Line:
         return self.offset + self.length
 
 
-def line_of(raw: bytes, sequence: int, offset: int, *, lenient: bool = False) -> Line:
+def line_of(raw: bytes, sequence: int, offset: int) -> Line:
     """Return the line whose bytes, without the newline, are these."""
     try:
-        return Line(sequence, offset, len(raw) + 1, decode(raw, sequence, lenient=lenient))
+        return Line(sequence, offset, len(raw) + 1, decode(raw, sequence))
     except Damaged as damage:
         return Line(sequence, offset, len(raw) + 1, None, str(damage))
 
@@ -71,7 +71,7 @@ def messages_of(lines: list[Line]) -> list[Message]:
     ]
 
 
-def contents_of(lines: list[Line]) -> list[Content]:
+def contents_of(lines: list[Line]) -> list[AnyContent]:
     """Return what the lines say, except damaged ones."""
     return [line.entry.content for line in lines if line.entry]
 

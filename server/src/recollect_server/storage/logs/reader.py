@@ -35,20 +35,13 @@ def raw_lines(path: Path, offset: int = 0, until: int | None = None) -> Iterator
 
 
 def scan(
-    path: Path,
-    offset: int = 0,
-    sequence: int = 1,
-    until: int | None = None,
-    *,
-    lenient: bool = False,
+    path: Path, offset: int = 0, sequence: int = 1, until: int | None = None
 ) -> Iterator[Line]:
     """Yield the whole lines from `offset` on, where line `sequence` begins. An unended tail is not
     a line. Raises OSError.
-
-    `lenient` reads messages too that say neither turn nor time, as an import may.
     """
     for number, raw in enumerate(raw_lines(path, offset, until), sequence):
-        yield line_of(raw, number, offset, lenient=lenient)
+        yield line_of(raw, number, offset)
         offset += len(raw) + 1
 
 

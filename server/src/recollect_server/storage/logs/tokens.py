@@ -69,12 +69,19 @@ class TokenLedger:
             handle = open_transcript(self.path, os.O_RDWR | os.O_CREAT | os.O_DSYNC)
             try:
                 os.fchmod(handle, 0o600)
+                self._hand_over(handle)
                 fcntl.flock(handle, fcntl.LOCK_EX)
                 self._append(handle, seal(fields))
             finally:
                 os.close(handle)
         except OSError as error:
             raise _failure("written", error) from error
+
+    def _hand_over(self, handle: int) -> None:
+        """Give a file that root writes to the owner of its folder, who runs the server."""
+        if os.geteuid() == 0:
+            owner = self.path.parent.stat()
+            os.fchown(handle, owner.st_uid, owner.st_gid)
 
     def _append(self, handle: int, line: bytes) -> None:
         hit("tokens.begun")

@@ -1,0 +1,277 @@
+"""Entries of logs as the members of their lines: each field of each type is declared here, once.
+
+The order of the fields is that of the members in a line.
+"""
+
+from typing import Any
+
+from recollect_server.domain.conversation import (
+    Abbreviated,
+    AnchorForgotten,
+    AnchorSet,
+    Began,
+    CommandRun,
+    Compressed,
+    Continued,
+    MetaUpdated,
+    Party,
+    SplitSuggested,
+    TitleAssigned,
+)
+from recollect_server.domain.entry import AnyContent, Unknown
+from recollect_server.domain.external import (
+    CommunicationBegan,
+    Direction,
+    EmailHeaders,
+    EscalationOpened,
+    EscalationResolved,
+    ExternalMessage,
+    Provenance,
+    Trust,
+    TrustSet,
+)
+from recollect_server.domain.ids import is_communication_id
+from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
+from recollect_server.storage.logs.codec import (
+    ARRIVAL,
+    FLAG,
+    NUMBER,
+    OBJECT,
+    REAL,
+    SWITCH,
+    TEXT,
+    TEXTS,
+    TIME,
+    Codec,
+    Field,
+    number,
+    one_of,
+)
+
+_TURN = number((1 << 31) - 1)
+_TIMESTAMP = Field("timestamp", TIME, "time")
+
+_USAGE = Codec(
+    Usage,
+    Field("input", NUMBER, default=0, is_written=True),
+    Field("output", NUMBER, default=0, is_written=True),
+)
+_TOOL_CALL = Codec(ToolCall, Field("id", TEXT), Field("name", TEXT), Field("arguments", TEXT))
+_ATTACHMENT = Codec(
+    Attachment,
+    Field("mediaType", TEXT, "media_type"),
+    Field("uri", TEXT),
+    Field("bytesLength", NUMBER, "bytes_length", 0),
+)
+_ATTACHMENTS = Field("attachments", _ATTACHMENT.values, default=())
+_ARRIVED = Field("arrived", ARRIVAL, default=0)
+
+MESSAGE = Codec(
+    Message,
+    Field("role", one_of(Role)),
+    Field("content", TEXT),
+    Field("timestamp", TIME, is_written=False),
+    Field("turnNumber", _TURN, "turn_number", is_written=False),
+    Field("thinkingText", TEXT, "thinking_text", ""),
+    Field("usage", _USAGE.value, default=None),
+    Field("cost", REAL, default=None),
+    Field("channel", TEXT, default=""),
+    Field("sender", TEXT, default=""),
+    Field("senderName", TEXT, "sender_name", ""),
+    Field("toolCalls", _TOOL_CALL.values, "tool_calls", ()),
+    Field("toolCallId", TEXT, "tool_call_id", ""),
+    _ATTACHMENTS,
+    Field("metadata", OBJECT, default=None),
+    _ARRIVED,
+    head={"type": "turn"},
+    numbered="sequence",
+)
+
+_PARTY = Codec(
+    Party,
+    Field("contact", TEXT, default=""),
+    Field("groupId", TEXT, "group_id", ""),
+    Field("threadId", TEXT, "thread_id", ""),
+    Field("subject", TEXT, default=""),
+    Field("contactName", TEXT, "contact_name", ""),
+)
+
+BEGAN = Codec(
+    Began,
+    Field("id", TEXT),
+    Field("channel", TEXT),
+    Field("created", TIME, "time"),
+    Field("participants", TEXTS, default=(), is_written=True),
+    Field("model", TEXT, default=""),
+    Field("pinned", FLAG, default=False),
+    _ARRIVED,
+    Field("party", _PARTY.value, default=Party()),
+    head={"type": "meta"},
+)
+
+_WRITER = (Field("writer", TEXT, default=""), Field("model", TEXT, default=""))
+
+
+def _event(kind: type, name: str, *fields: Field) -> Codec[Any]:
+    return Codec(kind, *fields, _TIMESTAMP, head={"type": "event", "event": name})
+
+
+_EVENTS: dict[str, Codec[Any]] = {
+    codec.head["event"]: codec
+    for codec in (
+        _event(
+            TitleAssigned,
+            "title_assigned",
+            Field("title", TEXT),
+            Field("topics", TEXTS, default=(), is_written=True),
+            *_WRITER,
+        ),
+        _event(
+            Compressed,
+            "compression",
+            Field("compressedThrough", _TURN, "compressed_through"),
+            Field("summary", TEXT),
+        ),
+        _event(
+            Abbreviated,
+            "abbreviation",
+            Field("text", TEXT),
+            Field("topics", TEXTS, default=None),
+            *_WRITER,
+        ),
+        _event(
+            MetaUpdated,
+            "meta_update",
+            Field("title", TEXT, default=None),
+            Field("manuallyNamed", SWITCH, "manually_named", None),
+            Field("model", TEXT, default=None),
+            Field("pinned", SWITCH, default=None),
+        ),
+        _event(SplitSuggested, "split_suggested", Field("reason", TEXT), Field("titles", TEXTS)),
+        _event(
+            AnchorSet,
+            "anchor",
+            Field("key", TEXT),
+            Field("value", TEXT),
+            Field("confidence", REAL),
+            Field("sequence", NUMBER),
+            Field("conversation", TEXT, "conversation_id", ""),
+            Field("byCaller", FLAG, "by_caller", False),
+        ),
+        _event(
+            AnchorForgotten,
+            "anchor_forgotten",
+            Field("key", TEXT),
+            Field("requests", TEXTS, default=(), is_written=True),
+        ),
+        _event(Continued, "continued", Field("conversation", TEXT, "conversation_id")),
+        _event(
+            CommandRun,
+            "command",
+            Field("text", TEXT),
+            Field("reply", TEXT),
+            Field("before", TEXT, default=""),
+            Field("cleared", FLAG, default=False),
+            Field("mail", TEXTS, default=()),
+        ),
+        _event(
+            TrustSet,
+            "trust_set",
+            Field("trust", one_of(Trust)),
+            Field("scopes", TEXTS, default=(), is_written=True),
+        ),
+        _event(
+            EscalationOpened,
+            "escalation_opened",
+            Field("id", TEXT),
+            Field("sequence", NUMBER),
+            Field("question", TEXT),
+        ),
+        _event(
+            EscalationResolved,
+            "escalation_resolved",
+            Field("id", TEXT),
+            Field("answer", TEXT, default=""),
+        ),
+    )
+}
+
+_COMMUNICATION_BEGAN = Codec(
+    CommunicationBegan,
+    Field("id", TEXT),
+    Field("channel", TEXT),
+    Field("party", TEXT),
+    Field("created", TIME, "time"),
+    head={"type": "meta"},
+)
+
+_EMAIL = Codec(
+    EmailHeaders,
+    Field("messageId", TEXT, "message_id", ""),
+    Field("inReplyTo", TEXT, "in_reply_to", ""),
+    Field("references", TEXTS, default=()),
+    Field("subject", TEXT, default=""),
+)
+
+_EXTERNAL_MESSAGE = Codec(
+    ExternalMessage,
+    Field("direction", one_of(Direction)),
+    Field("text", TEXT),
+    Field("timestamp", TIME),
+    Field("providerMessageId", TEXT, "provider_message_id", ""),
+    _ATTACHMENTS,
+    Field("scope", TEXT, default=""),
+    Field("acknowledgement", FLAG, default=False),
+    _ARRIVED,
+    Field("senderName", TEXT, "origin.sender_name", ""),
+    Field("groupId", TEXT, "origin.group_id", ""),
+    Field("threadId", TEXT, "origin.thread_id", ""),
+    Field("email", _EMAIL.value, "origin.email", None),
+    head={"type": "message"},
+    parts={"origin": Provenance},
+    numbered="sequence",
+)
+
+_ALL: tuple[Codec[Any], ...] = (
+    MESSAGE,
+    BEGAN,
+    _COMMUNICATION_BEGAN,
+    _EXTERNAL_MESSAGE,
+    *_EVENTS.values(),
+)
+_CODECS: dict[type, Codec[Any]] = {codec.kind: codec for codec in _ALL}
+
+
+def fields_of(content: AnyContent) -> dict[str, Any]:
+    """Return the members of an entry's line. Raises ValueError for one that cannot be written."""
+    if isinstance(content, Unknown):
+        raise ValueError("a line that this version does not know cannot be written by it")
+    return _CODECS[type(content)].fields(content)
+
+
+def content_of(fields: dict[str, Any], line: int) -> AnyContent:
+    """Return the entry of a line's members; the line has this number. Raises KeyError, TypeError,
+    ValueError if it is not as it must be.
+    """
+    codec: Codec[Any] | None = None
+    match fields["type"]:
+        case "turn":
+            codec = MESSAGE
+        case "event":
+            name = fields["event"]
+            codec = _EVENTS.get(name) if isinstance(name, str) else None
+            if codec is None:
+                TIME.read(fields["timestamp"], "timestamp")
+        case "meta":
+            codec = _COMMUNICATION_BEGAN if is_communication_id(fields["id"]) else BEGAN
+        case "message":
+            codec = _EXTERNAL_MESSAGE
+    content: AnyContent = codec.entry(fields, line) if codec else Unknown()
+    return content
+
+
+def message_fields(message: Message) -> dict[str, Any]:
+    """Return the members of a message's line but its type."""
+    fields = MESSAGE.fields(message)
+    del fields["type"]
+    return fields

@@ -1,0 +1,78 @@
+"""The file of usage: `<data-dir>/limits.json`, what tokens and spaces used of the day, and who was
+limited.
+
+It is derived from nothing and replaced as a whole, without a sync: losing it costs a day's counts.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import structlog
+
+from recollect_server.storage.logs.files import open_transcript
+
+log = structlog.get_logger("recollect.usage")
+
+NAME = "limits.json"
+_MAX_NAMES = 10_000  # in the file: those with the largest numbers
+
+
+@dataclass(slots=True)
+class Usage:
+    """Usage of one day (UTC), by token and space."""
+
+    day: int = 0
+    """Days since 1970."""
+    bytes: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Bytes of requests, by `token` or `space` and the name."""
+    refused: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    """Calls refused, by `token` or `space`, the name and the limit."""
+
+    def copy(self) -> "Usage":
+        """Return a copy that nobody changes."""
+        return Usage(self.day, dict(self.bytes), dict(self.refused))
+
+
+class UsageFile:
+    """The file of usage of a data folder."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._path = data_dir / NAME
+
+    def read(self) -> Usage:
+        """Return the usage in the file; none if there is no file, or not one that can be read."""
+        try:
+            fields = orjson.loads(self._path.read_bytes())
+            return Usage(
+                int(fields["day"]),
+                {(of, name): int(count) for of, name, count in fields["bytes"]},
+                {(of, name, limit): int(count) for of, name, limit, count in fields["refused"]},
+            )
+        except FileNotFoundError:
+            return Usage()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("limits_not_read", reason=str(error))
+            return Usage()
+
+    def write(self, usage: Usage) -> None:
+        """Replace the file. Raises OSError."""
+        fields = {
+            "day": usage.day,
+            "bytes": _rows(usage.bytes),
+            "refused": _rows(usage.refused),
+        }
+        copy = self._path.with_name(f"{NAME}.new")
+        copy.unlink(missing_ok=True)
+        handle = open_transcript(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        with os.fdopen(handle, "wb") as file:
+            file.write(orjson.dumps(fields))
+        copy.replace(self._path)
+
+
+def _rows(counts: Mapping[Any, int]) -> list[tuple[Any, ...]]:
+    largest = sorted(counts.items(), key=lambda row: -row[1])[:_MAX_NAMES]
+    return [(*key, count) for key, count in largest]
