@@ -45,7 +45,7 @@ class LiveCommunications:
         # guards everything below; nothing slow happens under it
         self._changed = threading.Condition()
         self._changes = 0
-        self._heard = 0  # how many of them `advance` told of
+        self._delivered = 0  # how many of them `advance` told of
         self._epoch = store.space.index.log.epoch
         # the last one
         self._answered: tuple[tuple[Position, int, int], tuple[Batch, Position]] | None = None
@@ -63,10 +63,10 @@ class LiveCommunications:
     def advance(self, timeout: float) -> News:
         """Wait up to `timeout` seconds for a change or for another index."""
         with self._changed:
-            if self._changes == self._heard:
+            if self._changes == self._delivered:
                 self._changed.wait(timeout)
-            count = self._changes - self._heard
-            self._heard = self._changes
+            count = self._changes - self._delivered
+            self._delivered = self._changes
         epoch = self.store.space.index.log.epoch
         renewed, self._epoch = epoch != self._epoch, epoch
         return News((), count, everyone=renewed or count > 0)
@@ -92,8 +92,12 @@ class LiveCommunications:
         if position.epoch != index.log.epoch:
             raise Renewed
         with self._changed:
-            asked = (position, most, self._changes)  # what was changed before this is in the index
-            if self._answered and self._answered[0] == asked:
+            question = (
+                position,
+                most,
+                self._changes,
+            )  # what was changed before this is in the index
+            if self._answered and self._answered[0] == question:
                 return self._answered[1]
         changes = index.external.changes(position.cursor, min(most, _PART), _PART_BYTES)
         if not changes.whole:
@@ -104,7 +108,7 @@ class LiveCommunications:
             Position(index.log.epoch, changes.rows[-1].cursor if changes.rows else changes.last),
         )
         with self._changed:
-            self._answered = asked, answer
+            self._answered = question, answer
         return answer
 
     def snapshot(self, *, reset: bool) -> tuple[bytes, Position]:
@@ -112,11 +116,13 @@ class LiveCommunications:
         IndexUnavailable.
         """
         index = self.store.space.index
-        last, found = index.external.newest(_LISTED)
+        last, communications = index.external.newest(_LISTED)
         position = Position(index.log.epoch, last)
         now = self.store.space.clock()
         return self.encode(
-            CommunicationUpdate(cursor_text(position), "", now, Listed(tuple(found)), reset=reset)
+            CommunicationUpdate(
+                cursor_text(position), "", now, Listed(tuple(communications)), reset=reset
+            )
         ), position
 
     def position_of(self, cursor: str) -> Position | None:
@@ -139,18 +145,18 @@ class LiveCommunications:
     def _update(
         self, index: Index, row: ExternalRow, changes: ExternalChanges
     ) -> CommunicationUpdate:
-        known = changes.communications[row.number]
-        kind: Exchanged | Changed | Escalated = Changed(known)
+        communication = changes.communications[row.number]
+        kind: Exchanged | Changed | Escalated = Changed(communication)
         if row.kind == ExternalUpdate.MESSAGE:
             place = changes.places.get(row.cursor)
-            messages = self.store.messages(known.id, [place]) if place else []
-            kind = Exchanged(known, messages[0] if messages else None)
+            messages = self.store.messages(communication.id, [place]) if place else []
+            kind = Exchanged(communication, messages[0] if messages else None)
         elif row.kind == ExternalUpdate.ESCALATED and (
-            asked := changes.escalations.get(row.escalation_id)
+            escalation := changes.escalations.get(row.escalation_id)
         ):
-            kind = Escalated(asked)
+            kind = Escalated(escalation)
         return CommunicationUpdate(
-            cursor_text(Position(index.log.epoch, row.cursor)), known.id, row.time, kind
+            cursor_text(Position(index.log.epoch, row.cursor)), communication.id, row.time, kind
         )
 
 
