@@ -46,8 +46,8 @@ from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.ledger import Ledger
-from recollect_server.storage.logs.store import IDENTITIES, LogUnavailable
+from recollect_server.storage.logs.ledger import identity_ledger
+from recollect_server.storage.logs.store import LogUnavailable
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
@@ -149,7 +149,7 @@ class OpenSpace:
         stops.append(TierKeeper(tiers).stop)
         conversations = Conversations(space, notes_by_rule=abbreviator(settings) == "extractive")
         try:
-            identities = Identities(space, Ledger(logs, IDENTITIES))
+            identities = Identities(space, identity_ledger(logs))
         except LogUnavailable as error:
             raise cannot_use(settings.data_dir, error) from error
         senders = RateLimiter(space, settings.sender_rate, settings.sender_burst)
