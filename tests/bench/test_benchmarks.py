@@ -21,6 +21,7 @@ from bench import (
     recall,
     receive,
     search,
+    spaces,
     start,
     stream,
 )
@@ -151,6 +152,13 @@ def test_search_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ["--messages", "60", "--questions", "4", "--rounds", "1", "--folder", str(tmp_path)]
     )
     assert "60 messages: Search p50" in capsys.readouterr().out
+
+
+def test_spaces_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    spaces.main(
+        ["--spaces", "3", "--open", "2", "--messages", "2", "--calls", "8", "--on-disk", "3"]
+    )
+    assert "spaces on disk" in capsys.readouterr().out
 
 
 def test_start_runs(capsys: pytest.CaptureFixture[str]) -> None:

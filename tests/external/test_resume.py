@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from recollect.v1 import conversation_service_pb2 as conversations
 from recollect_server import app
-from recollect_server.jobs.update_pruner import UpdatePruner
+from recollect_server.jobs.upkeep import UpdatePruner
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import Meet, Outside, Watch, assert_refused

@@ -49,7 +49,7 @@ def test_each_long_work_tells_of_every_conversation(
     assert reports.take() == [*each, (3, 3)]
     assert verify(folder, reports).problems == []
     assert reports.take() == each
-    back_up(folder, "default", tmp_path / "backup", reports)
+    back_up({"default": folder}, tmp_path / "backup", reports)
     assert reports.take() == each
     restore(tmp_path / "backup", "default", FolderStore.of(tmp_path / "new", "default"), reports)
     assert reports.take() == each

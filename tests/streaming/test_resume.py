@@ -4,12 +4,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.jobs import update_pruner
-from recollect_server.jobs.update_pruner import UpdatePruner
+from recollect_server import app
+from recollect_server.jobs.upkeep import UpdatePruner
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming import log
 from recollect_server.services.streaming.log import News, UpdateLog
@@ -127,10 +128,10 @@ def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
     one.drop()
     waits, go_on, advance = threading.Event(), threading.Event(), UpdateLog.advance
 
-    def late(log: UpdateLog, timeout: float) -> News:
+    def late(log: UpdateLog) -> News:
         waits.set()
         go_on.wait()
-        return advance(log, timeout)
+        return advance(log)
 
     monkeypatch.setattr(UpdateLog, "advance", late)
     first = service.create().id  # ends what was under way
@@ -251,7 +252,6 @@ def test_a_cursor_older_than_what_is_kept_gives_a_snapshot_that_says_so(
         pruner = UpdatePruner(space, timedelta(days=7), 1)
     assert pruner.prune() == 5
     assert pruner.prune() == 0
-    pruner.stop()
     one.resume()
     one.until_count("conversation_loaded", 2)
     assert one.runs[-1][0].reset
@@ -270,7 +270,6 @@ def test_what_is_kept_is_still_told_after_pruning(
     (space,) = spaces
     pruner = UpdatePruner(space, timedelta(days=7), 2)
     assert pruner.prune() == 5
-    pruner.stop()
     server.stop()  # what is in memory is gone too
     again = start_server()
     subscriber = subscribe(again.target, cursor=cursors[3]).ready()
@@ -327,28 +326,27 @@ def test_a_stream_is_refused_while_the_index_cannot_be_read(
     )
 
 
-def test_appends_go_on_while_the_log_is_pruned_a_little_at_a_time(
-    spaces: list[Space], subscribe: Subscribe, service: Recorder, monkeypatch: pytest.MonkeyPatch
+def test_the_log_is_pruned_a_little_at_a_time(
+    spaces: list[Space], subscribe: Subscribe, service: Recorder
 ) -> None:
-    name = service.told("One", "Two", "Three")
-    monkeypatch.setattr(update_pruner, "_SLICE", 1)
-    monkeypatch.setattr(update_pruner, "_PAUSE", 60.0)
+    service.told("One", "Two", "Three")
     pruner = UpdatePruner(spaces[0], timedelta(days=7), 1)
-    with ThreadPoolExecutor(1) as pool:
-        pruned = pool.submit(pruner.prune)
-        service.turn(name, "Four")
-        assert service.found("Four") == [name]
-        pruner.stop()  # between two slices
-        assert pruned.result(30) == 1
-    assert pruner.prune() == 1
+    pruned = [pruner.prune(limit=1) for _ in range(10)]
+    assert set(pruned) == {0, 1}
+    assert pruned == sorted(pruned, reverse=True)
 
 
 def test_the_log_is_pruned_now_and_then(
-    spaces: list[Space], subscribe: Subscribe, service: Recorder
+    subscribe: Subscribe,
+    start_server: Start,
+    record: Record,
+    spaces: list[Space],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(app.space, "UpdatePruner", partial(UpdatePruner, seconds=0.01))
+    server = start_server(max_updates=1)
+    service = record(server)
     cursor = service.turn(service.create().id, "One").cursor
     service.told("Two", "Three")
-    pruner = UpdatePruner(spaces[0], timedelta(days=7), 1, seconds=0.01)
-    eventually(lambda: not spaces[0].index.log.changes(int(cursor.split("-")[1]), 0, (), ()).whole)
-    pruner.stop()
-    assert subscribe(cursor=cursor).ready().updates[0].reset
+    eventually(lambda: not spaces[-1].index.log.changes(int(cursor.split("-")[1]), 0, (), ()).whole)
+    assert subscribe(server.target, cursor=cursor).ready().updates[0].reset

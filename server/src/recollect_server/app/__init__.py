@@ -3,9 +3,13 @@ reverse. `space` composes one open space, `models` chooses the models, `folder` 
 folder.
 """
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+import structlog
 
 from recollect_server.app.folder import (
     LOCK,
@@ -17,19 +21,25 @@ from recollect_server.app.folder import (
     check_address_space,
     is_out_of_memory,
 )
-from recollect_server.app.models import model_folder
-from recollect_server.app.space import OpenSpace, Shared
+from recollect_server.app.models import model_folder, writer_of_notes
+from recollect_server.app.space import EMBEDDER, INDEX, PRUNER, TIERS, OpenSpace, Shared, exists
+from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock, system_clock
 from recollect_server.inference.workers import Workers
+from recollect_server.jobs.abbreviator import Abbreviator
 from recollect_server.jobs.bookkeeper import Bookkeeper
+from recollect_server.jobs.due_work import DueKeeper, DueWork
+from recollect_server.jobs.rounds import Rounds
 from recollect_server.services.audit import Audit
 from recollect_server.services.limits import Allowance, Limiter
+from recollect_server.services.recall.meaning import EmbeddingModel
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, unheard
 from recollect_server.settings import Settings
 from recollect_server.storage.audit import AuditLog
+from recollect_server.storage.due import DueMarkers
 from recollect_server.storage.logs.store import LogUnavailable
 from recollect_server.storage.logs.tokens import TokenLedger
 from recollect_server.storage.usage import UsageFile
@@ -39,6 +49,8 @@ from recollect_server.transport.gate import Gate
 from recollect_server.transport.handling import Rules
 from recollect_server.transport.server import Server, ServerOptions
 from recollect_server.transport.streams import StreamLimits, Streams
+
+log = structlog.get_logger("recollect.app")
 
 __all__ = (
     "LOCK",
@@ -134,30 +146,56 @@ def start(
         workers = Workers(settings.embedding_threads) if weights else None
         if workers is not None:
             stops.append(workers.stop)
+        writer, stopping = writer_of_notes(settings, clock), threading.Event()
+        due = DueWork(DueMarkers(settings.data_dir), settings.space)
         shared = Shared(
             settings,
             clock,
             streams,
             Answers(settings.max_answer_bytes),
-            weights,
+            due,
+            stopping,
+            EmbeddingModel(weights) if weights else None,
             workers,
+            writer,
             limiter,
             lock_order,
             progress,
             compared_at_once,
         )
-        spaces = Spaces(lambda name: OpenSpace(name, shared), settings.max_open_spaces)
+        spaces = Spaces(
+            partial(_open_space, shared),
+            partial(exists, settings.data_dir),
+            settings.max_open_spaces,
+        )
         stops.append(spaces.close)
         # The disk and the default space are looked at before anybody calls.
-        with spaces.use(settings.space) as space:
+        try:
+            lease = spaces.use(settings.space)
+        except StorageUnavailable as error:
+            if not isinstance(error.__cause__, OSError | LogUnavailable):
+                raise
+            raise cannot_use(settings.data_dir, error.__cause__) from error
+        with lease as space:
             recovered = space.recovered
             server = Server(
                 gate,
                 spaces,
                 _server_options(settings, tokens),
-                degraded={"RecallService": space.recall.degraded},
+                degraded={"RecallService": partial(_degraded, spaces, settings.space)},
                 rules=Rules(limiter, audit),
             )
+        jobs = (INDEX, TIERS, PRUNER, *([EMBEDDER] if workers else []))
+        stops += [Rounds(job, spaces).stop for job in jobs]
+        if writer is not None:
+            slow = settings.abbreviation_timeout.total_seconds() / 2
+            stops.append(
+                Abbreviator(spaces, writer.model, clock, settings.abbreviation_threads, slow).stop
+            )
+            log.info("notes_are_taken", by=writer.model.name)
+        stops += (DueKeeper(spaces, due, clock).stop, stopping.set)
+        # as soon as no call is under way: before jobs, which may take a moment to end
+        stops.append(lambda: _flush(spaces))
         gate.follow(streams.end, server.end_streams)
         stops.append(gate.stop)
         addresses = tuple(server.start())
@@ -172,6 +210,33 @@ def start(
             stop()
         raise
     return App(addresses, settings.data_dir, recovered, spaces, tuple(stops))
+
+
+def _degraded(spaces: Spaces[OpenSpace], name: str) -> Mapping[str, str]:
+    """Return what is degraded in a space, as `Recall.degraded` does; nothing new of a closed
+    one.
+    """
+    for space in spaces.open_now():
+        if space.name == name and (lease := spaces.borrow(space)) is not None:
+            with lease:
+                return space.recall.degraded()
+    return {}
+
+
+def _flush(spaces: Spaces[OpenSpace]) -> None:
+    for space in spaces.open_now():
+        space.flush()
+
+
+def _open_space(shared: Shared, name: str) -> OpenSpace:
+    """Open a space. Raises StorageUnavailable, IndexUnavailable, which name it."""
+    try:
+        return OpenSpace(name, shared)
+    except (OSError, LogUnavailable) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise StorageUnavailable(f"the space {name} cannot be opened: {reason}") from error
+    except IndexUnavailable as error:
+        raise IndexUnavailable(f"the space {name} cannot be opened: {error}") from error
 
 
 def _tls_files(settings: Settings) -> TlsFiles | None:

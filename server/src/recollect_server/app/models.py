@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recollect_server.app.folder import CannotStart
+from recollect_server.domain.time import Clock
 from recollect_server.inference import claude, openai_api
 from recollect_server.inference.circuit_breaker import Backoff
 from recollect_server.inference.claude import AnthropicEndpoint
@@ -19,8 +20,10 @@ from recollect_server.inference.openai_api import OpenAIEndpoint
 from recollect_server.inference.spending import Budget, Spending, Spent
 from recollect_server.inference.weights import NoWeights, WrongWeights, look, shipped
 from recollect_server.jobs.abbreviator import Throttle
-from recollect_server.services.space.space import Space
 from recollect_server.settings import Settings
+from recollect_server.storage.index.notes import note_state_of
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.spending import SpendingFile
 
 # of a day's budget that writing offline notes anew may use: the rest is for new notes
 _REDO_SHARE = 0.5
@@ -55,9 +58,9 @@ class Writer:
     may_redo: Callable[[], bool] = lambda: False
 
 
-def writer_of_notes(settings: Settings, space: Space) -> Writer | None:
-    """Return who takes notes; None for nobody. Raise CannotStart if it is one that cannot be
-    asked.
+def writer_of_notes(settings: Settings, clock: Clock) -> Writer | None:
+    """Return who takes notes in all spaces; None for nobody. Raise CannotStart if it is one that
+    cannot be asked.
     """
     chosen = abbreviator(settings)
     if chosen == "off":
@@ -71,14 +74,19 @@ def writer_of_notes(settings: Settings, space: Space) -> Writer | None:
         settings.abbreviation_input_price,
         settings.abbreviation_output_price,
     )
-    spending = Spending(
-        space.clock,
-        budget,
-        read=lambda day: Spent(*space.index.notes.spent(day)),
-        write=lambda day, spent: space.index.notes.spend(
-            day, spent.calls, spent.tokens, spent.cost
-        ),
-    )
+    file = SpendingFile(settings.data_dir)
+
+    def read(day: str) -> Spent:
+        last, calls, tokens, cost = file.last()
+        if not last:  # a server before there were many spaces kept it in the index
+            before = note_state_of(FolderStore.of(settings.data_dir, settings.space).root)
+            last, calls, tokens, cost = before.day, before.calls, before.tokens, before.cost
+        return Spent(calls, tokens, cost) if last == day else Spent()
+
+    def write(day: str, spent: Spent) -> None:
+        file.write(day, spent.calls, spent.tokens, spent.cost)
+
+    spending = Spending(clock, budget, read, write)
     backoff = Backoff(
         tries=settings.abbreviation_tries,
         failures=settings.abbreviation_failures,

@@ -1,5 +1,7 @@
 """One open space: the composition of all that serves one owner's data."""
 
+import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -8,15 +10,15 @@ from typing import Any
 
 import structlog
 
-from recollect_server.app.folder import cannot_use, is_out_of_memory
-from recollect_server.app.models import abbreviator, writer_of_notes
+from recollect_server.app.folder import is_out_of_memory
+from recollect_server.app.models import Writer, abbreviator
+from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock, milliseconds
 from recollect_server.inference.workers import Workers
-from recollect_server.jobs.abbreviator import Abbreviator, Task
-from recollect_server.jobs.embedder import EmbedderJob
-from recollect_server.jobs.index_keeper import IndexKeeper
-from recollect_server.jobs.tier_keeper import TierKeeper
-from recollect_server.jobs.update_pruner import UpdatePruner
+from recollect_server.jobs.abbreviator import SpaceNotes, Task
+from recollect_server.jobs.due_work import DueWork
+from recollect_server.jobs.rounds import Job
+from recollect_server.jobs.upkeep import EmbedderJob, IndexKeeper, TierKeeper, UpdatePruner
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.channels.commands import Commands
 from recollect_server.services.channels.identities import Identities
@@ -34,7 +36,7 @@ from recollect_server.services.limits import Limiter, Quota, Stored
 from recollect_server.services.notes.compaction import Compaction
 from recollect_server.services.notes.naming import Naming
 from recollect_server.services.recall.embedding import Embedding
-from recollect_server.services.recall.meaning import Meaning
+from recollect_server.services.recall.meaning import EmbeddingModel, Meaning
 from recollect_server.services.recall.recall import Recall
 from recollect_server.services.space.events import Deleted
 from recollect_server.services.space.locks import LockOrder
@@ -45,19 +47,26 @@ from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress
 from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
+from recollect_server.storage.index.file import NAME as INDEX_NAME
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.ledger import identity_ledger
-from recollect_server.storage.logs.store import LogUnavailable
+from recollect_server.storage.vectors.file import NAME as VECTORS_NAME
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
 from recollect_server.transport.external_communication_service import ExternalCommunicationHandlers
+from recollect_server.transport.pages import Seal
 from recollect_server.transport.recall_service import RecallHandlers
 from recollect_server.transport.streams import Streams
 from recollect_server.transport.updates import encode, encode_communication_update
 
 log = structlog.get_logger("recollect.app")
+
+INDEX, TIERS, PRUNER, EMBEDDER = "index-keeper", "tier-keeper", "update-pruner", "embedder"
+"""Names of the jobs of a space."""
+
+_EMPTY_FOLDER = ".empty"  # of the space that stands for those that nobody wrote to
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +77,14 @@ class Shared:
     clock: Clock
     streams: Streams
     answers: Answers
-    weights: Path | None
-    """Folder of the embedding model; None: nothing is embedded."""
+    due: DueWork
+    stopping: threading.Event
+    """Set when the jobs are to stop."""
+    model: EmbeddingModel | None
+    """None: nothing is embedded."""
     workers: Workers | None
+    writer: Writer | None
+    """None: nobody takes notes."""
     limiter: Limiter
     lock_order: LockOrder | None = None
     progress: Progress = unheard
@@ -81,41 +95,63 @@ class OpenSpace:
     """One owner's data, open and served."""
 
     def __init__(self, name: str, shared: Shared) -> None:
-        """Open the space of a name.
+        """Open the space of a name, and make it if there is none.
 
-        Raises CannotStart, StorageUnavailable, IndexUnavailable; then nothing is left open.
+        Raises OSError, StorageUnavailable, IndexUnavailable; then nothing is left open.
         """
         self.name = name
+        self._shared = shared
         self._stops: list[Callable[[], None]] = []
+        self.jobs: dict[str, Job] = {}
         try:
-            self._open(shared)
+            self._open()
         except BaseException as error:
             if not is_out_of_memory(error):
                 self.close()
             raise
 
     def close(self) -> None:
-        """Write what is pending, stop the jobs and close every file. Nobody uses the space any
-        more.
+        """Write what is pending and close every file. Nobody uses the space any more.
+
+        A space without anything in it leaves no folder, unless it is the default one.
         """
         while self._stops:
             self._stops.pop()()
 
-    def _open(self, shared: Shared) -> None:
-        settings, clock, stops = shared.settings, shared.clock, self._stops
-        logs = FolderStore.of(settings.data_dir, self.name, sync=settings.durability == "fsync")
+    def due_at(self) -> int | None:
+        """Return when its jobs have work, in milliseconds; None if nothing will be due."""
+        now = self._shared.clock()
         try:
-            self.recovered = recover(logs, clock, shared.progress, shared.compared_at_once)
-            space = Space(
-                logs,
-                self.recovered.index,
-                clock,
-                unverified=self.recovered.suspects,
-                lock_order=shared.lock_order,
-                admit_conversation=lambda: self.quota.admit(conversations=1),
-            )
-        except (OSError, LogUnavailable) as error:
-            raise cannot_use(settings.data_dir, error) from error
+            times = [self._pruner.due_at(), self.notes.due_at() if self._shared.writer else None]
+        except (IndexUnavailable, StorageUnavailable):
+            return now
+        embedder = self.jobs.get(EMBEDDER)
+        if not self._space.is_verified or (
+            isinstance(embedder, EmbedderJob) and not embedder.is_done
+        ):
+            times.append(now)
+        return min((time for time in times if time is not None), default=None)
+
+    def _open(self) -> None:
+        shared, stops = self._shared, self._stops
+        settings, clock = shared.settings, shared.clock
+        logs = FolderStore.of(
+            settings.data_dir, self.name or _EMPTY_FOLDER, sync=settings.durability == "fsync"
+        )
+        if self.name:
+            shared.due.opened(self.name, clock())
+            stops.append(self._note_due)
+        if self.name != settings.space:
+            stops.append(partial(_remove_if_empty, logs))
+        self.recovered = recover(logs, clock, shared.progress, shared.compared_at_once)
+        self._space = space = Space(
+            logs,
+            self.recovered.index,
+            clock,
+            unverified=self.recovered.suspects,
+            lock_order=shared.lock_order,
+            admit_conversation=lambda: self.quota.admit(conversations=1),
+        )
         stops += (space.close, logs.close)
         self.quota = Quota(
             shared.limiter,
@@ -126,32 +162,33 @@ class OpenSpace:
         )
         communications = CommunicationStore(space)
         self.external = External(communications, settings.acknowledgement)
+        seal = Seal(self.name, is_default=self.name == settings.space)
         working_limits = WorkingLimits(
             settings.max_working_turns, settings.max_working_tokens, settings.max_answer_bytes
         )
         live = LiveUpdates(
             space,
             working_limits,
-            encode,
+            partial(encode, seal),
             draft_timeout=milliseconds(settings.draft_timeout),
             max_draft=settings.max_message_bytes,
         )
-        live_communications = LiveCommunications(communications, encode_communication_update)
+        live_communications = LiveCommunications(
+            communications, partial(encode_communication_update, seal)
+        )
         for watched in (live, live_communications):
             shared.streams.watch(watched)
             stops.append(partial(shared.streams.unwatch, watched))
-        stops.append(UpdatePruner(space, settings.update_retention, settings.max_updates).stop)
-        meaning = Meaning(logs.root, shared.weights)
+        self._pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
+        meaning = Meaning(logs.root, shared.model)
         stops.append(meaning.close)
         space.subscribe(Deleted, meaning.forget)
         anchors = Anchors(space)
         tiers = Tiers(space, milliseconds(settings.warm_for))
-        stops.append(TierKeeper(tiers).stop)
+        tier_keeper = TierKeeper(tiers)
+        stops.append(tier_keeper.flush)
         conversations = Conversations(space, notes_by_rule=abbreviator(settings) == "extractive")
-        try:
-            identities = Identities(space, identity_ledger(logs))
-        except LogUnavailable as error:
-            raise cannot_use(settings.data_dir, error) from error
+        identities = Identities(space, identity_ledger(logs))
         senders = RateLimiter(space, settings.sender_rate, settings.sender_burst)
         stops.append(senders.close)
         receiving = Receiving(
@@ -181,11 +218,12 @@ class OpenSpace:
                 shared.streams,
                 limits,
                 shared.answers,
+                seal,
                 clock,
                 settings.model_names,
             ),
             "RecallService": RecallHandlers(
-                self.recall, anchors, builder, tiers, shared.answers, search_timeout
+                self.recall, anchors, builder, tiers, shared.answers, seal, search_timeout
             ),
             "ChannelService": ChannelHandlers(receiving, identities, limits, clock),
             "ExternalCommunicationService": ExternalCommunicationHandlers(
@@ -194,37 +232,70 @@ class OpenSpace:
                 shared.streams,
                 limits,
                 shared.answers,
+                seal,
                 search_timeout,
             ),
         }
-        # only now: it may give the index up, which all before read or listen to
-        stops.append(IndexKeeper(space).stop)
+        self.notes = self._notes(space)
+        self.jobs |= {INDEX: IndexKeeper(space), TIERS: tier_keeper, PRUNER: self._pruner}
         if shared.workers is not None:
-            stops.append(EmbedderJob(Embedding(space, meaning, shared.workers)).stop)
-        self._take_notes(shared, space)
-        # as soon as no call is under way: before jobs, which may take a moment to end
-        stops.append(space.flush)
-
-    def _take_notes(self, shared: Shared, space: Space) -> None:
-        settings = shared.settings
-        if (notes := writer_of_notes(settings, space)) is None:
-            return
-        model = notes.model
-        tasks: list[Task] = [
-            Naming(space, model, milliseconds(settings.idle_timeout), notes.may_redo)
-        ]
-        if settings.compaction:
-            tasks.append(
-                Compaction(space, model, settings.compaction_messages, settings.compaction_keep)
+            self.jobs[EMBEDDER] = EmbedderJob(
+                Embedding(space, meaning, shared.workers, shared.stopping)
             )
+        # first, as soon as nobody uses the space
+        self.flush: Callable[[], None] = space.flush
+        stops += (self._look_for_work, space.flush)
+
+    def _notes(self, space: Space) -> SpaceNotes:
+        settings, writer = self._shared.settings, self._shared.writer
         sweep_interval = milliseconds(settings.sweep_interval)
-        slow = settings.abbreviation_timeout.total_seconds() / 2
-        self._stops.append(
-            Abbreviator(
-                tasks, model, shared.clock, sweep_interval, settings.abbreviation_threads, slow
-            ).stop
+        if writer is None:
+            return SpaceNotes((), sweep_interval, lambda: None, lambda _: None)
+        model = writer.model
+        naming = Naming(space, model, milliseconds(settings.idle_timeout), writer.may_redo)
+        tasks: list[Task] = [naming]
+        compaction = (
+            Compaction(space, model, settings.compaction_messages, settings.compaction_keep)
+            if settings.compaction
+            else None
         )
-        log.info("notes_are_taken", by=model.name)
+        if compaction is not None:
+            tasks.append(compaction)
+
+        def due_at(sweep: int) -> int | None:
+            if compaction is not None and compaction.due(1):
+                return space.clock()
+            return naming.due_at(sweep)
+
+        def mark() -> object:
+            return space.index, space.index.taken()[1]
+
+        return SpaceNotes(tasks, sweep_interval, mark, due_at)
+
+    def _look_for_work(self) -> None:
+        """Look, while everything is open, when work will be due once it is closed."""
+        self._due_at = self.due_at()
+
+    def _note_due(self) -> None:
+        """Note when work is due in the closed space."""
+        if self._is_gone():
+            self._shared.due.closed(self.name, None)
+        else:
+            self._shared.due.closed(self.name, getattr(self, "_due_at", self._shared.clock()))
+
+    def _is_gone(self) -> bool:
+        return not (self._shared.settings.data_dir / self.name).exists()
+
+
+def exists(data_dir: Path, name: str) -> bool:
+    """Return whether there is a space of a name, or something else in its place."""
+    return os.path.lexists(data_dir / name)
+
+
+def _remove_if_empty(logs: FolderStore) -> None:
+    """Remove the folders of a closed space that has no logs."""
+    if logs.remove_without_logs(lambda name: name.startswith((INDEX_NAME, VECTORS_NAME))):
+        log.debug("empty_space_removed", folder=logs.root.parent.name)
 
 
 def _choosing(settings: Settings) -> Choosing:

@@ -5,12 +5,12 @@ from typing import Any
 
 import click
 
-from recollect_server.cli.folder import alone, folder_of, list_problems, said_plainly, shown
+from recollect_server.cli.folder import alone, folders_of, list_problems, said_plainly, shown
 from recollect_server.cli.options import NamedPath, load_settings, with_settings
 from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep import recovery
-from recollect_server.services.upkeep.backing_up import Copied, back_up
+from recollect_server.services.upkeep.backing_up import Copied, back_up, backed_up
 from recollect_server.services.upkeep.backing_up import restore as copy_back
 from recollect_server.storage.logs.folder import FolderStore
 
@@ -23,17 +23,18 @@ _FOLDER = click.argument(
 @_FOLDER
 @with_settings
 def backup(directory: Path, config: Path | None, **flags: Any) -> None:
-    """Copy every conversation, and what third parties wrote, into a new folder DIR, while the
-    server runs or not.
+    """Copy every conversation of all spaces (or of `--space`), and what third parties wrote, into
+    a new folder DIR, while the server runs or not.
 
     All that was acknowledged before it began is in the copy, on the disk when the command ends. DIR
-    has the shape of a data folder; the index is left out. Exits with 1, and says so, if a line that
-    was copied is damaged.
+    has the shape of a data folder, without the index and the tokens. Exits with 1, and says so, if
+    a line that was copied is damaged.
     """
     settings = load_settings(config, flags)
+    folders = folders_of(settings, flags)
     with said_plainly():
-        done = back_up(folder_of(settings), settings.space, directory, shown("Copying"))
-    _say(done, f"backed up to {directory}")
+        done = back_up(folders, directory, shown("Copying"))
+    _say(done, f"of {len(folders)} spaces " * (len(folders) > 1) + f"backed up to {directory}")
 
 
 @click.command()
@@ -44,14 +45,32 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
     index.
     """
     settings = load_settings(config, flags)
-    folder = FolderStore.of(settings.data_dir, settings.space)
+    total = Copied()
     with alone(settings), said_plainly():
-        done = copy_back(directory, settings.space, folder, shown("Copying"))
-        try:
-            recovery.rebuild(folder, system_clock, shown("Indexing")).index.close(sound=True)
-        except RecollectError as error:
-            raise click.ClickException(str(error)) from error
-    _say(done, f"restored to {settings.data_dir}")
+        spaces = backed_up(directory)
+        # the first goes into the default space, whatever it was called
+        targets = {
+            space: space if number else settings.space for number, space in enumerate(spaces)
+        }
+        if flags.get("space") is not None:
+            chosen = settings.space if settings.space in spaces else spaces[0]
+            targets = {chosen: settings.space}
+        elif len(set(targets.values())) < len(targets):
+            raise click.ClickException(
+                f"the backup has two spaces that would become {settings.space}: name one with --space"
+            )
+        for space, name in targets.items():
+            folder = FolderStore.of(settings.data_dir, name)
+            done = copy_back(directory, space, folder, shown("Copying"))
+            try:
+                recovery.rebuild(folder, system_clock, shown("Indexing")).index.close(sound=True)
+            except RecollectError as error:
+                raise click.ClickException(str(error)) from error
+            total.conversations += done.conversations
+            total.communications += done.communications
+            total.bytes += done.bytes
+            total.problems += done.problems
+    _say(total, f"restored to {settings.data_dir}")
 
 
 def _say(done: Copied, what: str) -> None:

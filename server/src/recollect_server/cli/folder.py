@@ -6,11 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
 from recollect_server.app import CannotStart, FolderLock
 from recollect_server.cli.logs import say, set_up_logs_of_a_command
+from recollect_server.domain.ids import is_space_name
 from recollect_server.services.upkeep.backing_up import CannotCopy
 from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.settings import Settings
@@ -26,6 +28,26 @@ def folder_of(settings: Settings) -> FolderStore:
             f"there is nothing in {folder.root}: name another folder with --data-dir"
         )
     return folder
+
+
+def folders_of(settings: Settings, flags: dict[str, Any]) -> dict[str, FolderStore]:
+    """Return the folders of all spaces by name, the default space's first; with the flag `--space`
+    that one's alone. End the command if there is none.
+    """
+    if flags.get("space") is not None or not settings.data_dir.is_dir():
+        return {settings.space: folder_of(settings)}
+    names = [path.name for path in settings.data_dir.iterdir() if is_space_name(path.name)]
+    stores = {
+        name: FolderStore.of(settings.data_dir, name)
+        for name in sorted(names, key=lambda it: (it != settings.space, it))
+    }
+    folders = {name: store for name, store in stores.items() if store.root.is_dir()}
+    return folders or {settings.space: folder_of(settings)}
+
+
+def named(space: str, folders: dict[str, FolderStore], text: str) -> str:
+    """Return a text with the name of its space in front, where there are several spaces."""
+    return f"space {space}: {text}" if len(folders) > 1 else text
 
 
 @contextmanager

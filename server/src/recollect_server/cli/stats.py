@@ -5,26 +5,32 @@ from typing import Any
 
 import click
 
-from recollect_server.cli.folder import folder_of, said_plainly
+from recollect_server.cli.folder import folders_of, said_plainly
 from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.domain.time import DAY, system_clock
 from recollect_server.settings import Settings
 from recollect_server.storage.index.checking import external_state_of, state_of
-from recollect_server.storage.index.notes import NoteState, note_state_of
+from recollect_server.storage.index.notes import note_state_of
 from recollect_server.storage.index.routing import limited_of
 from recollect_server.storage.index.tiers import hits_of
+from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import Kind
+from recollect_server.storage.spending import SpendingFile
 from recollect_server.storage.usage import UsageFile
 from recollect_server.storage.vectors import checking as vectors_checking
 
 _MAX_LIMITED = 10  # named
 
 
-def _spent(notes: NoteState) -> str:
-    if not notes.day:
+def _spent(settings: Settings, folders: dict[str, FolderStore]) -> str:
+    day, calls, tokens, cost = SpendingFile(settings.data_dir).last()
+    if not day and settings.space in folders:  # an older server kept it in the index
+        notes = note_state_of(folders[settings.space].root)
+        day, calls, tokens, cost = notes.day, notes.calls, notes.tokens, notes.cost
+    if not day:
         return "none"
-    cost = f", {notes.cost:.2f} US dollars" if notes.cost else ""
-    return f"{notes.calls} calls, {notes.tokens} tokens{cost} on {notes.day}"
+    money = f", {cost:.2f} US dollars" if cost else ""
+    return f"{calls} calls, {tokens} tokens{money} on {day}"
 
 
 def _limited(settings: Settings) -> str:
@@ -43,13 +49,26 @@ def _limited(settings: Settings) -> str:
 @click.command()
 @with_settings
 def stats(config: Path | None, **flags: Any) -> None:
-    """Print what is kept, whether a server runs or not.
+    """Print what is kept, whether a server runs or not: of all spaces, or of `--space`.
 
     Messages that a disk refused and the server holds in memory stand in its log alone:
     `messages_held`.
     """
     settings = load_settings(config, flags)
-    folder = folder_of(settings)
+    folders = folders_of(settings, flags)
+    if len(folders) > 1:
+        click.echo(f"spaces: {len(folders)}")
+    for number, (space, folder) in enumerate(folders.items()):
+        if len(folders) > 1:
+            click.echo(f"\nspace: {space}")
+        if number:
+            _print(folder, {}, {})
+        else:  # with the spending and the limits of the whole server
+            spent, limited = _spent(settings, folders), _limited(settings)
+            _print(folder, {"model_spending": spent}, {"limited_today": limited})
+
+
+def _print(folder: FolderStore, spending: dict[str, str], limits: dict[str, str]) -> None:
     with said_plainly():
         index = state_of(folder.root)
         vectors = vectors_checking.state_of(folder.root)
@@ -81,7 +100,7 @@ def stats(config: Path | None, **flags: Any) -> None:
             f"notes_failed_of {conversation_id}": reason
             for conversation_id, reason in notes.failures
         },
-        "model_spending": _spent(notes),
+        **spending,
         "contexts": f"{hits.get('contexts', 0)}, of them {hits.get('hot_in_memory', 0)} with the newest turns from memory and"
         f" {hits.get('cold_asked', 0)} that asked other conversations",
         "messages_in_contexts": f"{hits.get('hot', 0)} hot, {hits.get('warm', 0)} warm, {hits.get('cold', 0)} cold",
@@ -97,6 +116,6 @@ def stats(config: Path | None, **flags: Any) -> None:
         "limited_senders": ", ".join(
             [str(limited), *(f"{it.channel} {it.sender} ({it.refused} refused)" for it in worst)]
         ),
-        "limited_today": _limited(settings),
+        **limits,
     }.items():
         click.echo(f"{name}: {value}")

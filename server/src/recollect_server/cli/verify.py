@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from recollect_server.cli.folder import alone, folder_of, list_problems, said_plainly, shown
+from recollect_server.cli.folder import alone, folders_of, list_problems, named, said_plainly, shown
 from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.services.upkeep.verification import verify as verify_all
 
@@ -13,19 +13,27 @@ from recollect_server.services.upkeep.verification import verify as verify_all
 @click.command()
 @with_settings
 def verify(config: Path | None, **flags: Any) -> None:
-    """Compare the transcripts and the index of a stopped server. Prints what is wrong; exits with 1
-    if anything is.
+    """Compare the transcripts and the index of a stopped server, of all spaces or of `--space`.
+    Prints what is wrong; exits with 1 if anything is.
 
     Every line's checksum, whole batches, turn numbers; that each message and its words, each
     conversation and each request stand in the index as the transcript says; of third parties too.
     Changes nothing: `rebuild` mends an index, the next start cuts a torn tail.
     """
     settings = load_settings(config, flags)
-    folder = folder_of(settings)
+    folders = folders_of(settings, flags)
+    conversations = messages = communications = 0
+    problems: list[str] = []
     with alone(settings), said_plainly():
-        done = verify_all(folder, shown("Verifying"))
-    external = f", {done.communications} external communications" if done.communications else ""
+        for space, folder in folders.items():
+            done = verify_all(folder, shown("Verifying"))
+            conversations += done.conversations
+            messages += done.messages
+            communications += done.communications
+            problems += [named(space, folders, problem) for problem in done.problems]
+    spaces = f" in {len(folders)} spaces" if len(folders) > 1 else ""
+    external = f", {communications} external communications" if communications else ""
     click.echo(
-        f"{done.conversations} conversations, {done.messages} messages{external}, {len(done.problems)} problems"
+        f"{conversations} conversations, {messages} messages{external}{spaces}, {len(problems)} problems"
     )
-    list_problems(done.problems)
+    list_problems(problems)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -17,6 +17,7 @@ from recollect_server.domain.time import Clock
 from recollect_server.inference.language_model import CannotWrite, LanguageModel, ModelUnavailable
 from recollect_server.jobs.loop import Loop, unforeseen
 from recollect_server.services.notes.naming import Outcome
+from recollect_server.services.spaces import Lease, OpenedSpace, Spaces
 from recollect_server.storage.index.notes import Waiting
 
 log = structlog.get_logger("recollect.abbreviator")
@@ -27,6 +28,7 @@ _PAUSE_SECONDS = 0.003
 _BATCH = 32  # conversations looked up at once
 _SPARE_THREADS = 4  # for conversations whose calls hang
 _MAX_LOGGED = 10_000  # failures that are remembered as logged
+_QUIET = 60_000  # milliseconds between two looks at the index while nothing is written
 _STOP_SECONDS = 2.0  # a model that still writes is not waited for any longer
 
 
@@ -76,44 +78,33 @@ class Throttle:
             self._local.since = time.monotonic()
 
 
-class Abbreviator:
-    """Threads that nobody waits for. Started when made.
-
-    `threads` conversations are written about at the same time. One that takes longer than `slow`
-    seconds does not count any more: a call that hangs holds up nobody, and up to `_SPARE_THREADS`
-    of them are waited for beside the others.
+class SpaceNotes:
+    """Notes that wait in one open space. `Abbreviator` guards it.
 
     What cannot be written is marked in the index and left until the next sweep, which comes with
-    the start and then every `sweep_interval` milliseconds. When the model or the disk refuses
-    altogether, everything waits for the sweep; but one that was refused before does not make the
-    others wait, for it may be to blame itself. A failure is logged once with its conversation, a
-    reason that concerns all once for all, until a sweep finds that all went well since the one
-    before.
+    the opening and then every `sweep_interval` milliseconds. When the model or the disk refuses
+    altogether, everything of the space waits for the sweep; but one that was refused before does
+    not make the others wait, for it may be to blame itself. A failure is logged once with its
+    conversation, a reason that concerns all once for all, until a sweep finds that all went well
+    since the one before.
     """
 
     def __init__(
         self,
         tasks: Sequence[Task],
-        model: LanguageModel,
-        clock: Clock,
         sweep_interval: int,
-        threads: int,
-        slow: float,
+        mark: Callable[[], object],
+        due_at: Callable[[int], int | None],
     ) -> None:
-        self._tasks = tasks
-        self._model = model
-        self._clock = clock
-        self._sweep_interval = sweep_interval
-        self._stopping = threading.Event()
-        # guards everything below; what is looked up in the index is looked up under it
-        self._lock = threading.Lock()
-        self._queue: deque[_Work] = deque()
-        self._threads = threads
-        self._slow = slow
-        self._at_work: dict[str, float] = {}
-        """Start time of each conversation being written about, in seconds of the monotonic
-        clock.
+        """`mark` returns a value that changes with every write of the space; `due_at` returns when
+        the next conversation waits, given the time of the next sweep, in milliseconds. It raises
+        IndexUnavailable.
         """
+        self._tasks = tasks
+        self._sweep_interval = sweep_interval
+        self._mark = mark
+        self._due_at = due_at
+        self._queue: deque[_Work] = deque()
         self._paused = False  # until the next sweep
         self._refusals = 0  # one after the other
         self._swept_at: int | None = None
@@ -122,10 +113,127 @@ class Abbreviator:
         conversation.
         """
         self._failed = False  # whether anything did since the last sweep
+        self._nothing_until: tuple[object, int, int] | None = None
+        """The mark and the time at which nothing waited, and when to look again."""
+        self.look_at = self.taken_at = 0.0
+        """Time of the next look at the index, and of the last work, on the monotonic clock."""
+
+    def next(self, now: int, is_at_work: Callable[[str], bool]) -> _Work | None:
+        """Return the next conversation that no thread works on, or None."""
+        if self._is_quiet(now):
+            return None
+        mark = self._mark()
+        try:
+            # A clock that was set back is no reason to wait until it has caught up.
+            swept_at = self._swept_at
+            if swept_at is None or not 0 <= now - swept_at < self._sweep_interval:
+                self._sweep(now)
+                swept_at = now
+            if self._paused:
+                return None
+            if not self._queue:
+                self._queue.extend(self._due())
+            while self._queue:
+                work = self._queue.popleft()
+                if not is_at_work(work.waiting.conversation_id):
+                    return work
+            sweep = swept_at + self._sweep_interval
+            times = [now + _QUIET, *([sweep] if self._logged or self._failed else [])]
+            due = self.due_at()
+            self._nothing_until = mark, now, min(times if due is None else [due, *times])
+        except IndexUnavailable:
+            pass  # its keeper mends it
+        return None
+
+    def due_at(self) -> int | None:
+        """Return when the next conversation waits, in milliseconds; None if none will. Raises
+        IndexUnavailable.
+        """
+        return self._due_at((self._swept_at or 0) + self._sweep_interval)
+
+    def written(self) -> None:
+        """Note that notes were written: nothing refuses altogether."""
+        self._refusals = 0
+
+    def failed(self, work: _Work, reason: str, *, alone: bool) -> bool:
+        """Note a failure; `alone` if others may still succeed. Return whether it is to be
+        logged.
+        """
+        self._failed = True
+        if not alone:
+            self._refusals += 1
+            if not work.again or self._refusals > 1:
+                self._paused = True
+                self._queue.clear()  # the index still has them
+        failure = (work.waiting.conversation_id if alone else "", reason)
+        is_new = failure not in self._logged and len(self._logged) < _MAX_LOGGED
+        if is_new:
+            self._logged.add(failure)
+        return is_new
+
+    def _is_quiet(self, now: int) -> bool:
+        """Return whether nothing waited at the last look, and nothing can wait since."""
+        if self._nothing_until is None or self._queue:
+            return False
+        mark, looked, until = self._nothing_until
+        return looked <= now < until and mark == self._mark()
+
+    def _due(self) -> list[_Work]:
+        return [_Work(task, waiting) for task in self._tasks for waiting in task.due(_BATCH)]
+
+    def _sweep(self, now: int) -> None:
+        failed = [
+            _Work(task, waiting, again=True) for task in self._tasks for waiting in task.failed()
+        ]
+        self._queue = deque([*self._due(), *failed])
+        self._swept_at, self._paused, self._refusals = now, False, 0
+        if self._logged and not failed and not self._failed:
+            self._logged.clear()
+            log.info("notes_written_again")
+        self._failed = False
+
+
+class HasNotes(OpenedSpace, Protocol):
+    """Protocol of an open space whose conversations wait for notes."""
+
+    notes: SpaceNotes
+
+
+@dataclass(slots=True)
+class _AtWork:
+    """A conversation that a thread works on."""
+
+    lease: Lease[HasNotes]
+    work: _Work
+    since: float
+
+
+class Abbreviator:
+    """Threads that nobody waits for, for all open spaces. Started when made.
+
+    `threads` conversations are written about at the same time, of the spaces in turn. One that
+    takes longer than `slow` seconds does not count any more: a call that hangs holds up nobody, and
+    up to `_SPARE_THREADS` of them are waited for beside the others.
+    """
+
+    def __init__(
+        self, spaces: Spaces[Any], model: LanguageModel, clock: Clock, threads: int, slow: float
+    ) -> None:
+        self._spaces: Spaces[HasNotes] = spaces
+        self._model = model
+        self._clock = clock
+        self._stopping = threading.Event()
+        # guards everything below, and the notes of each space; what is looked up in an index is
+        # looked up under it
+        self._lock = threading.Lock()
+        self._threads = threads
+        self._slow = slow
+        self._at_work: dict[tuple[str, str], _AtWork] = {}
+        """By space and conversation."""
         self._loops = [
             Loop(
                 f"abbreviator-{number}",
-                partial(self._work, is_spare=number >= threads),
+                partial(self._turn, is_spare=number >= threads),
                 stopping=self._stopping,
             )
             for number in range(threads + _SPARE_THREADS)
@@ -142,87 +250,74 @@ class Abbreviator:
         until = time.monotonic() + _STOP_SECONDS
         for loop in self._loops:
             loop.stop(max(0.0, until - time.monotonic()))
+        with self._lock:
+            left_behind = list(self._at_work.values())
+        for at_work in left_behind:
+            at_work.lease.end()
 
-    def _work(self, *, is_spare: bool) -> float:
-        work = self._take(is_spare=is_spare)
-        if work is None:
+    def _turn(self, *, is_spare: bool) -> float:
+        at_work = self._take(is_spare=is_spare)
+        if at_work is None:
             return _SECONDS
         try:
-            if reason := unforeseen("abbreviator", lambda: self._write(work)):
-                self._fail(work, reason, alone=True)
+            if reason := unforeseen("abbreviator", lambda: self._write(at_work)):
+                self._fail(at_work, reason, alone=True)
         finally:
             with self._lock:
-                del self._at_work[work.waiting.conversation_id]
+                del self._at_work[_key(at_work)]
+            at_work.lease.end()
         return 0.0
 
-    def _take(self, *, is_spare: bool) -> _Work | None:
-        """Return the next conversation that no thread works on, or None."""
+    def _take(self, *, is_spare: bool) -> _AtWork | None:
+        """Return the next conversation that no thread works on, of the space that waited longest,
+        or None.
+        """
         with self._lock:
             if is_spare and len(self._at_work) < self._threads:
-                return None  # the others look at the index
-            since = time.monotonic() - self._slow
-            if sum(begun > since for begun in self._at_work.values()) >= self._threads:
+                return None  # the others look at the indexes
+            began = time.monotonic()
+            since = began - self._slow
+            if sum(it.since > since for it in self._at_work.values()) >= self._threads:
                 return None
-            now = self._clock()
-            try:
-                # A clock that was set back is no reason to wait until it has caught up.
-                if self._swept_at is None or not 0 <= now - self._swept_at < self._sweep_interval:
-                    self._sweep(now)
-                if self._paused:
-                    return None
-                if not self._queue:
-                    self._queue.extend(self._due())
-            except IndexUnavailable:
-                return None  # its keeper mends it
-            while self._queue:
-                work = self._queue.popleft()
-                if work.waiting.conversation_id not in self._at_work:
-                    self._at_work[work.waiting.conversation_id] = time.monotonic()
-                    return work
+            for space in sorted(self._spaces.open_now(), key=lambda it: it.notes.taken_at):
+                if space.notes.look_at > began or self._stopping.is_set():
+                    continue
+                if (lease := self._spaces.borrow(space)) is None:
+                    continue
+                work = space.notes.next(self._clock(), partial(self._is_at_work, space.name))
+                if work is not None:
+                    space.notes.taken_at = time.monotonic()
+                    at_work = _AtWork(lease, work, space.notes.taken_at)
+                    self._at_work[_key(at_work)] = at_work
+                    return at_work
+                space.notes.look_at = time.monotonic() + _SECONDS
+                lease.end()
             return None
 
-    def _due(self) -> list[_Work]:
-        return [_Work(task, waiting) for task in self._tasks for waiting in task.due(_BATCH)]
+    def _is_at_work(self, space: str, conversation_id: str) -> bool:
+        return (space, conversation_id) in self._at_work
 
-    def _sweep(self, now: int) -> None:
-        failed = [
-            _Work(task, waiting, again=True) for task in self._tasks for waiting in task.failed()
-        ]
-        self._queue = deque([*self._due(), *failed])
-        self._swept_at, self._paused, self._refusals = now, False, 0
-        if self._logged and not failed and not self._failed:
-            self._logged.clear()
-            log.info("notes_written_again")
-        self._failed = False
-
-    def _write(self, work: _Work) -> None:
+    def _write(self, at_work: _AtWork) -> None:
+        work = at_work.work
         try:
             outcome = work.task.write(work.waiting, self._stopping.is_set)
         except CannotWrite as error:
-            self._fail(work, str(error), alone=True)
+            self._fail(at_work, str(error), alone=True)
         except (ModelUnavailable, StorageUnavailable, IndexUnavailable) as error:
-            self._fail(work, str(error), alone=False)
+            self._fail(at_work, str(error), alone=False)
         else:
             if outcome is Outcome.WRITTEN:
                 with self._lock:
-                    self._refusals = 0
+                    at_work.lease.space.notes.written()
             elif outcome is Outcome.WENT_ON:
                 self._stopping.wait(_SECONDS)  # it may go on for a while
 
-    def _fail(self, work: _Work, reason: str, *, alone: bool) -> None:
+    def _fail(self, at_work: _AtWork, reason: str, *, alone: bool) -> None:
         if self._stopping.is_set():
             return
+        work = at_work.work
         with self._lock:
-            self._failed = True
-            if not alone:
-                self._refusals += 1
-                if not work.again or self._refusals > 1:
-                    self._paused = True
-                    self._queue.clear()  # the index still has them
-            failure = (work.waiting.conversation_id if alone else "", reason)
-            is_new = failure not in self._logged and len(self._logged) < _MAX_LOGGED
-            if is_new:
-                self._logged.add(failure)
+            is_new = at_work.lease.space.notes.failed(work, reason, alone=alone)
         if is_new:
             log.warning(
                 "notes_not_written", conversation=work.waiting.conversation_id, reason=reason
@@ -231,3 +326,7 @@ class Abbreviator:
             work.task.note_failure(work.waiting, reason, alone=alone)
         except IndexUnavailable:
             return  # it still waits there
+
+
+def _key(at_work: _AtWork) -> tuple[str, str]:
+    return at_work.lease.space.name, at_work.work.waiting.conversation_id

@@ -6,6 +6,7 @@ lock, one of them per name at a time: a space that is slow or fails holds up no 
 """
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -18,12 +19,17 @@ from recollect_server.services.limits import Quota
 
 log = structlog.get_logger("recollect.spaces")
 
-_PATIENCE = 5.0  # seconds that a call waits for the place of another space
+EMPTY = ""
+"""Name of the space that stands for those that nobody wrote to."""
+
+_PATIENCE = 5.0  # seconds that a call waits for the place of a space that others use
+_RECENT = 5.0  # seconds after its last use in which background work takes no space's place
 
 
 class OpenedSpace(Protocol):
     """Protocol of an open space."""
 
+    name: str
     handlers: Mapping[str, Any]
     """Handlers of its services, by the services' names."""
     quota: Quota
@@ -39,29 +45,35 @@ S = TypeVar("S", bound=OpenedSpace)
 class _Place(Generic[S]):
     """Place of a space among the open ones. `Spaces` guards it."""
 
-    __slots__ = ("leases", "name", "space")
+    __slots__ = ("holds", "leases", "name", "space", "used")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.space: S | None = None
         """None while it is being opened or closed."""
         self.leases = 0
+        self.holds = 0
+        """Those of the leases that may last for hours."""
+        self.used = 0.0
+        """Last use by a call, on the monotonic clock."""
 
 
 class Lease(Generic[S]):
     """Use of an open space: it is not closed before `end`."""
 
-    __slots__ = ("_ended", "_place", "_spaces", "space")
+    __slots__ = ("_is_hold", "_place", "_spaces", "space")
 
-    def __init__(self, spaces: "Spaces[S]", place: _Place[S], space: S) -> None:
+    def __init__(self, spaces: "Spaces[S]", place: _Place[S], space: S, *, is_hold: bool) -> None:
         self.space = space
         self._spaces = spaces
-        self._place = place
-        self._ended = False
+        self._place: _Place[S] | None = place
+        self._is_hold = is_hold
 
     def end(self) -> None:
         """End the use. It waits for nothing, and a second time does nothing."""
-        self._spaces._end(self)
+        place, self._place = self._place, None
+        if place is not None:
+            self._spaces._end(place, is_hold=self._is_hold)
 
     def __enter__(self) -> S:
         return self.space
@@ -78,32 +90,79 @@ class Lease(Generic[S]):
 class Spaces(Generic[S]):
     """All open spaces. Safe to call from any thread."""
 
-    def __init__(self, open_space: Callable[[str], S], most: int) -> None:
-        """`open_space` opens the space of a name; at most `most` are open at a time."""
+    def __init__(
+        self,
+        open_space: Callable[[str], S],
+        exists: Callable[[str], bool],
+        most: int,
+        patience: float = _PATIENCE,
+    ) -> None:
+        """`open_space` opens the space of a name, and makes it if there is none; `exists` tells
+        whether there is one. At most `most` are open at a time. A call waits `patience` seconds for
+        the place of a space that others use.
+        """
         self._open_space = open_space
+        self._exists = exists
         self._most = most
+        self._patience = patience
         # guards everything below; nothing slow happens under it
         self._changed = threading.Condition()
         self._places: OrderedDict[str, _Place[S]] = OrderedDict()  # least recently used first
         self._stopping = False
 
-    def use(self, name: str) -> Lease[S]:
+    def use(self, name: str, *, reads: bool = False, holds: bool = False) -> Lease[S]:
         """Return a lease of a space, opened if it is not open.
+
+        `reads`: the call only reads; a space that does not exist is not made, and answers like one
+        without anything. `holds`: the lease may last for hours.
 
         Raises TooManySpaces, Stopping, and what opening it raises.
         """
         with self._changed:
             place = self._places.get(name)
             if place is not None and place.space is not None and not self._stopping:
-                place.leases += 1
                 self._places.move_to_end(name)
-                return Lease(self, place, place.space)
-        return self._open(name)
+                return self._lease(place, place.space, is_hold=holds)
+        if reads and place is None and not self._exists(name):
+            name = EMPTY
+        return self._opened(name, time.monotonic() + self._patience, 0.0, holds=holds)
+
+    def use_behind(self, name: str) -> Lease[S] | None:
+        """Return a lease of an existing space for background work; None if there is none of that
+        name.
+
+        It takes no place of a space that was just used. Raises as `use`.
+        """
+        if not self._exists(name):
+            return None
+        return self._opened(name, time.monotonic(), _RECENT, holds=True)
+
+    def borrow(self, space: S) -> Lease[S] | None:
+        """Return a lease of an open space, for background work; None if it is closed now."""
+        with self._changed:
+            place = self._places.get(space.name)
+            if place is None or place.space is not space or self._stopping:
+                return None
+            return self._lease(place, space, is_hold=False, is_use=False)
+
+    def open_now(self) -> list[S]:
+        """Return the open spaces, without a lease."""
+        with self._changed:
+            return [place.space for place in self._places.values() if place.space is not None]
 
     def names(self) -> list[str]:
         """Return the names of the open spaces, the least recently used first."""
         with self._changed:
             return [name for name, place in self._places.items() if place.space is not None]
+
+    def evict(self, name: str) -> None:
+        """Close a space that nobody uses. One that is used stays open."""
+        with self._changed:
+            place = self._places.get(name)
+            if place is None or place.space is None or place.leases:
+                return
+            space, place.space = place.space, None
+        self._close(place, space)
 
     def close(self) -> None:
         """Wait for the leases and close every space. Nothing can be opened any more."""
@@ -112,53 +171,74 @@ class Spaces(Generic[S]):
             self._changed.notify_all()
         while True:
             with self._changed:
-                self._changed.wait_for(
-                    lambda: (
-                        not self._places
-                        or any(place.space and not place.leases for place in self._places.values())
-                    )
-                )
+                self._changed.wait_for(lambda: not self._places or self._unused() is not None)
                 if not self._places:
                     return
-                place = next(
-                    place for place in self._places.values() if place.space and not place.leases
-                )
+                place = self._unused()
+                assert place is not None
                 space, place.space = place.space, None
             if space is not None:
                 self._close(place, space)
 
-    def _open(self, name: str) -> Lease[S]:
+    # Opening and closing --------------------------------------------------------------------------
+
+    def _lease(self, place: _Place[S], space: S, *, is_hold: bool, is_use: bool = True) -> Lease[S]:
+        """Return a new lease. Hold the lock."""
+        place.leases += 1
+        place.holds += is_hold
+        if is_use:
+            place.used = time.monotonic()
+        return Lease(self, place, space, is_hold=is_hold)
+
+    def _unused(self, recent: float = 0.0) -> _Place[S] | None:
+        """Return the least recently used space without a lease, of those that were not used within
+        so many seconds. Hold the lock.
+        """
+        before = time.monotonic() - recent
+        return next(
+            (
+                it
+                for it in self._places.values()
+                if it.space is not None and not it.leases and (not recent or it.used < before)
+            ),
+            None,
+        )
+
+    def _opened(self, name: str, until: float, recent: float, *, holds: bool) -> Lease[S]:
+        """Open a space, once there is a place for it. `recent`: see `_unused`."""
         while True:
             with self._changed:
                 if self._stopping:
                     raise Stopping
                 place = self._places.get(name)
                 if place is not None and place.space is not None:
-                    place.leases += 1
                     self._places.move_to_end(name)
-                    return Lease(self, place, place.space)
+                    return self._lease(place, place.space, is_hold=holds)
                 if place is not None:  # somebody opens or closes it
-                    self._changed.wait(_PATIENCE)
+                    self._changed.wait()
                     continue
-                evicted = space = None
                 if len(self._places) < self._most:
-                    opened = self._places[name] = _Place(name)
-                else:
-                    evicted = next(
-                        (it for it in self._places.values() if it.space and not it.leases), None
-                    )
-                    if evicted is None:
-                        if not any(it.space is None for it in self._places.values()):
-                            raise TooManySpaces(self._most)
-                        self._changed.wait(_PATIENCE)
-                        continue
-                    space, evicted.space = evicted.space, None
-            if evicted is not None and space is not None:
+                    place = self._places[name] = _Place(name)
+                    break
+                evicted = self._unused(recent)
+                if evicted is None:
+                    self._wait_for_a_place(until)
+                    continue
+                space, evicted.space = evicted.space, None
+            if space is not None:
                 self._close(evicted, space)
-                continue
-            return self._opened(opened)
+        return self._open(place, holds=holds)
 
-    def _opened(self, place: _Place[S]) -> Lease[S]:
+    def _wait_for_a_place(self, until: float) -> None:
+        """Wait for a lease to end, or a space to close. Hold the lock. Raises TooManySpaces."""
+        left = until - time.monotonic()
+        passes = any(it.space is None or it.leases > it.holds for it in self._places.values())
+        if left <= 0 or not passes:
+            raise TooManySpaces(self._most)
+        self._changed.wait(left)
+
+    def _open(self, place: _Place[S], *, holds: bool) -> Lease[S]:
+        began = time.monotonic()
         try:
             space = self._open_space(place.name)
         except BaseException as error:
@@ -167,11 +247,11 @@ class Spaces(Generic[S]):
                 del self._places[place.name]
                 self._changed.notify_all()
             raise
+        log.debug("space_opened", space=place.name, ms=round((time.monotonic() - began) * 1000, 1))
         with self._changed:
             place.space = space
-            place.leases += 1
             self._changed.notify_all()
-        return Lease(self, place, space)
+            return self._lease(place, space, is_hold=holds)
 
     def _close(self, place: _Place[S], space: S) -> None:
         try:
@@ -184,11 +264,9 @@ class Spaces(Generic[S]):
                 del self._places[place.name]
                 self._changed.notify_all()
 
-    def _end(self, lease: Lease[S]) -> None:
+    def _end(self, place: _Place[S], *, is_hold: bool) -> None:
         with self._changed:
-            if lease._ended:
-                return
-            lease._ended = True
-            lease._place.leases -= 1
-            if not lease._place.leases:
+            place.leases -= 1
+            place.holds -= is_hold
+            if not place.leases:
                 self._changed.notify_all()

@@ -32,7 +32,7 @@ from recollect_server.transport.convert import (
     writer_of,
 )
 from recollect_server.transport.handling import Call, Send
-from recollect_server.transport.pages import page_size, place_of, token_of
+from recollect_server.transport.pages import Seal, page_size
 from recollect_server.transport.streams import Streams
 
 _MAX_TITLE = 80
@@ -57,6 +57,7 @@ class ConversationHandlers:
         streams: Streams,
         limits: Limits,
         answers: Answers,
+        seal: Seal,
         clock: Clock,
         models: tuple[str, ...] = (),
     ) -> None:
@@ -67,6 +68,7 @@ class ConversationHandlers:
         self._streams = streams
         self._limits = limits
         self._answers = answers
+        self._seal = seal
         self._clock = clock
         self._models = models
 
@@ -101,7 +103,9 @@ class ConversationHandlers:
             messages=[message_from(message) for message in request.messages],
             pinned=request.pinned,
         )
-        answer = api.CreateResponse(duplicate=beginning.duplicate, cursor=beginning.cursor)
+        answer = api.CreateResponse(
+            duplicate=beginning.duplicate, cursor=self._seal.cursor(beginning.cursor)
+        )
         fill_conversation(answer.conversation, beginning.conversation)
         for message in beginning.messages:
             fill_message(answer.messages.add(), message)
@@ -140,14 +144,16 @@ class ConversationHandlers:
             notes_failed=request.notes_failed if request.HasField("notes_failed") else None,
         )
         page = self._conversations.page(
-            chosen, page_size(request.page_size), place_of(request, request.page_token)
+            chosen, page_size(request.page_size), self._seal.place(request, request.page_token)
         )
         values = (conversation_to(it, page.failures.get(it.id, "")) for it in page.conversations)
         fitting, more = self._answers.fitting(values)
         last = page.conversations[len(fitting) - 1] if more else None
         return api.ListResponse(
             conversations=fitting,
-            next_page_token=token_of(request, (last.update_time, last.id) if last else page.next),
+            next_page_token=self._seal.page_token(
+                request, (last.update_time, last.id) if last else page.next
+            ),
         )
 
     def Load(self, request: api.LoadRequest, call: Call) -> api.LoadResponse:
@@ -213,7 +219,7 @@ class ConversationHandlers:
         )
         answer = api.AppendTurnResponse(
             turn_number=appended.messages[-1].turn_number if appended.messages else 0,
-            cursor=appended.cursor,
+            cursor=self._seal.cursor(appended.cursor),
             duplicate=appended.duplicate,
         )
         fill_conversation(answer.conversation, appended.conversation)
@@ -240,7 +246,8 @@ class ConversationHandlers:
             min(request.max_turns, _MAX_TURNS),
             min(max(request.max_batch, 1), _MAX_BATCH),
         )
-        subscribe = partial(self._live.subscribe, interest, choice, request.cursor, turns)
+        cursor = self._seal.position(request.cursor)
+        subscribe = partial(self._live.subscribe, interest, choice, cursor, turns)
         self._streams.open(self._live, subscribe, batch, call, send, resumed=bool(request.cursor))
 
     def PublishDelta(

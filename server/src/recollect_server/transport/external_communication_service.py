@@ -20,7 +20,7 @@ from recollect_server.transport.convert_external import (
     match_to,
 )
 from recollect_server.transport.handling import Call, Send, deadline_of
-from recollect_server.transport.pages import page_size, place_of, token_of
+from recollect_server.transport.pages import Seal, page_size
 from recollect_server.transport.streams import Streams
 
 _MAX_SCOPES = 32
@@ -40,6 +40,7 @@ class ExternalCommunicationHandlers:
         streams: Streams,
         limits: Limits,
         answers: Answers,
+        seal: Seal,
         timeout: float,
     ) -> None:
         """`timeout` is how many seconds a search may take at most."""
@@ -48,6 +49,7 @@ class ExternalCommunicationHandlers:
         self._streams = streams
         self._limits = limits
         self._answers = answers
+        self._seal = seal
         self._timeout = timeout
 
     def ListCommunications(
@@ -64,13 +66,13 @@ class ExternalCommunicationHandlers:
             request.party, TRUSTS.get(request.trust), request.open_escalations_only
         )
         page = self._external.page(
-            chosen, page_size(request.page_size), place_of(request, request.page_token)
+            chosen, page_size(request.page_size), self._seal.place(request, request.page_token)
         )
         fitting, more = self._answers.fitting(map(communication_to, page.communications))
         last = page.communications[len(fitting) - 1] if more else None
         following = (last.update_time, last.id) if last else page.next
         return api.ListCommunicationsResponse(
-            communications=fitting, next_page_token=token_of(request, following)
+            communications=fitting, next_page_token=self._seal.page_token(request, following)
         )
 
     def GetCommunication(
@@ -81,7 +83,7 @@ class ExternalCommunicationHandlers:
         checks.communication_id("communication_id", request.communication_id)
         checks.not_negative("page_size", request.page_size)
         checks.done()
-        place = place_of(request, request.page_token)
+        place = self._seal.place(request, request.page_token)
         with self._answers.room(call.context) as keep:
             size, most = page_size(request.page_size), self._answers.max_bytes
             page = self._external.history(request.communication_id, size, place, most)
@@ -89,7 +91,7 @@ class ExternalCommunicationHandlers:
                 api.GetCommunicationResponse(
                     communication=communication_to(page.communication),
                     messages=[external_message_to(it) for it in page.messages],
-                    next_page_token=token_of(request, page.next),
+                    next_page_token=self._seal.page_token(request, page.next),
                 )
             )
 
@@ -175,7 +177,7 @@ class ExternalCommunicationHandlers:
         checks.not_negative("page_size", request.page_size)
         checks.communication_id("communication_id", request.communication_id, required=False)
         checks.done()
-        place = place_of(request, request.page_token)
+        place = self._seal.place(request, request.page_token)
         size = page_size(request.page_size)
         page = self._external.escalations(
             request.communication_id, size, place, resolved=request.include_resolved
@@ -184,7 +186,7 @@ class ExternalCommunicationHandlers:
         last = page.escalations[len(fitting) - 1] if more else None
         following = (last.create_time, last.id) if last else page.next
         return api.ListEscalationsResponse(
-            escalations=fitting, next_page_token=token_of(request, following)
+            escalations=fitting, next_page_token=self._seal.page_token(request, following)
         )
 
     def ResolveEscalation(
@@ -208,7 +210,7 @@ class ExternalCommunicationHandlers:
         send: Send,
     ) -> None:
         """Open a stream of communication updates."""
-        subscribe = partial(self._live.subscribe, request.cursor)
+        subscribe = partial(self._live.subscribe, self._seal.position(request.cursor))
         self._streams.open(self._live, subscribe, 1, call, send, resumed=bool(request.cursor))
 
 

@@ -172,13 +172,17 @@ def deadline_of(context: grpc.ServicerContext, seconds: float) -> Deadline:
     return deadline
 
 
+def _reads(method: MethodDescriptor) -> bool:
+    return bool(method.GetOptions().idempotency_level == MethodOptions.NO_SIDE_EFFECTS)
+
+
 def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
     """Return a handler of a unary method that runs the one of its caller's space."""
     service, name = method.containing_service.name, method.name
-    stores = f"{service}.{name}" in _STORING
+    reads, stores = _reads(method), f"{service}.{name}" in _STORING
 
     def run(request: Any, call: Call) -> ProtoMessage | None:
-        with spaces.use(call.principal.space) as space:
+        with spaces.use(call.principal.space, reads=reads) as space:
             if stores:
                 space.quota.admit(size=call.size)
             handler: Handler = getattr(space.handlers[service], name)
@@ -194,7 +198,7 @@ def in_space_for_long(method: MethodDescriptor, spaces: Spaces[Any]) -> StreamHa
     service, name = method.containing_service.name, method.name
 
     def run(request: Any, call: Call, send: Send) -> None:
-        lease = spaces.use(call.principal.space)
+        lease = spaces.use(call.principal.space, holds=True)
         try:
             handler: StreamHandler = getattr(lease.space.handlers[service], name)
             handler(request, call, send)
@@ -218,8 +222,7 @@ def unary(
     rules: Rules = NO_RULES,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """Return the handler of a unary method, wrapped and run by the pool."""
-    name, read = _name(method), _reader(request_type)
-    reads = method.GetOptions().idempotency_level == MethodOptions.NO_SIDE_EFFECTS
+    name, read, reads = _name(method), _reader(request_type), _reads(method)
 
     def admitted(method: MethodDescriptor, context: grpc.ServicerContext) -> Principal:
         # it waited for a thread longer than its caller waited for it

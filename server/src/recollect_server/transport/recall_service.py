@@ -21,7 +21,7 @@ from recollect_server.transport.convert_recall import (
     transition_to,
 )
 from recollect_server.transport.handling import Call, deadline_of
-from recollect_server.transport.pages import page_size, place_of, token_of
+from recollect_server.transport.pages import Seal, page_size
 
 _MAX_QUERY = 64 * 1024
 _USUAL_LIMIT, _MAX_LIMIT = 10, 100
@@ -40,6 +40,7 @@ class RecallHandlers:
         builder: ContextBuilder,
         tiers: Tiers,
         answers: Answers,
+        seal: Seal,
         timeout: float,
     ) -> None:
         """`timeout` is how many seconds a search or a context may take at most."""
@@ -48,6 +49,7 @@ class RecallHandlers:
         self._builder = builder
         self._tiers = tiers
         self._answers = answers
+        self._seal = seal
         self._timeout = timeout
 
     def Search(self, request: api.SearchRequest, call: Call) -> api.SearchResponse:
@@ -184,14 +186,14 @@ class RecallHandlers:
         checks.not_negative("page_size", request.page_size)
         checks.done()
         size = page_size(request.page_size)
-        place = place_of(request, request.page_token)
+        place = self._seal.place(request, request.page_token)
         transitions = self._tiers.listed(
             request.conversation_id, place[0] if place else 0, size + 1
         )
         following = (transitions[size - 1].id, "-") if len(transitions) > size else None
         return api.ListTierTransitionsResponse(
             transitions=[transition_to(it) for it in transitions[:size]],
-            next_page_token=token_of(request, following),
+            next_page_token=self._seal.page_token(request, following),
         )
 
     def ListAnchors(self, request: api.ListAnchorsRequest, call: Call) -> api.ListAnchorsResponse:
@@ -199,13 +201,13 @@ class RecallHandlers:
         checks = Checks()
         checks.anchor_key(request.key, required=False)
         checks.done()
-        place = place_of(request, request.page_token)
+        place = self._seal.place(request, request.page_token)
         first = place[0] if place else 0
         anchors = self._anchors.listed(request.key, include_superseded=request.include_superseded)
         fitting, more = self._answers.fitting(map(anchor_to, anchors[first:]))
         following = (first + len(fitting), "-") if more else None
         return api.ListAnchorsResponse(
-            anchors=fitting, next_page_token=token_of(request, following)
+            anchors=fitting, next_page_token=self._seal.page_token(request, following)
         )
 
     def SetAnchor(self, request: api.SetAnchorRequest, call: Call) -> api.SetAnchorResponse:

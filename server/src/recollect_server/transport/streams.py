@@ -1,11 +1,11 @@
 """The open streams of live updates: who they are, when there is something for them, and how they
 end.
 
-No stream has a thread. One thread for each thing that is watched hears its news and puts the
-streams that they concern in line for the senders; a sender asks the stream's watcher what comes
-next and sends it. What grpcio cannot bear is kept from it, here and in `senders`: two sends on a
-stream at once, a send from a call's own thread or from a callback, streams that are open when the
-server stops, too many streams.
+No stream has a thread. One thread takes the news of everything that is watched, of all open spaces,
+and puts the streams that they concern in line for the senders; a sender asks the stream's watcher
+what comes next and sends it. What grpcio cannot bear is kept from it, here and in `senders`: two
+sends on a stream at once, a send from a call's own thread or from a callback, streams that are open
+when the server stops, too many streams.
 """
 
 import threading
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import TypeVar, cast
 
 import structlog
 from google.rpc import status_pb2
@@ -36,6 +36,8 @@ from recollect_server.transport.senders import Scheduled, Sender, Senders
 from recollect_server.transport.updates import elements
 
 log = structlog.get_logger("recollect.streams")
+
+T = TypeVar("T")
 
 _PART = 200  # updates that a stream is sent before the next one has its turn
 # seconds for each update that came, before the news are heard again: the more come, the more go out
@@ -117,38 +119,55 @@ class Stream:
         self._context.set_trailing_metadata(end.trailing_metadata)
 
 
+class _Followed:
+    """Something that is watched, as the listening thread follows it. `Streams` guards it."""
+
+    __slots__ = ("busy", "has_news", "rests_until", "streams", "ticked", "watched")
+
+    def __init__(self, watched: Watched) -> None:
+        self.watched = watched
+        self.streams: set[Stream] = set()
+        self.has_news = False
+        self.busy = False
+        """The listening thread is with it."""
+        self.rests_until = self.ticked = 0.0
+        """Until then news may wait for more: 0 if nobody waits for the end of that."""
+
+
 class Streams:
     """All open streams. Safe to call from any thread."""
 
     def __init__(self, limits: StreamLimits) -> None:
         self._limits = limits
-        self._guard = threading.Lock()  # guards everything below; nothing slow happens under it
+        self._tick_seconds = min(_TICK, limits.heartbeat / 4)
+        # guards everything below; nothing slow happens under it
+        self._guard = threading.Condition()
+        self._followed: dict[Watched, _Followed] = {}
+        self._news: set[_Followed] = set()  # have news, and do not rest
+        self._resting: set[_Followed] = set()
         self._streams: set[Stream] = set()
         self._opening = 0
         self._stopping = threading.Event()
         self._senders = Senders(self._pump, limits.send_timeout)
-        self._listeners: dict[Watched, threading.Thread] = {}
-        self._ended: set[Watched] = set()
+        self._listener = threading.Thread(target=self._listen, name="streams", daemon=True)
+        self._listener.start()
 
     def watch(self, watched: Watched) -> None:
         """Follow something that streams may be opened of."""
-        listener = threading.Thread(
-            target=self._listen, args=(watched,), name="streams", daemon=True
-        )
+        followed = _Followed(watched)
         with self._guard:
-            self._listeners[watched] = listener
-        listener.start()
+            self._followed[watched] = followed
+        watched.listen(partial(self._signal, followed))
+        watched.expect()
 
     def unwatch(self, watched: Watched) -> None:
         """Follow it no more, and wait until no thread uses it. It has no open streams."""
         with self._guard:
-            self._ended.add(watched)
-            listener = self._listeners.pop(watched)
-        watched.wake()
-        listener.join()
+            followed = self._followed.pop(watched)
+            self._news.discard(followed)
+            self._resting.discard(followed)
+            self._guard.wait_for(lambda: not followed.busy)
         self._senders.wait_for(lambda it: cast(Stream, it).watched is not watched)
-        with self._guard:
-            self._ended.discard(watched)
 
     def open(
         self,
@@ -176,6 +195,7 @@ class Streams:
             stream.beat = resumed  # says that what was missed is over
             with self._guard:
                 self._streams.add(stream)
+                self._followed[watched].streams.add(stream)
         finally:
             with self._guard:
                 self._opening -= 1
@@ -217,11 +237,8 @@ class Streams:
             return
         self._stopping.set()
         with self._guard:
-            listeners = dict(self._listeners)
-        for watched in listeners:
-            watched.wake()
-        for listener in listeners.values():
-            listener.join()
+            self._guard.notify_all()
+        self._listener.join()
         self._senders.hurry()
         while True:  # those too that were being opened
             with self._guard:
@@ -240,39 +257,107 @@ class Streams:
             if stream not in self._streams:
                 return
             self._streams.remove(stream)
+            if (followed := self._followed.get(stream.watched)) is not None:
+                followed.streams.discard(stream)
         stream.watched.unsubscribe()
         log.info("stream_over", seconds=round(time.monotonic() - stream.began, 1), sent=stream.sent)
 
     # Threads --------------------------------------------------------------------------------------
 
-    def _listen(self, watched: Watched) -> None:
-        ticked = time.monotonic()
-        while not self._stopping.is_set() and watched not in self._ended:
-            news = watched.advance(min(_TICK, self._limits.heartbeat / 4))
-            concerned: list[Stream] = []
-            if news.everyone or news.about:
-                with self._guard:
-                    concerned = [
-                        it
-                        for it in self._streams
-                        if it.watched is watched and it.watcher.concerned(news)
-                    ]
-            count = self._senders.schedule(concerned)
-            now = time.monotonic()
-            if now - ticked > min(_TICK, self._limits.heartbeat / 4):
-                ticked = now
-                self._tick(watched, now)
-            if rest := min(news.updates * _REST, count * _REST_OF_A_STREAM, _LONGEST_REST):
-                self._stopping.wait(rest)
-
-    def _tick(self, watched: Watched, now: float) -> None:
-        watched.tick()
+    def _signal(self, followed: _Followed) -> None:
+        """Note news. It may be called under locks of what is watched, and waits for nothing."""
         with self._guard:
-            silent = [
-                it
-                for it in self._streams
-                if it.watched is watched and now - it.spoke > self._limits.heartbeat
-            ]
+            followed.has_news = True
+            if followed not in self._resting and followed.watched in self._followed:
+                self._news.add(followed)
+                self._guard.notify_all()
+
+    def _listen(self) -> None:
+        ticks_at = time.monotonic() + self._tick_seconds
+        while not self._stopping.is_set():
+            now = time.monotonic()
+            if now >= ticks_at:
+                ticks_at = now + self._tick_seconds
+                self._tick_all(now)
+            for followed in self._rested(now):
+                self._guarded(followed, followed.watched.expect)
+                self._leave(followed)
+            for followed in self._with_news(ticks_at):
+                rest = self._guarded(followed, partial(self._advance, followed)) or 0.0
+                with self._guard:
+                    if rest and followed.watched in self._followed:
+                        followed.rests_until = time.monotonic() + rest
+                        self._resting.add(followed)
+                        self._news.discard(followed)
+                self._leave(followed)
+
+    def _guarded(self, followed: _Followed, work: Callable[[], T]) -> T | None:
+        """Run the work for something that is watched: whatever it raises, the others have their
+        turn.
+        """
+        try:
+            return work()
+        except Exception:
+            # the only thread that listens: what nobody foresaw ends one turn and no more
+            log.exception("fault", watched=type(followed.watched).__name__)
+            return None
+
+    def _with_news(self, until: float) -> list[_Followed]:
+        """Wait for something that has news, until a time at most, and take all that have some."""
+        with self._guard:
+            ends = [until, *(it.rests_until for it in self._resting)]
+            if not self._news and not self._stopping.is_set():
+                self._guard.wait(max(0.0, min(ends) - time.monotonic()))
+            taken = list(self._news)
+            self._news.clear()
+            for followed in taken:
+                followed.busy, followed.has_news = True, False
+            return taken
+
+    def _rested(self, now: float) -> list[_Followed]:
+        """Return what has rested long enough and has no news; what has some is next in line."""
+        with self._guard:
+            rested = [it for it in self._resting if it.rests_until <= now]
+            self._resting.difference_update(rested)
+            self._news.update(it for it in rested if it.has_news)
+            idle = [it for it in rested if not it.has_news]
+            for followed in idle:
+                followed.busy = True
+            return idle
+
+    def _leave(self, followed: _Followed) -> None:
+        with self._guard:
+            followed.busy = False
+            self._guard.notify_all()
+
+    def _advance(self, followed: _Followed) -> float:
+        """Pass on the news of something. Return the seconds that it may rest: at least until more
+        news are worth it.
+        """
+        watched = followed.watched
+        news = watched.advance()
+        concerned: list[Stream] = []
+        if news.everyone or news.about:
+            with self._guard:
+                concerned = [it for it in followed.streams if it.watcher.concerned(news)]
+        count = self._senders.schedule(concerned)
+        rest = min(news.updates * _REST, count * _REST_OF_A_STREAM, _LONGEST_REST)
+        if not rest:
+            watched.expect()
+        return rest
+
+    def _tick_all(self, now: float) -> None:
+        with self._guard:
+            everything = list(self._followed.values())
+        for followed in everything:
+            with self._guard:
+                if followed.watched not in self._followed:
+                    continue
+                followed.busy = True
+            self._guarded(followed, followed.watched.tick)
+            self._leave(followed)
+        with self._guard:
+            silent = [it for it in self._streams if now - it.spoke > self._limits.heartbeat]
         for stream in silent:
             stream.beat = True
         self._senders.schedule(silent)

@@ -18,15 +18,16 @@ from recollect_server.transport.convert_external import (
     escalation_to,
     external_message_to,
 )
+from recollect_server.transport.pages import Seal
 
 # in one element of a stream with several updates: callers take 4 MiB where they say nothing
 _MOST_BYTES = 1 << 20
 
 
-def encode(update: domain.Update) -> bytes:
+def encode(seal: Seal, update: domain.Update) -> bytes:
     """Return an update as bytes of `recollect.v1.Update`."""
     value = pb.Update(
-        cursor=update.cursor,
+        cursor=seal.cursor(update.cursor),
         conversation_id=update.conversation_id,
         time=timestamp(update.time),
         reset=update.reset,
@@ -75,10 +76,10 @@ def encode(update: domain.Update) -> bytes:
     return value.SerializeToString()
 
 
-def encode_communication_update(update: external.CommunicationUpdate) -> bytes:
+def encode_communication_update(seal: Seal, update: external.CommunicationUpdate) -> bytes:
     """Return an update as bytes of `recollect.v1.CommunicationUpdate`."""
     value = external_pb.CommunicationUpdate(
-        cursor=update.cursor,
+        cursor=seal.cursor(update.cursor),
         communication_id=update.communication_id,
         time=timestamp(update.time),
         reset=update.reset,

@@ -43,7 +43,8 @@ class LiveCommunications:
         self.store = store
         self.encode = encode
         # guards everything below; nothing slow happens under it
-        self._changed = threading.Condition()
+        self._guard = threading.Lock()
+        self._signal: Callable[[], None] | None = None
         self._changes = 0
         self._heard = 0  # how many of them `advance` told of
         self._epoch = store.space.index.log.epoch
@@ -60,28 +61,33 @@ class LiveCommunications:
     def unsubscribe(self) -> None:
         """Count one watcher less."""
 
-    def advance(self, timeout: float) -> News:
-        """Wait up to `timeout` seconds for a change or for another index."""
-        with self._changed:
-            if self._changes == self._heard:
-                self._changed.wait(timeout)
+    def listen(self, signal: Callable[[], None]) -> None:
+        """Call `signal`, which returns at once, when there is news for `advance`."""
+        with self._guard:
+            self._signal = signal
+
+    def expect(self) -> None:
+        """Signal news that came since the last `advance`."""
+        if self._changes != self._heard and self._signal is not None:
+            self._signal()
+
+    def advance(self) -> News:
+        """Take the changes that came, or another index."""
+        with self._guard:
             count = self._changes - self._heard
             self._heard = self._changes
         epoch = self.store.space.index.log.epoch
         renewed, self._epoch = epoch != self._epoch, epoch
         return News((), count, everyone=renewed or count > 0)
 
-    def wake(self) -> None:
-        """Make `advance` return now."""
-        with self._changed:
-            self._changed.notify()
-
     def tick(self) -> None:
-        """Retry what the index refused."""
+        """Try again what the index refused, and look for another index."""
         if self.store.behind:
             # it was logged when it was refused
             with suppress(IndexUnavailable, StorageUnavailable):
                 self.store.bring_up()
+        if self.store.space.index.log.epoch != self._epoch and self._signal is not None:
+            self._signal()
 
     def behind(self, position: Position, most: int) -> tuple[Batch, Position]:
         """Return the oldest updates behind a position, and the position behind them.
@@ -91,7 +97,7 @@ class LiveCommunications:
         index = self.store.space.index
         if position.epoch != index.log.epoch:
             raise Renewed
-        with self._changed:
+        with self._guard:
             asked = (position, most, self._changes)  # what was changed before this is in the index
             if self._answered and self._answered[0] == asked:
                 return self._answered[1]
@@ -103,7 +109,7 @@ class LiveCommunications:
             Batch(updates),
             Position(index.log.epoch, changes.rows[-1].cursor if changes.rows else changes.last),
         )
-        with self._changed:
+        with self._guard:
             self._answered = asked, answer
         return answer
 
@@ -132,9 +138,11 @@ class LiveCommunications:
         return position
 
     def _note(self) -> None:
-        with self._changed:
+        with self._guard:
             self._changes += 1
-            self._changed.notify()
+            signal = self._signal
+        if signal is not None:
+            signal()
 
     def _update(
         self, index: Index, row: ExternalRow, changes: ExternalChanges

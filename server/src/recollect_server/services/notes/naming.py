@@ -104,6 +104,19 @@ class Naming:
         now = self._space.clock()
         return self._space.index.notes.failed(now - self._idle_timeout, now)
 
+    def due_at(self, sweep: int) -> int | None:
+        """Return when a conversation waits next, given the time of the next sweep; None if none
+        will before something is written. Raises IndexUnavailable.
+        """
+        now, notes = self._space.clock(), self._space.index.notes
+        if self.due(1):
+            return now
+        idle = notes.idle_next(by_rule=self._model.writer == RULE)
+        times = [] if idle is None else [idle + self._idle_timeout]
+        if notes.any_failed():
+            times.append(sweep)
+        return min(times, default=None)
+
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - either way it is tried again
         """Record the reason of a failure: the next sweep tries again. Raises IndexUnavailable."""
         self._space.index.notes.keep_failure(waiting.number, reason)

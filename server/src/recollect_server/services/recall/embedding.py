@@ -93,7 +93,10 @@ class Embedding:
     everything behind it is embedded; its conversation counts as embedded up to the line before it.
     """
 
-    def __init__(self, space: Space, meaning: Meaning, workers: Workers) -> None:
+    def __init__(
+        self, space: Space, meaning: Meaning, workers: Workers, stopping: threading.Event
+    ) -> None:
+        """End the part under way soon once `stopping` is set."""
         self._space = space
         self._meaning = meaning
         self._workers = workers
@@ -103,12 +106,13 @@ class Embedding:
         self._waiting: dict[str, _Waiting] = {}
         self._long: dict[str, list[_Long]] = {}  # by conversation, ascending by line
         self._failure = ""
-        self._stopping = threading.Event()
+        self._stopping = stopping
         self._puts, self._put_at = -1, -_CALM
 
-    def stop(self) -> None:
-        """End the part under way soon."""
-        self._stopping.set()
+    def mark(self) -> tuple[Index, int]:
+        """Return a value that changes with whatever there may be to embed."""
+        index = self._space.index
+        return index, index.taken()[1]
 
     def tend(self) -> bool:
         """Embed one part of the missing texts. Return False if nothing is missing, or nothing can

@@ -67,18 +67,52 @@ class Waiting:
     since: float
 
 
+class EmbeddingModel:
+    """The embedding model, loaded once for all spaces. Safe to call from any thread."""
+
+    def __init__(self, weights: Path) -> None:
+        """`weights` is the folder of the configured model."""
+        self._weights = weights
+        self._guard = threading.Lock()  # held while a model is loaded: some 0.3 s
+        self._wanted: Embedder | None = None
+        self._former: Embedder | None = None
+
+    def wanted(self) -> Embedder:
+        """Return the embedder of the configured model, loaded at its first use. Raises NoWeights,
+        WrongWeights, ImportError.
+        """
+        with self._guard:
+            if self._wanted is None:
+                self._wanted = Embedder(look(self._weights))
+            return self._wanted
+
+    def of_weights(self, identity: str, folder: Path) -> Embedder | None:
+        """Return the embedder of this identity, or None if its weights are not available."""
+        with self._guard:
+            for embedder in (self._wanted, self._former):
+                if embedder is not None and embedder.identity == identity:
+                    return embedder
+            try:
+                weights: Weights = look(folder)
+                if weights.identity != identity:
+                    return None
+                self._former = Embedder(weights)
+            except (NoWeights, WrongWeights, ImportError):
+                return None
+            return self._former
+
+
 class Meaning:
     """State of search by meaning. Safe to call from any thread."""
 
-    def __init__(self, folder: Path, weights: Path | None) -> None:
-        """`folder` is where `vectors.db` is, `weights` the model's folder; None: nothing is
-        embedded, and nothing found so.
+    def __init__(self, folder: Path, model: EmbeddingModel | None) -> None:
+        """`folder` is where `vectors.db` is; without a model nothing is embedded, and nothing found
+        so.
         """
         self._folder = folder
-        self._weights = weights
+        self._model = model
         self._guard = threading.Lock()  # guards `_store` while it is opened, closed and made anew
         self._store: VectorStore | None = None
-        self.embedder: Embedder | None = None
         self.copy: Copy | None = None
         self.reason = "the embedding model is not loaded yet"
         self.failure = ""
@@ -88,7 +122,7 @@ class Meaning:
     @property
     def on(self) -> bool:
         """Return whether search by meaning is switched on."""
-        return self._weights is not None
+        return self._model is not None
 
     def backlog(self) -> str:
         """Return why the newest messages are not found by meaning, or that they are late; empty if
@@ -193,23 +227,16 @@ class Meaning:
             raise VectorsUnavailable(f"{NAME} cannot be removed: {error.strerror}") from error
 
     def wanted(self) -> Embedder:
-        """Return the embedder of the configured model, loaded at its first use. Raises NoWeights,
-        WrongWeights, ImportError.
+        """Return the embedder of the configured model. Raises NoWeights, WrongWeights,
+        ImportError.
         """
-        assert self._weights is not None
-        if self.embedder is None:
-            self.embedder = Embedder(look(self._weights))
-        return self.embedder
+        assert self._model is not None
+        return self._model.wanted()
 
     def of_weights(self, identity: str, folder: Path) -> Embedder | None:
         """Return the embedder of this identity, or None if its weights are not available."""
-        if self.embedder is not None and self.embedder.identity == identity:
-            return self.embedder
-        try:
-            weights: Weights = look(folder)
-            return Embedder(weights) if weights.identity == identity else None
-        except (NoWeights, WrongWeights, ImportError):
-            return None
+        assert self._model is not None
+        return self._model.of_weights(identity, folder)
 
     def load(self, store: VectorStore, model: int, embedder: Embedder, index: Index) -> Copy:
         """Read the copy that searches use. Raises VectorsUnavailable, IndexUnavailable."""

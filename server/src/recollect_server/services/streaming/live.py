@@ -1,5 +1,6 @@
 """The work of StreamUpdates and PublishDelta."""
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from recollect_server.domain.errors import ConversationReadOnly, IndexUnavailable
@@ -46,13 +47,17 @@ class LiveUpdates:
         """Count one watcher less."""
         self._log.unwatch()
 
-    def advance(self, timeout: float) -> News:
-        """Wait for news (see `UpdateLog.advance`). Only one thread calls it, in a loop."""
-        return self._log.advance(timeout)
+    def listen(self, signal: Callable[[], None]) -> None:
+        """Call `signal` when there is news (see `UpdateLog.listen`)."""
+        self._log.listen(signal)
 
-    def wake(self) -> None:
-        """Make `advance` return now."""
-        self._log.wake()
+    def expect(self) -> None:
+        """Note that whoever calls `advance` waits for news from now on."""
+        self._log.expect()
+
+    def advance(self) -> News:
+        """Take the news that came (see `UpdateLog.advance`). Only one thread calls it."""
+        return self._log.advance()
 
     def publish(
         self,

@@ -118,7 +118,8 @@ class UpdateLog:
         self.encode = encode
         self.drafts = drafts
         guard = threading.RLock()  # guards everything below; nothing slow happens under it
-        self._changed = threading.Condition(guard)  # what `advance` waits for
+        self._guard = guard
+        self._signal: Callable[[], None] = _unheard
         self._grown = threading.Condition(guard)  # what `settle` waits for
         self._inbox: deque[tuple[int, object]] = deque()
         self._touched: set[About] = set()  # drafts that grew or ended
@@ -130,7 +131,7 @@ class UpdateLog:
         self._answered: (
             tuple[tuple[Position, Interest, int, int], tuple[Batch, Position]] | None
         ) = None
-        self._waiting = False  # whether `advance` waits
+        self._waiting = False  # whether whoever calls `advance` waits for news
         self._ring: list[Entry] = []
         self._ring_bytes = 0
         self._after = 0  # the ring has everything behind this cursor up to `_latest`
@@ -151,26 +152,37 @@ class UpdateLog:
 
     def watch(self) -> None:
         """Count one watcher more. Call `unwatch` once at its end."""
-        with self._changed:
+        with self._guard:
             self._watchers += 1
             self._hurry()
 
     def unwatch(self) -> None:
         """Count one watcher less."""
-        with self._changed:
+        with self._guard:
             self._watchers -= 1
             self._hurry()
 
     def touch(self, about: About) -> None:
         """Note that a draft of this conversation grew or ended."""
-        with self._changed:
+        with self._guard:
             self._touched.add(about)
-            self._changed.notify()
+            self._signal()
 
-    def wake(self) -> None:
-        """Make `advance` return now."""
-        with self._changed:
-            self._changed.notify()
+    def listen(self, signal: Callable[[], None]) -> None:
+        """Call `signal` when there is news for `advance`, and now if there is some. It must return
+        at once.
+        """
+        with self._guard:
+            self._signal = signal
+        signal()
+
+    def expect(self) -> None:
+        """Note that whoever calls `advance` waits for news from now on."""
+        with self._guard:
+            self._waiting = True
+            self._hurry()
+            if self._inbox or self._touched or self._renewed:
+                self._signal()
 
     def settle(self) -> None:
         """Wait until every acknowledged change is behind a position of this log. Raises
@@ -178,22 +190,16 @@ class UpdateLog:
         """
         index = self._index
         end = index.log.last_cursor()
-        with self._changed:
+        with self._guard:
             self._grown.wait_for(
                 lambda: self._latest >= end or self._index is not index, _LONGEST_REST
             )
 
-    def advance(self, timeout: float) -> News:
-        """Wait for news, turn them into updates and return what they are about. Return nothing
-        after `timeout` seconds.
-        """
-        with self._changed:
-            if not (self._inbox or self._touched or self._renewed):
-                self._waiting = True
-                self._hurry()
-                self._changed.wait(timeout)
-                self._waiting = False
-                self._hurry()
+    def advance(self) -> News:
+        """Make updates of the news that came, and return what they are about."""
+        with self._guard:
+            self._waiting = False
+            self._hurry()
             epoch, taken = self._index.log.epoch, list(self._inbox)
             self._inbox.clear()
             everyone, self._renewed = self._renewed, False
@@ -206,7 +212,7 @@ class UpdateLog:
                 self._end_drafts(placed.update)
                 if isinstance(placed.update.kind, Deleted):
                     deleted[placed.update.conversation_id] = placed.cursor
-        with self._changed:
+        with self._guard:
             if epoch == self._index.log.epoch:
                 self._extend(entries, deleted)
         if about:
@@ -221,7 +227,7 @@ class UpdateLog:
         The last answer is cached, because many streams ask for the same in turn. Raises Renewed if
         the log does not reach back to the position; IndexUnavailable, StorageUnavailable.
         """
-        with self._changed:
+        with self._guard:
             if position.epoch != self._index.log.epoch:
                 raise Renewed
             index = self._index
@@ -239,7 +245,7 @@ class UpdateLog:
             return self._older(index, position, interest, min(most, _PART))
         batch = Batch([entry.data for entry in run if interest.wants(entry.about)])
         answer = batch, Position(position.epoch, last)
-        with self._changed:
+        with self._guard:
             if question[-1] == self._latest:  # else it may hold what was deleted since
                 self._answered = question, answer
         return answer
@@ -305,7 +311,7 @@ class UpdateLog:
     def _attach(self, index: Index) -> None:
         """Attach another index, while nothing is written."""
         latest = index.log.last_cursor()
-        with self._changed:
+        with self._guard:
             self._index = index
             self._inbox.clear()
             self._ring.clear()
@@ -314,16 +320,16 @@ class UpdateLog:
             self._after = self._latest = latest
             self._renewed = True
             self._hurry()
-            self._changed.notify()
+            self._signal()
             self._grown.notify_all()
         index.log.listen(partial(self._hear, index))
 
     def _reset(self) -> None:
         """Report that acknowledged cursors will never be delivered: their streams start again."""
-        with self._changed:
+        with self._guard:
             self.resets += 1
             self._renewed = True
-            self._changed.notify()
+            self._signal()
 
     def _hurry(self) -> None:
         """Tell the index whether anybody waits for news. If nobody does, it takes in more at a
@@ -332,12 +338,12 @@ class UpdateLog:
         self._index.log.set_watched(self._waiting and self._watchers > 0)
 
     def _hear(self, index: Index, news: Sequence[tuple[int, object]]) -> None:
-        with self._changed:
+        with self._guard:
             if index is not self._index:
                 return
             if self._watchers or self._inbox or self.drafts.any():
                 self._inbox += news
-                self._changed.notify()
+                self._signal()
                 return
             # Without watchers nothing is kept: a new one reads the index's log.
             cursor, last = news[-1]
@@ -345,3 +351,7 @@ class UpdateLog:
             self._ring.clear()
             self._answered = None
             self._ring_bytes = 0
+
+
+def _unheard() -> None:
+    """Take a signal that nobody listens for."""

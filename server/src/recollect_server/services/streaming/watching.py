@@ -3,6 +3,7 @@
 which.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from recollect_server.services.streaming.log import Batch, News
@@ -28,11 +29,14 @@ class Watched(Protocol):
     one thread calls.
     """
 
-    def advance(self, timeout: float) -> News:
-        """Wait up to `timeout` seconds for news."""
+    def listen(self, signal: Callable[[], None]) -> None:
+        """Call `signal`, which returns at once, whenever there is news for `advance`."""
 
-    def wake(self) -> None:
-        """Make `advance` return now."""
+    def expect(self) -> None:
+        """Note that nothing else is done before news comes: it is signalled soon."""
+
+    def advance(self) -> News:
+        """Take the news that came."""
 
     def tick(self) -> None:
         """Do the periodic work."""

@@ -1,5 +1,5 @@
-"""A copy of a space's transcripts, those of third parties too, and its ledgers, while the server
-writes them; and the way back.
+"""A copy of the transcripts of all spaces, those of third parties too, and their ledgers, while the
+server writes them; and the way back.
 
 Each transcript is copied up to the end of a whole batch: everything that was acknowledged before
 the copy began is in it. The index is left out, for it is made anew from the transcripts; the
@@ -13,9 +13,11 @@ import shutil
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import orjson
 
+from recollect_server.domain.ids import is_space_name
 from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.storage.logs.files import Syncs, make_folder, open_transcript, sync_folder
 from recollect_server.storage.logs.folder import FolderStore
@@ -43,30 +45,46 @@ class Copied:
     problems: list[str] = field(default_factory=list)
 
 
-def back_up(source: FolderStore, space: str, target: Path, progress: Progress) -> Copied:
-    """Copy the transcripts into an empty or new folder, durably. Raises CannotCopy, OSError."""
+def back_up(sources: dict[str, FolderStore], target: Path, progress: Progress) -> Copied:
+    """Copy the logs of spaces into an empty or new folder, durably. Raises CannotCopy, OSError.
+
+    The first of the spaces is the one that a restore puts into the default space.
+    """
     if target.exists() and any(target.iterdir()):
         raise CannotCopy(f"{target} is not empty: name a new folder")
-    copy = FolderStore.of(target, space)
-    copy.create()
     done = Copied()
-    files, done.conversations = _back_up_all(source, copy, Kind.CONVERSATION, done, progress)
-    manifest: dict[str, object] = {"space": space, "files": files}
+    first, *others = (
+        {"space": space} | _back_up_space(source, FolderStore.of(target, space), done, progress)
+        for space, source in sources.items()
+    )
+    manifest = first | ({"spaces": others} if others else {})
+    _write(target / MANIFEST, orjson.dumps(manifest))
+    sync_folder(target)
+    return done
+
+
+def _back_up_space(
+    source: FolderStore, copy: FolderStore, done: Copied, progress: Progress
+) -> dict[str, object]:
+    """Copy the logs of one space. Return its part of the manifest."""
+    copy.create()
+    files, conversations = _back_up_all(source, copy, Kind.CONVERSATION, done, progress)
+    done.conversations += conversations
+    manifest: dict[str, object] = {"files": files}
     if source.folder(Kind.COMMUNICATION).is_dir():
         make_folder(copy.folder(Kind.COMMUNICATION))
-        manifest["external"], done.communications = _back_up_all(
+        manifest["external"], communications = _back_up_all(
             source, copy, Kind.COMMUNICATION, done, progress
         )
+        done.communications += communications
     # Last: what is deleted while this runs, and so in no copy, must be known as forgotten.
     manifest["ledgers"] = {
         name: list(_copy(source.path(name), copy.path(name)))
         for name in LEDGERS
         if source.path(name).exists()
     }
-    sync_folder(target / space)
-    _write(target / MANIFEST, orjson.dumps(manifest))
-    sync_folder(target)
-    return done
+    sync_folder(copy.root.parent)
+    return manifest
 
 
 def _back_up_all(
@@ -95,50 +113,90 @@ def _back_up_all(
     return files, len(files)
 
 
+@dataclass(slots=True)
+class _Backup:
+    """Backup of one space: its logs with their sizes and checksums."""
+
+    origin: FolderStore
+    files: dict[str, tuple[int, int]]
+    external: dict[str, tuple[int, int]] | None
+    ledgers: dict[str, tuple[int, int]]
+
+
+def backed_up(source: Path) -> list[str]:
+    """Return the names of the spaces that a backup has, the one for the default space first. Raises
+    CannotCopy.
+    """
+    return [str(part["space"]) for part in _manifests(source)]
+
+
 def restore(source: Path, space: str, target: FolderStore, progress: Progress) -> Copied:
-    """Copy a backup's transcripts into an empty target, and compare each with the manifest.
+    """Copy a space's logs from a backup to where nothing is yet, and compare each with what was
+    backed up.
 
     Damaged parts are copied too, and named. Nobody may have the target open. Raises CannotCopy,
     OSError.
     """
+    backup = _backup_of(source, space)
+    for folder in map(target.folder, Kind):
+        if folder.exists() and any(folder.iterdir()):
+            raise CannotCopy(
+                f"{folder} is not empty: a backup is restored to where nothing is (space {target.root.parent.name})"
+            )
+    if there := [path for path in map(target.path, LEDGERS) if path.exists()]:
+        raise CannotCopy(
+            f"{there[0]} is there: a backup is restored to where nothing is (space {target.root.parent.name})"
+        )
+    done = Copied()
+    done.conversations = _restore_all(
+        backup.origin, backup.files, target.folder(Kind.CONVERSATION), done, progress
+    )
+    if backup.external is not None:
+        done.communications = _restore_all(
+            backup.origin, backup.external, target.folder(Kind.COMMUNICATION), done, progress
+        )
+        _take_name(target.folder(Kind.COMMUNICATION))
+    _restore_ledgers(backup.origin, backup.ledgers, target, done)
+    # last: without its conversations it is not restored
+    _take_name(target.folder(Kind.CONVERSATION))
+    return done
+
+
+def _manifests(source: Path) -> list[dict[str, Any]]:
+    """Return the manifest of each space of a backup. Raises CannotCopy."""
     try:
         with os.fdopen(open_transcript(source / MANIFEST, os.O_RDONLY), "rb") as file:
             manifest = orjson.loads(file.read())
-        origin = FolderStore.of(source, manifest["space"])
-        files = _files(origin, manifest["files"], origin.folder(Kind.CONVERSATION))
-        communications = origin.folder(Kind.COMMUNICATION)
-        external = (
-            _files(origin, manifest["external"], communications) if "external" in manifest else None
-        )
-        ledgers = _files(origin, manifest.get("ledgers", {}), origin.root.parent)
+        parts = [manifest, *manifest.get("spaces", ())]
+        if strange := [part for part in parts if not is_space_name(part["space"])]:
+            raise ValueError(f"{strange[0]['space']} is no name of a space")
     except FileNotFoundError:
         raise CannotCopy(
             f"{source} has no {MANIFEST}: it is no backup, or not a complete one"
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CannotCopy(f"{source / MANIFEST} cannot be read: {error}") from error
-    for folder in map(target.folder, Kind):
-        if folder.exists() and any(folder.iterdir()):
-            raise CannotCopy(
-                f"{folder} is not empty: a backup is restored to where nothing is (space {space})"
-            )
-    if there := [path for path in map(target.path, LEDGERS) if path.exists()]:
-        raise CannotCopy(
-            f"{there[0]} is there: a backup is restored to where nothing is (space {space})"
+    return parts
+
+
+def _backup_of(source: Path, space: str) -> _Backup:
+    """Return what a backup has of a space. Raises CannotCopy."""
+    manifest = next((part for part in _manifests(source) if part["space"] == space), None)
+    if manifest is None:
+        raise CannotCopy(f"{source} has no space {space}: name another with --space")
+    try:
+        origin = FolderStore.of(source, manifest["space"])
+        communications = origin.folder(Kind.COMMUNICATION)
+        return _Backup(
+            origin,
+            _files(origin, manifest["files"], origin.folder(Kind.CONVERSATION)),
+            _files(origin, manifest["external"], communications)
+            if "external" in manifest
+            else None,
+            _files(origin, manifest.get("ledgers", {}), origin.root.parent),
         )
-    done = Copied()
-    done.conversations = _restore_all(
-        origin, files, target.folder(Kind.CONVERSATION), done, progress
-    )
-    if external is not None:
-        done.communications = _restore_all(
-            origin, external, target.folder(Kind.COMMUNICATION), done, progress
-        )
-        _take_name(target.folder(Kind.COMMUNICATION))
-    _restore_ledgers(origin, ledgers, target, done)
-    # last: without its conversations it is not restored
-    _take_name(target.folder(Kind.CONVERSATION))
-    return done
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CannotCopy(f"{source / MANIFEST} cannot be read: {error}") from error
 
 
 def _files(

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -93,8 +92,7 @@ def recover(
     IndexUnavailable.
     """
     logs.create()
-    logs.settle()
-    index, closed = _open(logs.root)
+    index, closed = _open(logs)
     if index is not None:
         try:
             done = _bring_up(logs, index, clock, progress, rebuilt=False)
@@ -121,13 +119,17 @@ def rebuild(logs: FolderStore, clock: Clock, progress: Progress) -> Recovered:
     return _bring_up(logs, index, clock, progress, rebuilt=True)
 
 
-def _open(root: Path) -> tuple[Index | None, bool]:
+def _open(logs: FolderStore) -> tuple[Index | None, bool]:
     """Return the index as it is, or None if it is missing or damaged, and whether a server closed
     it in this state.
     """
-    if not (root / NAME).exists() or (root / f"{NAME}{DAMAGED}").exists():
+    root = logs.root
+    is_there = (root / NAME).exists() and not (root / f"{NAME}{DAMAGED}").exists()
+    state = read_seal(root) if is_there else Seal.MISSING
+    if state is not Seal.INTACT:  # else the server that closed it has made all names durable
+        logs.settle()
+    if not is_there:
         return None, False
-    state = read_seal(root)
     if state is Seal.BROKEN:
         log.warning("index_unusable", reason="its file is not as the last server closed it")
         return None, False
@@ -141,8 +143,9 @@ def _open(root: Path) -> tuple[Index | None, bool]:
         problem = index.problem()
         if not problem:
             index.log.claim_file(copied=state is Seal.COPIED)
-            # after a crash it may hold words of what was deleted right before
-            index.removal.empty_log()
+            if state is not Seal.INTACT:
+                # after a crash it may hold words of what was deleted right before
+                index.removal.empty_log()
     except IndexUnavailable as error:
         problem = str(error)
     if problem:

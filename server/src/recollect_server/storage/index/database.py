@@ -47,10 +47,13 @@ class Database:
         """
         self.check()
         try:
-            connection = self._readers.mine()
-            if settled and not connection.in_transaction:
-                self.writer.settle()
-            yield connection
+            connection = self._readers.enter()
+            try:
+                if settled and not connection.in_transaction:
+                    self.writer.settle()
+                yield connection
+            finally:
+                self._readers.leave()
         except apsw.Error as error:
             if isinstance(error, apsw.InterruptError):
                 self._readers.deadline().check()

@@ -158,17 +158,38 @@ def patience(connection: apsw.Connection, milliseconds: int) -> Iterator[None]:
 
 
 class Readers:
-    """A connection for each thread that reads."""
+    """Connections for the threads that read: as many as read at the same time.
+
+    A thread has one from `enter` to `leave`, also for what it reads within.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._local = threading.local()
-        self._guard = threading.Lock()  # guards `_all`
+        self._guard = threading.Lock()  # guards `_all` and `_idle`
         self._all: list[apsw.Connection] = []
+        self._idle: list[apsw.Connection] = []  # the last used last: its cache is warm
 
-    def mine(self) -> apsw.Connection:
-        """Return the one of this thread. Raises apsw.Error."""
+    def enter(self) -> apsw.Connection:
+        """Return the connection of this thread. Call `leave` once for it. Raises apsw.Error."""
         connection: apsw.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = self._take()
+            self._local.depth = 0
+        self._local.depth += 1
+        return connection
+
+    def leave(self) -> None:
+        """Give the connection of this thread back, if this was the outermost use of it."""
+        self._local.depth -= 1
+        if not self._local.depth:
+            with self._guard:
+                self._idle.append(self._local.connection)
+            self._local.connection = None
+
+    def _take(self) -> apsw.Connection:
+        with self._guard:
+            connection = self._idle.pop() if self._idle else None
         if connection is None:
             connection = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READONLY)
             connection.set_busy_timeout(_PATIENCE)
@@ -177,7 +198,6 @@ class Readers:
             connection.create_scalar_function("casefold", _casefold, 1, deterministic=True)
             with self._guard:
                 self._all.append(connection)
-            self._local.connection = connection
         return connection
 
     def deadline(self) -> Deadline:
@@ -188,7 +208,7 @@ class Readers:
     @contextmanager
     def until(self, deadline: Deadline) -> Iterator[None]:
         """Interrupt the queries of this thread once the deadline is over. Raises apsw.Error."""
-        connection = self.mine()
+        connection = self.enter()
         self._local.deadline = deadline
         connection.set_progress_handler(lambda: deadline.is_over, _STEPS)
         try:
@@ -196,12 +216,14 @@ class Readers:
         finally:
             self._local.deadline = UNLIMITED
             connection.set_progress_handler(None)
+            self.leave()
 
     def close(self) -> None:
         """Close all of them. No call may be under way."""
         for connection in self._all:
             connection.close()
         self._all.clear()
+        self._idle.clear()
 
 
 @contextmanager

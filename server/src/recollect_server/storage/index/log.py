@@ -84,9 +84,12 @@ class IndexLog:
         IndexUnavailable.
         """
         inode = str(self._database.path.stat().st_ino)
+        with self._database.reading() as connection:
+            recorded = connection.execute("SELECT value FROM identity WHERE name = 'inode'").get
+        if recorded == inode and not copied:
+            return
 
         def job(connection: apsw.Connection, _: int) -> None:
-            recorded = connection.execute("SELECT value FROM identity WHERE name = 'inode'").get
             if copied or recorded not in (None, inode):
                 connection.execute(
                     "INSERT OR REPLACE INTO identity VALUES('epoch', ?)", (secrets.token_hex(6),)
@@ -214,6 +217,11 @@ class IndexLog:
         """
         with self._database.reading() as connection:
             return updates.prunable(connection, before, most, log)
+
+    def oldest(self, log: updates.Log) -> int:
+        """Return the time of the oldest change that a log has, in milliseconds; 0 without any."""
+        with self._database.reading() as connection:
+            return updates.oldest(connection, log)
 
     def prune(self, log: updates.Log, through: int, limit: int) -> int:
         """Remove at most `limit` of a log's oldest changes up to a cursor, and return their

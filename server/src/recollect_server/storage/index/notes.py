@@ -89,6 +89,28 @@ class NoteQueue:
                 (idle_before, limit, now, limit, limit, limit, limit),
             )
 
+    def idle_next(self, *, by_rule: bool = False) -> int | None:
+        """Return the time of the newest message of the conversation that is idle next, of those
+        that wait for notes; None if none does. Those that `due` gives at once are left out.
+        """
+        condition = _REPLACEABLE if by_rule else "true"
+        with self._database.reading() as connection:
+            time = connection.execute(
+                "SELECT update_time FROM conversations c INDEXED BY conversations_without_notes"
+                f" WHERE turn_count > abbreviated_through AND needs_abbreviation = '' AND {condition}"
+                " ORDER BY update_time LIMIT 1"
+            ).get
+            return None if time is None else int(time)
+
+    def any_failed(self) -> bool:
+        """Return whether the last try of some conversation failed."""
+        with self._database.reading() as connection:
+            return bool(
+                connection.execute(
+                    "SELECT 1 FROM conversations WHERE needs_abbreviation <> '' LIMIT 1"
+                ).get
+            )
+
     def offline(self, idle_before: int, limit: int) -> list[Waiting]:
         """Return idle conversations whose abbreviation is a rule's, the one that was written first
         at the front.

@@ -157,6 +157,11 @@ def prunable(connection: apsw.Connection, before: int, most: int, log: Log = CON
     )
 
 
+def oldest(connection: apsw.Connection, log: Log = CONVERSATIONS) -> int:
+    """Return the time of the oldest row, in milliseconds; 0 without any."""
+    return int(connection.execute(f"SELECT time FROM {log.table} ORDER BY cursor LIMIT 1").get or 0)
+
+
 def prune(connection: apsw.Connection, through: int, limit: int, log: Log = CONVERSATIONS) -> int:
     """Remove at most `limit` of the oldest rows up to a cursor, and return their number."""
     query = f"SELECT cursor FROM {log.table} WHERE cursor <= ? ORDER BY cursor LIMIT ?"

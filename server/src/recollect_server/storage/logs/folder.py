@@ -200,6 +200,29 @@ class FolderStore:
             return False
         return True
 
+    def remove_without_logs(self, is_derived: Callable[[str], bool]) -> bool:
+        """Remove the folders of the space if it has no log, nor anything else but derived files.
+
+        `is_derived` tells from a file's name in the folder of the conversations whether it can be
+        made anew. Return False if something is left. Nobody may have the space open.
+        """
+        try:
+            names = [path.name for path in self.root.iterdir()]
+            if not all(map(is_derived, names)):
+                return False
+            others = {self.root.name, self.folder(Kind.COMMUNICATION).name}
+            if not {path.name for path in self.root.parent.iterdir()} <= others:
+                return False
+            with suppress(FileNotFoundError):
+                self.folder(Kind.COMMUNICATION).rmdir()  # refused unless it is empty
+            for name in names:
+                (self.root / name).unlink()
+            self.root.rmdir()
+            self.root.parent.rmdir()
+        except OSError:
+            return False
+        return True
+
     def problems(self, log: str, size: int | None = None) -> Iterator[Line | str]:
         """Yield the lines of a file up to its torn tail, and in its place what is wrong with it by
         itself (see `repair`).

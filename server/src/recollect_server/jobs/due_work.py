@@ -1,0 +1,136 @@
+"""Work that is due in spaces that are closed: notes whose idle time ends, words to embed, updates
+to prune.
+
+An open space does its own work. When it closes it says when more will be due; a marker in the data
+folder keeps that over a restart. `DueKeeper` opens closed spaces whose work is due, a few at a
+time, and closes them when it is done.
+"""
+
+import heapq
+import threading
+import time
+from typing import Any
+
+import structlog
+
+from recollect_server.domain.errors import RecollectError, TooManySpaces
+from recollect_server.domain.ids import is_space_name
+from recollect_server.domain.time import Clock
+from recollect_server.jobs.loop import Loop
+from recollect_server.services.spaces import Lease, Spaces
+from recollect_server.storage.due import DueMarkers
+
+log = structlog.get_logger("recollect.spaces")
+
+_SECONDS = 0.5  # between two looks
+_AT_ONCE = 2  # spaces that are open for their work alone
+_LONGEST = 60.0  # seconds that one of them is open while others wait
+_LATER = 60_000  # milliseconds to the next try of a space that cannot be opened
+
+
+class DueWork:
+    """Due times of closed spaces, in milliseconds. Safe to call from any thread."""
+
+    def __init__(self, markers: DueMarkers, default_space: str) -> None:
+        """`default_space` has no marker: every start opens it."""
+        self._markers = markers
+        self._default_space = default_space
+        self._guard = threading.Lock()  # guards everything below
+        self._times: dict[str, int] = {}
+        self._queue: list[tuple[int, str]] = []  # of `_times`, and entries that are out of date
+
+    def load(self, is_open: set[str]) -> None:
+        """Read the markers that an earlier server left, but for those of open spaces."""
+        for space, due in self._markers.all().items():
+            if is_space_name(space) and space not in is_open:
+                with self._guard:
+                    if space not in self._times:
+                        self._add(space, due)
+
+    def opened(self, space: str, now: int) -> None:
+        """Note that a space is open. If this process is killed, it has work due."""
+        with self._guard:
+            self._times.pop(space, None)
+        if space != self._default_space:
+            self._markers.set(space, now)
+
+    def closed(self, space: str, due: int | None) -> None:
+        """Note that a space is closed; None: nothing will be due."""
+        if due is None:
+            self._markers.remove(space)
+            return
+        if space != self._default_space:
+            self._markers.set(space, due)
+        with self._guard:
+            self._add(space, due)
+
+    def postpone(self, space: str, due: int) -> None:
+        """Try a space later: it cannot be opened now."""
+        with self._guard:
+            self._add(space, due)
+
+    def take(self, now: int) -> str | None:
+        """Return the space whose work is due for longest, and forget it; None if nothing is due."""
+        with self._guard:
+            while self._queue and self._queue[0][0] <= now:
+                due, space = heapq.heappop(self._queue)
+                if self._times.get(space) == due:
+                    del self._times[space]
+                    return space
+        return None
+
+    def _add(self, space: str, due: int) -> None:
+        self._times[space] = due
+        heapq.heappush(self._queue, (due, space))
+
+
+class DueKeeper:
+    """A thread that looks after closed spaces. Started when made."""
+
+    def __init__(self, spaces: Spaces[Any], due: DueWork, clock: Clock) -> None:
+        self._spaces = spaces
+        self._due = due
+        self._clock = clock
+        self._leases: dict[str, tuple[Lease[Any], float]] = {}
+        self._is_loaded = False
+        self._loop = Loop("due-keeper", self._look)
+        self._loop.start()
+
+    def stop(self) -> None:
+        """Stop the thread; the spaces that it has open are left to be closed."""
+        self._loop.stop()
+        for lease, _ in self._leases.values():
+            lease.end()
+
+    def _look(self) -> float:
+        if not self._is_loaded:
+            self._due.load(set(self._spaces.names()))
+            self._is_loaded = True
+        now = self._clock()
+        for name, (lease, since) in list(self._leases.items()):
+            due = lease.space.due_at()
+            if due is None or due > now or time.monotonic() - since > _LONGEST:
+                del self._leases[name]
+                lease.end()
+                self._spaces.evict(name)
+        while len(self._leases) < _AT_ONCE:
+            due_now = self._due.take(now)
+            if due_now is None or not self._open(due_now):
+                break
+        return _SECONDS
+
+    def _open(self, name: str) -> bool:
+        """Open a space for its work. Return False if there is no place for it now."""
+        try:
+            lease = self._spaces.use_behind(name)
+        except TooManySpaces:
+            self._due.postpone(name, self._clock())
+            return False
+        except RecollectError:  # it is in the log
+            self._due.postpone(name, self._clock() + _LATER)
+            return True
+        if lease is None:
+            self._due.closed(name, None)  # its folder was taken away
+        else:
+            self._leases[name] = lease, time.monotonic()
+        return True

@@ -1,0 +1,76 @@
+"""The background jobs of all open spaces: one thread for each kind of job, which gives every open
+space its turns, one after the other.
+"""
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from recollect_server.jobs.loop import Loop, unforeseen
+from recollect_server.services.spaces import OpenedSpace, Spaces
+
+_TICK = 0.25  # seconds after which a space that was just opened has its first turn
+# to the next turn after one that failed as nobody foresaw
+_FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0
+
+
+class Job(ABC):
+    """One kind of background work in one open space. `Rounds` gives it its turns."""
+
+    def __init__(self, first: float = 0.0) -> None:
+        """Give the first turn after so many seconds."""
+        self.next_at = time.monotonic() + first
+        """Time of the next turn, on the monotonic clock."""
+        self.after_failure = _FIRST_SECONDS
+
+    @abstractmethod
+    def turn(self, stopping: threading.Event) -> float:
+        """Do a part of the work, a short one, and return the seconds to the next turn."""
+
+
+class HasJobs(OpenedSpace, Protocol):
+    """Protocol of an open space with jobs."""
+
+    jobs: Mapping[str, Job]
+    """By their names, which are the same in every space."""
+
+
+class Rounds:
+    """A thread that does one kind of job in all open spaces. Started when made."""
+
+    def __init__(self, job: str, spaces: Spaces[Any]) -> None:
+        self._job = job
+        self._spaces: Spaces[HasJobs] = spaces
+        self._loop = Loop(job, self._round)
+        self._loop.start()
+
+    def stop(self) -> None:
+        """Stop the thread, between two parts of its work."""
+        self._loop.stop()
+
+    def _round(self) -> float:
+        """Give each space that is due one turn. Return the seconds to the next round."""
+        soonest = time.monotonic() + _TICK
+        for space in self._spaces.open_now():
+            job = space.jobs.get(self._job)
+            if job is None or self._loop.stopping.is_set():
+                continue
+            if job.next_at <= time.monotonic():
+                lease = self._spaces.borrow(space)
+                if lease is None:
+                    continue
+                with lease:
+                    self._give_turn(job)
+            soonest = min(soonest, job.next_at)
+        return max(0.0, soonest - time.monotonic())
+
+    def _give_turn(self, job: Job) -> None:
+        def turn() -> None:
+            job.next_at = time.monotonic() + job.turn(self._loop.stopping)
+            job.after_failure = _FIRST_SECONDS
+
+        if unforeseen(self._job, turn):
+            job.next_at = time.monotonic() + job.after_failure
+            job.after_failure = min(2 * job.after_failure, _MOST_SECONDS)

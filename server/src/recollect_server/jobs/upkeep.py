@@ -1,0 +1,149 @@
+"""The jobs that keep an open space in order: its index, its tiers, its logs of updates, and the
+vectors of what was said. `Rounds` gives each its turns.
+"""
+
+import threading
+import time
+from datetime import timedelta
+
+import structlog
+
+from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.time import milliseconds
+from recollect_server.jobs.rounds import Job
+from recollect_server.services.recall.embedding import Embedding
+from recollect_server.services.space.space import Space
+from recollect_server.services.tiers import Tiers
+from recollect_server.services.upkeep.repairing import repair
+from recollect_server.storage.index.updates import LOGS
+
+log = structlog.get_logger("recollect.jobs")
+
+_INDEX_SECONDS = 1.0
+_MOST_INDEX_SECONDS = 30.0  # between two tries of an index that still refuses
+_TIER_SECONDS = 1.0
+_PRUNE_SECONDS = 60.0
+_SLICE = 500  # updates pruned in one transaction, a few milliseconds
+_PAUSE = 0.02  # seconds between two, for others
+_EMBED_SECONDS = 0.25
+_MOST_EMBED_SECONDS = 15.0  # between two tries of what still fails
+_LOOK_SECONDS = 2.0  # between two looks at what to embed while nothing is written
+
+
+class IndexKeeper(Job):
+    """Brings the index up to the transcripts whenever it fell behind or was lost."""
+
+    def __init__(self, space: Space) -> None:
+        super().__init__(_INDEX_SECONDS if space.is_verified else 0.0)
+        self._space = space
+        self._wait = _INDEX_SECONDS
+
+    def turn(self, stopping: threading.Event) -> float:
+        """Repair what can be repaired now."""
+        well = repair(self._space, stopping.is_set)
+        self._wait = _INDEX_SECONDS if well else min(2 * self._wait, _MOST_INDEX_SECONDS)
+        return self._wait
+
+
+class TierKeeper(Job):
+    """Writes the moves of conversations between tiers behind the calls that caused them."""
+
+    def __init__(self, tiers: Tiers) -> None:
+        super().__init__(_TIER_SECONDS)
+        self._tiers = tiers
+
+    def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
+        """Write what waits."""
+        self.flush()
+        return _TIER_SECONDS
+
+    def flush(self) -> None:
+        """Write what waits. Raises nothing."""
+        try:
+            self._tiers.flush()
+        except IndexUnavailable as error:
+            log.warning("tiers_not_written", reason=str(error))
+
+
+class UpdatePruner(Job):
+    """Keeps the logs of updates within their bounds, a little at a time, so that appends never wait
+    for it.
+    """
+
+    def __init__(
+        self, space: Space, retention: timedelta, most: int, seconds: float = _PRUNE_SECONDS
+    ) -> None:
+        super().__init__(seconds)
+        self._space = space
+        self._retention = milliseconds(retention)
+        self._most = most
+        self._seconds = seconds
+        self._pruned = 0
+
+    def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
+        """Delete one slice of updates."""
+        try:
+            pruned = self.prune()
+        except IndexUnavailable as error:
+            log.warning("updates_not_pruned", reason=str(error))
+            return self._seconds
+        self._pruned += pruned
+        if pruned:
+            return _PAUSE
+        if self._pruned:
+            log.info("updates_pruned", updates=self._pruned)
+            self._pruned = 0
+        return self._seconds
+
+    def prune(self, limit: int = _SLICE) -> int:
+        """Delete updates that are too old or too many, at most `limit` of each log. Return their
+        number. Raises IndexUnavailable.
+        """
+        index = self._space.index
+        before = self._space.clock() - self._retention
+        pruned = 0
+        for kept in LOGS:
+            if through := index.log.prunable(kept, before, self._most):
+                pruned += index.log.prune(kept, through, limit)
+        return pruned
+
+    def due_at(self) -> int | None:
+        """Return when the oldest update will be too old, in milliseconds; None if there is none.
+        Raises IndexUnavailable.
+        """
+        times = [time for kept in LOGS if (time := self._space.index.log.oldest(kept))]
+        return min(times) + self._retention if times else None
+
+
+class EmbedderJob(Job):
+    """Embeds what was said, behind everything else."""
+
+    def __init__(self, embedding: Embedding) -> None:
+        super().__init__()
+        self._embedding = embedding
+        self._wait = 0.0
+        self._mark: object = None
+        self._look_at = 0.0
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether everything is embedded that was written until now."""
+        return self._mark == self._embedding.mark()
+
+    def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - its own event ends it
+        """Embed a part of what waits."""
+        mark = self._embedding.mark()
+        if mark == self._mark and time.monotonic() < self._look_at:
+            return _EMBED_SECONDS
+        worked = self._embedding.tend()
+        is_well = self._embedding.well
+        self._mark = mark if is_well and not worked else None
+        self._look_at = time.monotonic() + _LOOK_SECONDS
+        self._wait = (
+            0.0
+            if worked
+            else _EMBED_SECONDS
+            if is_well
+            else min(max(2 * self._wait, 1.0), _MOST_EMBED_SECONDS)
+        )
+        return self._wait

@@ -1,0 +1,41 @@
+"""What a day's calls of a model cost, for the whole server: `<data-dir>/spending.json`."""
+
+import os
+from pathlib import Path
+
+import orjson
+
+from recollect_server.domain.errors import StorageUnavailable
+
+NAME = "spending.json"
+
+
+class SpendingFile:
+    """Calls, tokens and US dollars of the last day that a model was called on."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._path = data_dir / NAME
+
+    def last(self) -> tuple[str, int, int, float]:
+        """Return the day with its calls, tokens and US dollars; an empty day if there is none."""
+        try:
+            kept = orjson.loads(self._path.read_bytes())
+            return str(kept["day"]), int(kept["calls"]), int(kept["tokens"]), float(kept["cost"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return "", 0, 0, 0.0
+
+    def write(self, day: str, calls: int, tokens: int, cost: float) -> None:
+        """Keep the calls, tokens and US dollars of a day. Raises StorageUnavailable."""
+        data = orjson.dumps({"day": day, "calls": calls, "tokens": tokens, "cost": cost})
+        temporary = self._path.with_name(f"{NAME}.new")
+        try:
+            handle = os.open(
+                temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600
+            )
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            temporary.replace(self._path)
+        except OSError as error:
+            raise StorageUnavailable(
+                f"the spending on the model cannot be kept: {error.strerror}"
+            ) from error

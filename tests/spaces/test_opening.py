@@ -1,0 +1,248 @@
+"""Spaces are opened on demand and closed when others need their place."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from recollect.v1 import conversation_service_pb2 as api
+from recollect_server.storage.index.file import Seal, read_seal
+from recollect_server.transport.health import DEGRADED
+
+from tests.conftest import MovableClock, RunningServer, Start
+from tests.server.conftest import at_once, code_of, failure_of, server_process, user
+from tests.spaces.conftest import Enter
+from tests.waiting import until
+
+
+def folders(server: RunningServer) -> set[str]:
+    return {path.name for path in server.data_dir.iterdir() if path.is_dir()} - {".due", ".empty"}
+
+
+def test_a_space_that_nobody_wrote_to_reads_as_empty_and_leaves_no_folder(
+    server: RunningServer, enter: Enter
+) -> None:
+    stranger = enter(server.target, "nobody")
+    assert not stranger.listed().conversations
+    assert not stranger.search("anything").results
+    assert code_of(lambda: stranger.get("conv-01ARZ3NDEKTSV4RRFFQ69G5FAV")) == "NOT_FOUND"
+    assert folders(server) == {"default"}
+    failed = code_of(lambda: stranger.append("conv-01ARZ3NDEKTSV4RRFFQ69G5FAV", user("Hi")))
+    assert failed == "NOT_FOUND"
+    server.stop()
+    assert folders(server) == {"default"}
+    assert not (server.data_dir / ".empty").exists()
+
+
+def test_a_space_keeps_what_was_written_when_others_take_its_place(
+    start_server: Start, enter: Enter
+) -> None:
+    server = start_server(max_open_spaces=2)
+    services = [enter(server.target, f"space-{number}") for number in range(5)]
+    names = [service.told(f"Words of {service.space}") for service in services]
+    assert len(server.app.spaces.names()) <= 2
+    for service, name in zip(services, names, strict=True):
+        assert [it.id for it in service.listed().conversations] == [name]
+        assert service.found("words") == [name]
+    closed = folders(server) - {"default", *server.app.spaces.names()}
+    assert len(closed) == 3
+    for space in closed:  # a closed space's index can be trusted without being compared
+        assert read_seal(server.data_dir / space / "conversations") is Seal.INTACT
+
+
+def test_calls_and_a_stream_hold_their_space_open(start_server: Start, enter: Enter) -> None:
+    server = start_server(max_open_spaces=2)
+    watched = enter(server.target, "watched")
+    name = watched.told("First")
+    stream = watched.conversations.StreamUpdates(
+        api.StreamUpdatesRequest(conversation_ids=[name], load_conversation_id=name)
+    )
+    updates = iter(stream)
+    while not next(updates).update.HasField("conversation_loaded"):
+        pass
+    for number in range(4):
+        enter(server.target, f"other-{number}").told("Pushes others out")
+    assert "watched" in server.app.spaces.names()
+    watched.append(name, user("Second"))
+    while not (update := next(updates).update).HasField("conversation_updated"):
+        pass
+    assert [it.content for it in update.conversation_updated.messages] == ["Second"]
+    stream.cancel()
+
+    def is_pushed_out() -> bool:
+        for number in range(4):
+            enter(server.target, f"other-{number}").listed()
+        return "watched" not in server.app.spaces.names()
+
+    until(is_pushed_out)
+
+
+def test_a_call_is_refused_while_all_open_spaces_are_held_by_streams(
+    start_server: Start, enter: Enter
+) -> None:
+    server = start_server(max_open_spaces=1)
+    one, other = enter(server.target, "one"), enter(server.target, "other")
+    one.told("First")
+    stream = one.conversations.StreamUpdates(api.StreamUpdatesRequest())
+    next(iter(stream))
+    failure = failure_of(lambda: other.told("No place for this"))
+    assert (failure.code, failure.reason) == ("RESOURCE_EXHAUSTED", "TOO_MANY_SPACES")
+    assert failure.retry_ms is not None
+    stream.cancel()
+    until(lambda: code_of(lambda: other.told("Now there is")) == "OK")
+
+
+def test_appends_to_more_spaces_than_are_open_lose_nothing(
+    start_server: Start, enter: Enter
+) -> None:
+    server = start_server(max_open_spaces=2)
+    services = [enter(server.target, f"space-{number}") for number in range(6)]
+    names = [service.create().id for service in services]
+
+    def append(number: int) -> None:
+        for turn in range(4):
+            for at in range(6):
+                of = (at + number) % 6
+                services[of].append(names[of], user(f"{number} {turn}"))
+
+    at_once(3, append)
+    for service, name in zip(services, names, strict=True):
+        said = sorted(it.content for it in service.load(name, max_turns=100).messages)
+        assert said == sorted(f"{number} {turn}" for number in range(3) for turn in range(4))
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "a/b", "..", ".due", "-x", "a" * 65])
+def test_a_name_that_is_none_is_refused_by_the_metadata_that_has_it(
+    server: RunningServer, name: str
+) -> None:
+    with grpc.insecure_channel(server.target) as channel:
+        call: Any = channel.unary_unary("/recollect.v1.ConversationService/List")
+        failure = failure_of(lambda: call(b"", metadata=(("recollect-space", name),)))
+    assert (failure.code, failure.reason) == ("INVALID_ARGUMENT", "INVALID_FIELD")
+    assert failure.fields == ("recollect-space",)
+    assert folders(server) == {"default"}
+
+
+def test_two_names_are_refused(server: RunningServer) -> None:
+    with grpc.insecure_channel(server.target) as channel:
+        call: Any = channel.unary_unary("/recollect.v1.ConversationService/List")
+        named = (("recollect-space", "one"), ("recollect-space", "two"))
+        failure = failure_of(lambda: call(b"", metadata=named))
+    assert failure.fields == ("recollect-space",)
+
+
+def test_a_space_that_cannot_be_opened_is_named_and_the_others_are_served(
+    start_server: Start, enter: Enter
+) -> None:
+    server = start_server(max_open_spaces=2)
+    bad, good = enter(server.target, "bad"), enter(server.target, "good")
+    (server.data_dir / "bad").write_text("a file where the folder should be")
+    for call in (bad.listed, bad.create):
+        failure = failure_of(call)
+        assert (failure.code, failure.reason) == ("UNAVAILABLE", "STORAGE_UNAVAILABLE")
+        assert "the space bad cannot be opened" in failure.text
+    assert good.found("anything") == []
+    name = good.told("Served")
+    (server.data_dir / "bad").unlink()
+    assert bad.listed().conversations == []
+    assert [it.id for it in good.listed().conversations] == [name]
+
+
+def test_health_is_as_before_while_the_default_space_is_closed(server: RunningServer) -> None:
+    server.app.spaces.evict("default")
+    with grpc.insecure_channel(server.target) as channel:
+        stub: Any = HealthStub(channel)
+        answer, call = stub.Check.with_call(health_pb2.HealthCheckRequest())
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    assert DEGRADED not in dict(call.trailing_metadata())
+    assert server.app.spaces.names() == []
+
+
+def test_a_damaged_index_of_a_space_is_made_anew_when_it_opens(
+    start_server: Start, enter: Enter
+) -> None:
+    server = start_server(max_open_spaces=1)
+    one = enter(server.target, "one")
+    name = one.told("Findable")
+    enter(server.target, "other").told("Takes its place")
+    index = server.data_dir / "one" / "conversations" / "conversations.db"
+    index.write_bytes(b"no database" + index.read_bytes()[11:])
+    assert one.found("findable") == [name]
+
+
+def test_every_space_is_whole_after_a_kill(tmp_path: Path, enter: Enter) -> None:
+    data = tmp_path / "data"
+    said: dict[str, list[str]] = {}
+    with server_process(data, "--max-open-spaces", "4") as (process, target):
+        services = [enter(target, f"space-{number}") for number in range(8)]
+        names = {service.space: service.create().id for service in services}
+        over = threading.Event()
+
+        def write(number: int) -> None:
+            for turn in range(1000):
+                service = services[(number + turn * 3) % 8]
+                text = f"{number}-{turn}"
+                try:
+                    service.append(names[service.space], user(text))
+                except grpc.RpcError:
+                    return
+                said.setdefault(service.space, []).append(text)
+                if sum(map(len, said.values())) > 100:
+                    over.set()
+
+        def kill() -> None:
+            over.wait(60)
+            process.kill()
+
+        at_once(4, lambda number: write(number) if number < 3 else kill())
+    with server_process(data) as (_, target):
+        for space, name in names.items():
+            service = enter(target, space)
+            kept = {it.content for it in service.load(name, max_turns=1000).messages}
+            assert kept >= set(said.get(space, ()))
+            assert service.get(name).message_count == len(kept)
+
+
+@pytest.fixture
+def noted(start_server: Start, enter: Enter) -> tuple[RunningServer, str]:
+    """Start a server whose only open space is another than the one that waits for notes; return the
+    id of the conversation that waits too.
+    """
+    server = start_server(
+        max_open_spaces=1, abbreviator="extractive", idle_timeout="1h", sweep_interval="1h"
+    )
+    waits = enter(server.target, "waits")
+    name = waits.create().id
+    for number in range(3):
+        waits.turn(name, f"The roof leaks at place {number}.", "Call the roofer tomorrow.")
+    enter(server.target, "other").told("Takes its place")
+    assert server.app.spaces.names() == ["other"]
+    return server, name
+
+
+def test_notes_of_a_closed_space_are_taken_when_their_time_comes(
+    noted: tuple[RunningServer, str], clock: MovableClock, enter: Enter
+) -> None:
+    server, name = noted
+    path = server.data_dir / "waits" / "conversations" / f"{name}.jsonl"
+    before = path.read_bytes()
+    clock.move(3_600_001)
+    until(lambda: path.read_bytes() != before and b"abbreviat" in path.read_bytes())
+    assert enter(server.target, "waits").get(name).abbreviation
+
+
+def test_notes_of_a_closed_space_are_taken_after_a_restart(
+    noted: tuple[RunningServer, str], clock: MovableClock, start_server: Start
+) -> None:
+    server, name = noted
+    server.stop()
+    marker = server.data_dir / ".due" / "waits"
+    assert marker.stat().st_mtime_ns == (clock.now + 3_600_000) * 1_000_000
+    clock.move(3_600_001)
+    path = server.data_dir / "waits" / "conversations" / f"{name}.jsonl"
+    assert b"abbreviat" not in path.read_bytes()
+    start_server(abbreviator="extractive", idle_timeout="1h", sweep_interval="1h")
+    until(lambda: b"abbreviat" in path.read_bytes())
