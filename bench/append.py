@@ -4,7 +4,9 @@ of server.
 Nothing is embedded meanwhile: it would take the processor from the echo, which comes after appends.
 `bench.meaning` has what that costs appends.
 
-`python -m bench.append [--rounds 3] [--calls 4000]`
+With `--secure`, also with TLS and a token against neither, both servers running, round by round.
+
+`python -m bench.append [--rounds 3] [--calls 4000] [--secure]`
 """
 
 import argparse
@@ -20,9 +22,9 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import message_pb2
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 
-from bench.calls import Measured, measure
+from bench.calls import Access, Measured, measure, open_channel
 from bench.figures import Figure, Goal
-from bench.servers import ECHO, echo, recollect
+from bench.servers import ECHO, echo, guarded, recollect
 
 APPEND = "/recollect.v1.ConversationService/AppendTurn"
 _WORDS = [
@@ -38,14 +40,18 @@ def text(randomness: random.Random, size: int = 500) -> str:
     return " ".join(words)[:size]
 
 
-def requests(target: str, callers: int, calls: int, batch: int) -> list[list[bytes]]:
+def requests(
+    target: str, callers: int, calls: int, batch: int, access: Access | None = None
+) -> list[list[bytes]]:
     """Begin a conversation for every caller, and return the requests that append to it."""
     randomness = random.Random(1)
     made = []
-    with grpc.insecure_channel(target) as channel:
+    metadata = None if access is None else access.metadata
+    with open_channel(target, access) as channel:
         stub = ConversationServiceStub(channel)
         for _ in range(callers):
-            conversation = stub.Create(api.CreateRequest(channel="web")).conversation.id
+            created = stub.Create(api.CreateRequest(channel="web"), metadata=metadata)
+            conversation = created.conversation.id
             own = []
             for _ in range(calls // callers):
                 messages = [
@@ -100,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=4000)
     parser.add_argument("--callers", type=int, nargs="*", default=[8, 32])
+    parser.add_argument("--secure", action="store_true")
     chosen = parser.parse_args(arguments)
     results = []
     with (
@@ -127,7 +134,32 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                 f" p99 {p99:.2f} ms; echo {base:.0f} calls/s; ratio {ratio:.2f}"
             )
             results += figures(callers, batch, appends, echoes)
+        if chosen.secure:
+            for callers in chosen.callers:
+                results.append(secured(target, Path(folder), callers, chosen.rounds, chosen.calls))
     return results
+
+
+def secured(plain: str, folder: Path, callers: int, rounds: int, calls: int) -> Figure:
+    """Return the rate of appends with TLS and a token against that of a server with neither."""
+    with_both: list[Measured] = []
+    without: list[Measured] = []
+    with guarded(folder / "guarded", "--embedder", "off") as (target, access):
+        for number in range(rounds):
+            sides = [(with_both, target, access), (without, plain, None)]
+            for runs, address, shown in sides if number % 2 else reversed(sides):
+                made = requests(address, callers, calls, 1, shown)
+                runs.append(measure(address, APPEND, made, shown))
+    ratio = statistics.median(a.rate / b.rate for a, b in zip(with_both, without, strict=True))
+    rate, base = (statistics.median(it.rate for it in runs) for runs in (with_both, without))
+    print(
+        f"{callers} callers, TLS and a token: {rate:.0f} appends/s; neither {base:.0f}; ratio {ratio:.2f}"
+    )
+    goal = Goal(0.85, least=True, of_ratio=True) if callers in (8, 32) else None
+    against = "neither"
+    return Figure(
+        "appends, TLS and a token", rate, "/s", base, against, ratio, goal, callers, "callers"
+    )
 
 
 if __name__ == "__main__":

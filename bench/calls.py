@@ -33,13 +33,36 @@ class Measured:
         return self.times[min(len(self.times) - 1, int(share * len(self.times)))] * 1000
 
 
-def measure(target: str, method: str, requests: list[list[bytes]]) -> Measured:
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Authority and token that a guarded server asks for."""
+
+    authority: bytes
+    """PEM of the authority of its certificate."""
+    token: str
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """The metadata of every call."""
+        return (("authorization", f"Bearer {self.token}"),)
+
+
+def open_channel(target: str, access: Access | None) -> grpc.Channel:
+    """Return a channel, with TLS where the server asks for it."""
+    if access is None:
+        return grpc.insecure_channel(target)
+    return grpc.secure_channel(target, grpc.ssl_channel_credentials(access.authority))
+
+
+def measure(
+    target: str, method: str, requests: list[list[bytes]], access: Access | None = None
+) -> Measured:
     """Run one caller for each list of requests, one call after the other, all callers at once.
     Raises EOFError if a call fails.
     """
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(
-        target=_run, args=(theirs, target, method, requests)
+        target=_run, args=(theirs, target, method, requests, access)
     )
     process.start()
     theirs.close()  # it is the process's now: if that fails, nothing waits for its answer
@@ -51,15 +74,22 @@ def measure(target: str, method: str, requests: list[list[bytes]]) -> Measured:
     return answer
 
 
-def _run(answer: Connection, target: str, method: str, requests: list[list[bytes]]) -> None:
-    with grpc.insecure_channel(target) as channel:
+def _run(
+    answer: Connection,
+    target: str,
+    method: str,
+    requests: list[list[bytes]],
+    access: Access | None,
+) -> None:
+    metadata = None if access is None else access.metadata
+    with open_channel(target, access) as channel:
         call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
 
         def caller(own: list[bytes]) -> list[float]:
             times = []
             for request in own:
                 began = time.perf_counter()
-                call(request, timeout=60)
+                call(request, timeout=60, metadata=metadata)
                 times.append(time.perf_counter() - began)
             return times
 

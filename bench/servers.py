@@ -3,18 +3,22 @@ server.
 """
 
 import asyncio
+import json
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent import futures
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import PIPE, Popen, check_output
 
 import grpc
 import grpc.aio
+import trustme
 from recollect_server.storage.index import checking as index
 from recollect_server.storage.vectors import checking as vectors
+
+from bench.calls import Access
 
 THREADS = 32
 ECHO = "/bench.Echo/Echo"
@@ -40,6 +44,25 @@ def recollect(data_dir: Path, *flags: str) -> Iterator[tuple[str, Popen[str]]]:
     with (data_dir.parent / "server.log").open("a") as log:
         server = Popen([*command, *flags], stdout=PIPE, stderr=log, text=True)
         yield from _until_stopped(server)
+
+
+@contextmanager
+def guarded(data_dir: Path, *flags: str) -> Iterator[tuple[str, Access]]:
+    """Serve a folder with Recollect over TLS, to callers with a token; yield its address and what
+    it asks for.
+    """
+    data_dir.mkdir()
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    chain, key = data_dir.parent / "server.crt", data_dir.parent / "server.key"
+    chain.write_bytes(certificate.cert_chain_pems[0].bytes())
+    key.write_bytes(certificate.private_key_pem.bytes())
+    command = [sys.executable, "-m", "recollect_server", "token", "create", "--kind", "brain"]
+    command += ["--json", "--data-dir", str(data_dir)]
+    token = json.loads(check_output(command, text=True))["token"]
+    tls = ("--tls-cert", str(chain), "--tls-key", str(key))
+    with recollect(data_dir, *tls, *flags) as (target, _):
+        yield target, Access(authority.cert_pem.bytes(), token)
 
 
 @contextmanager

@@ -23,6 +23,11 @@ from recollect.adapters.langgraph import (
     langchain_message,
     message_of,
 )
+from recollect_server.domain.tokens import Grant, scopes_of
+from recollect_server.services.tokens import Tokens
+from recollect_server.storage.logs.tokens import TokenLedger
+
+from tests.conftest import Start
 
 Answers = Callable[[list[AnyMessage]], list[BaseMessage]]
 LONG = "data:" + "A" * 20_000
@@ -75,6 +80,17 @@ def test_a_thread_goes_on_where_it_was(
     assert conversation is not None
     assert (conversation.message_count, conversation.turn_count) == (4, 2)
     assert len(list(client.conversations.list())) == 2
+
+
+def test_the_space_and_the_token_of_its_client_come_with_it(start_server: Start) -> None:
+    server = start_server(auth="required")
+    tokens = Tokens(TokenLedger(server.data_dir), server.clock)
+    _, token = tokens.create(Grant("brain", scopes_of("brain", ()), ("alex", "sam")))
+    for space in ("alex", "sam"):
+        with Client(server.target, token=token, space=space) as client:
+            graph = graph_of(RecollectMemory(client), count)
+            result = graph.invoke({"messages": [HumanMessage("one")]}, ALEX)["messages"]
+            assert said(result) == ["one", "1 before this"]
 
 
 async def test_a_graph_that_runs_asynchronously_goes_on_too(memory: RecollectMemory) -> None:

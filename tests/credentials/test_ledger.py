@@ -1,8 +1,10 @@
 """The ledger of tokens: killed at every write, written by several at once, damaged."""
 
+import fcntl
 import os
 import signal
 import stat
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from recollect_server.storage.logs.store import LogUnavailable
 from tests.conftest import MovableClock
 from tests.credentials.conftest import CONVERSATION, grant, listed, tokens_of, valid
 from tests.programs import SERVER, ran
+from tests.waiting import until
 
 OF_TOKENS = {point for point in FAILPOINTS if point.startswith("tokens.")}
 """The points that nothing but a change of a token reaches."""
@@ -82,6 +85,38 @@ def test_several_writers_lose_nothing_of_each_other(tmp_path: Path, clock: Movab
     after = tokens_of(tmp_path, clock)
     assert sorted(after.verify(text).id for text in texts) == sorted(it.id for it in valid(after))
     assert len(after.all()) == 60
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc/locks tells who waits for a lock")
+def test_a_writer_waits_for_the_line_that_another_one_writes(
+    tmp_path: Path, clock: MovableClock
+) -> None:
+    """Else it would take the line for a torn tail, and cut it off."""
+    _, other = tokens_of(tmp_path / "other", clock).create(grant())
+    line = (tmp_path / "other" / "tokens.jsonl").read_bytes()
+    tokens = tokens_of(tmp_path, clock)
+    tokens.create(grant())
+    file = tmp_path / "tokens.jsonl"
+    with file.open("ab", buffering=0) as handle, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        handle.write(line[:50])
+        created = pool.submit(tokens.create, grant())
+        waits = f":{file.stat().st_ino} 0 EOF"
+        until(
+            lambda: (
+                created.done()
+                or any(
+                    "->" in it and waits in it
+                    for it in Path("/proc/locks").read_text().splitlines()
+                )
+            )
+        )
+        handle.write(line[50:])
+        fcntl.flock(handle, fcntl.LOCK_UN)
+        _, text = created.result()
+    after = tokens_of(tmp_path, clock)
+    assert after.verify(other)
+    assert after.verify(text)
 
 
 def test_a_line_that_lost_its_newline_alone_is_kept(tmp_path: Path, clock: MovableClock) -> None:

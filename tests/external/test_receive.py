@@ -9,7 +9,7 @@ from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.external import Direction, Trust
 from recollect_server.domain.message import Attachment
 from recollect_server.storage.index.external import ExternalIndex
-from recollect_server.storage.logs.writer import TranscriptWriter
+from recollect_server.storage.logs.writer import LogWriter
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import (
@@ -310,13 +310,13 @@ def test_a_message_that_the_disk_refused_is_stored_when_it_comes_again(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(TranscriptWriter, "_create", refuse)
+        full.setattr(LogWriter, "_create", refuse)
         with pytest.raises(StorageUnavailable):
             outside.write("One", delivered="wamid-1")
     assert outside.listed() == []
     first = outside.write("One", delivered="wamid-1")
     with monkeypatch.context() as full:
-        full.setattr(TranscriptWriter, "_append", refuse)
+        full.setattr(LogWriter, "_append", refuse)
         with pytest.raises(StorageUnavailable):
             outside.write("Two", delivered="wamid-2")
     assert outside.texts(first.communication.id) == ["One"]

@@ -1,6 +1,7 @@
 """The threads of the server: callers that send nothing, or nothing yet, keep none of them."""
 
 import threading
+import time
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -238,6 +239,16 @@ def test_a_flood_has_its_share_of_the_threads_while_somebody_else_calls(
     assert server.call(server.other, b"at once").result() == b"at once"
     server.go_on.set()
     assert all(call.result() for call in calls)
+
+
+def test_callers_who_are_refused_and_call_again_at_once_are_slowed(start_server: Start) -> None:
+    server = start_server(auth="required")
+    with grpc.insecure_channel(server.target) as channel:
+        call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(GET)
+        began = time.monotonic()
+        for _ in range(20 + 50):
+            assert code_of(lambda: call(b"", timeout=30)) == "UNAUTHENTICATED"
+        assert time.monotonic() - began > 0.45  # 100 a second behind the first 20
 
 
 def test_a_caller_has_all_threads_again_once_the_others_are_gone(

@@ -49,8 +49,7 @@ from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
 from recollect_server.storage.index.file import NAME as INDEX_NAME
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.ledger import Ledger
-from recollect_server.storage.logs.store import IDENTITIES
+from recollect_server.storage.logs.ledger import identity_ledger
 from recollect_server.storage.vectors.file import NAME as VECTORS_NAME
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.channel_service import ChannelHandlers
@@ -189,7 +188,7 @@ class OpenSpace:
         tier_keeper = TierKeeper(tiers)
         stops.append(tier_keeper.flush)
         conversations = Conversations(space, notes_by_rule=abbreviator(settings) == "extractive")
-        identities = Identities(space, Ledger(logs, IDENTITIES))
+        identities = Identities(space, identity_ledger(logs))
         senders = RateLimiter(space, settings.sender_rate, settings.sender_burst)
         stops.append(senders.close)
         receiving = Receiving(

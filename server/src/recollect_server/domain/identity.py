@@ -15,6 +15,20 @@ class Identity:
     person: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class IdentityChange:
+    """A change of owners' addresses, as the ledger of identities keeps it."""
+
+    event: str
+    """One of `added`, `removed`, `linked` and `unlinked`."""
+    identities: tuple[Identity, ...]
+    """The addresses, without their persons."""
+    person: str
+    time: int
+    request_id: str = ""
+    request_hash: str = ""
+
+
 class People:
     """The identities of a space, in memory: a handful."""
 

@@ -20,12 +20,13 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from operator import attrgetter
 from typing import Any
 
 import grpc
 from grpc import _server as grpcio
 from grpc._cython import cygrpc  # type: ignore[attr-defined]  # has no types
+
+from recollect_server.services.limits import Buckets, Rate
 
 # calls whose requests may be there, or be coming, before a thread is free: each may be as large as
 # is allowed
@@ -55,6 +56,11 @@ class Unread:
 
 UNREAD = Unread()
 _UNKNOWN = object()  # key of all who will be refused
+# Refusals of a pool: 100 a second, 20 at once. Whoever calls again as soon as it is refused would
+# keep the server busy (bench.fairness: 0.24). Where so many wait, the next are refused at once, for
+# what waits takes memory.
+_REFUSALS = Rate.of(100, 1000, 20)
+_MOST_REFUSED = 1000
 
 
 class _Caller:
@@ -78,9 +84,6 @@ class _Caller:
     def is_idle(self) -> bool:
         """True if nothing of it is here."""
         return not (self.running or self.requested or self.ready or self.unread)
-
-
-_REQUESTED, _RUNNING = attrgetter("requested"), attrgetter("running")
 
 
 class CallPool(ThreadPoolExecutor):
@@ -111,6 +114,9 @@ class CallPool(ThreadPoolExecutor):
         self._callers: dict[Hashable, _Caller] = {}
         self._present: OrderedDict[Hashable, _Caller] = OrderedDict()
         """Callers who share in the threads, by their last activity."""
+        self._refusals = Buckets(_REFUSALS)
+        self._refused_in = 0.0
+        """Seconds until the next caller may be refused; 0: one may now."""
         self._watching = False
         """True while a thread waits for a caller to be present no more."""
         self._stopping = False
@@ -191,7 +197,7 @@ class CallPool(ThreadPoolExecutor):
             with self._guard:
                 caller.requested -= 1
                 self._room += 1
-                following = self._next(self._unread, _REQUESTED, self._room_of_one)
+                following = _next(self._unread, lambda it: it.requested < self._room_of_one)
                 if following is None:
                     self._forget(caller)
                     return
@@ -213,7 +219,7 @@ class CallPool(ThreadPoolExecutor):
             caller.ready.append((run, received))
             if len(caller.ready) == 1:
                 self._ready.append(caller)
-            may_run = caller.running < self._most_of_one()
+            may_run = key is not _UNKNOWN and caller.running < self._most_of_one()
             # A call that may not run yet needs a thread that watches for the moment when it may.
             if starts := self._busy < self._size and (may_run or not self._watching):
                 self._busy += 1
@@ -270,27 +276,28 @@ class CallPool(ThreadPoolExecutor):
         Where every ready caller has its share of the threads, one thread waits for the others to be
         present no more: nothing else would happen then.
         """
-        caller = self._next(self._ready, _RUNNING, self._most_of_one())
+        self._refused_in = 0.0
+        caller = _next(self._ready, self._may_run)
         while caller is None and self._ready and not (self._watching or self._stopping):
             self._watching = True
             self._busy -= 1
-            self._guard.wait(self._present_seconds)
+            self._guard.wait(self._refused_in or self._present_seconds)
             if self._watching:  # else a call arrived, which counted this thread
                 self._watching = False
                 self._busy += 1
-            caller = self._next(self._ready, _RUNNING, self._most_of_one())
+            self._refused_in = 0.0
+            caller = _next(self._ready, self._may_run)
         return caller
 
-    def _next(
-        self, callers: deque[_Caller], count: Callable[[_Caller], int], most: int
-    ) -> _Caller | None:
-        """Take the caller whose turn it is of those with fewer than `most`."""
-        for _ in range(len(callers)):
-            caller = callers.popleft()
-            if count(caller) < most:
-                return caller
-            callers.append(caller)
-        return None
+    def _may_run(self, caller: _Caller) -> bool:
+        """Return True if a ready caller may have one more thread. It has to take it then."""
+        if caller.running >= self._most_of_one():
+            return False
+        if caller.key is not _UNKNOWN or len(caller.ready) > _MOST_REFUSED:
+            return True
+        now = int(1000 * time.monotonic())
+        self._refused_in = self._refusals.take(_UNKNOWN, now) / 1000
+        return not self._refused_in
 
     def _most_of_one(self) -> int:
         """Return the number of threads that one caller may have now."""
@@ -302,6 +309,16 @@ class CallPool(ThreadPoolExecutor):
             del self._present[key]
             self._forget(caller)
         return max(1, self._size // max(1, len(self._present)))
+
+
+def _next(callers: deque[_Caller], may: Callable[[_Caller], bool]) -> _Caller | None:
+    """Take the caller whose turn it is of those that may have one."""
+    for _ in range(len(callers)):
+        caller = callers.popleft()
+        if may(caller):
+            return caller
+        callers.append(caller)
+    return None
 
 
 def ask_for_request(

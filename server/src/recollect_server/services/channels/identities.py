@@ -6,15 +6,13 @@ also where no owner is known yet. On the web and on a command line nobody else c
 """
 
 import threading
-from typing import Any
 
 import structlog
 
 from recollect_server.domain.addresses import OWNERS_ALONE, normal_address
 from recollect_server.domain.errors import IdentityNotFound, RequestIdReused
 from recollect_server.domain.filters import Filter
-from recollect_server.domain.identity import Identity, People
-from recollect_server.domain.time import to_text
+from recollect_server.domain.identity import Identity, IdentityChange, People
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
@@ -29,7 +27,7 @@ _ADDED, _REMOVED, _LINKED, _UNLINKED = "added", "removed", "linked", "unlinked"
 class Identities:
     """The identities of a space. Safe to call from any thread."""
 
-    def __init__(self, space: Space, ledger: Ledger) -> None:
+    def __init__(self, space: Space, ledger: Ledger[IdentityChange]) -> None:
         """Read the ledger. Raises LogUnavailable."""
         self._space = space
         self._ledger = ledger
@@ -37,15 +35,14 @@ class Identities:
         self._people = People()
         self._answered: dict[str, tuple[str, _Answer]] = {}
         ledger.recover()
-        for line in ledger.lines():
+        for change in ledger.entries():
             try:
-                answer = self._apply(line)
-                if request_id := line.get("requestId"):
-                    self._answered[request_id] = (line["requestHash"], answer)
-            except (KeyError, TypeError, ValueError) as error:
-                log.warning(
-                    "line_not_known", ledger=ledger.name, reason=f"{type(error).__name__} {error}"
-                )
+                answer = self._apply(change)
+            except ValueError as error:
+                log.warning("line_not_known", ledger=ledger.name, reason=str(error))
+                continue
+            if change.request_id:
+                self._answered[change.request_id] = (change.request_hash, answer)
 
     def is_owner(self, channel: str, address: str) -> bool:
         """Return whether an address on a channel is the owner's. The address is normalised."""
@@ -102,14 +99,16 @@ class Identities:
                 for channel, address in them:
                     if self._people.find(channel, address) is None:
                         raise IdentityNotFound(channel, address)
-            line: dict[str, Any] = {"type": "identity", "event": event, "identities": named}
-            if person:
-                line["person"] = person
-            line["timestamp"] = to_text(self._space.clock())
-            if request:
-                line |= {"requestId": request.id, "requestHash": request.hash}
-            self._ledger.append(line)
-            answer = self._apply(line)
+            change = IdentityChange(
+                event,
+                tuple(Identity(channel, address) for channel, address in them),
+                person,
+                self._space.clock(),
+                request.id if request else "",
+                request.hash if request else "",
+            )
+            self._ledger.append(change)
+            answer = self._apply(change)
             if request:
                 self._answered[request.id] = (request.hash, answer)
             return answer
@@ -122,14 +121,11 @@ class Identities:
             raise RequestIdReused(request.id)
         return previous[1] if previous else None
 
-    def _apply(self, line: dict[str, Any]) -> _Answer:
-        """Apply a line of the ledger. Return the answer that its caller got."""
-        event, person = line["event"], line.get("person", "")
-        them = [
-            (str(it["channel"]), normal_address(it["channel"], it["identity"]))
-            for it in line["identities"]
-        ]
-        match event:
+    def _apply(self, change: IdentityChange) -> _Answer:
+        """Apply a change. Return the answer that its caller got."""
+        person = change.person
+        them = [(it.channel, normal_address(it.channel, it.address)) for it in change.identities]
+        match change.event:
             case "added":
                 return tuple(
                     self._people.add(Identity(channel, address, person))
@@ -141,5 +137,5 @@ class Identities:
                 return self._people.link(person, them)
             case "unlinked":
                 return tuple(it for key in them if (it := self._people.unlink(*key)))
-            case _:
+            case event:
                 raise ValueError(f"{event!r} is of another version")

@@ -36,8 +36,8 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Removed, Spoken
-from recollect_server.storage.logs.anchors import AnchorFile, forgotten_keys
-from recollect_server.storage.logs.ledger import Ledger
+from recollect_server.storage.logs.anchors import AnchorLedger, forgotten_keys
+from recollect_server.storage.logs.ledger import forgotten_ledger
 from recollect_server.storage.logs.lines import contents_of, spoken
 from recollect_server.storage.logs.received import (
     deliveries,
@@ -45,7 +45,7 @@ from recollect_server.storage.logs.received import (
     forgotten_deliveries,
 )
 from recollect_server.storage.logs.record import Entry
-from recollect_server.storage.logs.store import FORGOTTEN, LogStore
+from recollect_server.storage.logs.store import LogStore
 
 log = structlog.get_logger("recollect.deletion")
 
@@ -89,7 +89,7 @@ class Deletions:
         states: States,
         routes: Routes,
         requests: Requests,
-        anchors: AnchorFile,
+        anchors: AnchorLedger,
         locks: Locks,
         clock: Clock,
         publish: Callable[[object], None],
@@ -167,7 +167,7 @@ class Deletions:
 
 
 def settle_anchors(
-    file: AnchorFile,
+    file: AnchorLedger,
     index: Index,
     logs: LogStore,
     conversation_id: str,
@@ -210,7 +210,7 @@ def settle_anchors(
 
 
 def _anchors_found(
-    file: AnchorFile, index: Index, logs: LogStore, conversation_id: str, number: int | None
+    file: AnchorLedger, index: Index, logs: LogStore, conversation_id: str, number: int | None
 ) -> list[AnchorSet]:
     """Return the anchors found in a conversation, without their message.
 
@@ -248,7 +248,7 @@ def finish_delete(
     """
     removed: Removed = {}
     if hashes := deliveries(logs.raw_deleted(conversation_id)):
-        ledger = Ledger(logs, FORGOTTEN)
+        ledger = forgotten_ledger(logs)
         forget_deliveries(ledger, hashes)
         hit("delete.forgotten")
         index.routing.forget_deliveries(hashes, ledger.size())
@@ -273,7 +273,7 @@ def finish_delete(
 
 def bring_up_forgotten(logs: LogStore, index: Index) -> None:
     """Index the ledger of forgotten messages. Raises IndexUnavailable, LogUnavailable."""
-    ledger = Ledger(logs, FORGOTTEN)
+    ledger = forgotten_ledger(logs)
     ledger.recover()
     if (size := ledger.size()) != index.routing.forgotten_bytes():
         index.routing.forget_deliveries(forgotten_deliveries(ledger), size)

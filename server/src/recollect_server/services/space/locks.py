@@ -13,7 +13,7 @@ A thread that holds a lock takes none of the same or a lower rank. Locks of one 
 number of stripes, so two names may be one lock: those of one rank are taken together, or not at
 all.
 
-Behind all of them come `AnchorFile.lock` and then the index's own. The other locks of the server
+Behind all of them come `AnchorLedger.lock` and then the index's own. The other locks of the server
 guard a few fields of one object each, and nothing is called under them that takes one of these.
 """
 

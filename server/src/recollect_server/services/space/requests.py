@@ -30,7 +30,7 @@ from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.services.space.states import States
 from recollect_server.storage.index.columns import KnownRequest
-from recollect_server.storage.logs.anchors import AnchorFile
+from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, messages_of
 from recollect_server.storage.logs.store import (
     START,
@@ -212,7 +212,7 @@ class Requests:
         transcripts: ConversationLogs,
         projection: Projection,
         states: States,
-        anchors: AnchorFile,
+        anchors: AnchorLedger,
     ) -> None:
         self._transcripts = transcripts
         self._projection = projection

@@ -35,7 +35,7 @@ from recollect_server.services.space.writes import Writes
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.anchors import AnchorFile
+from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.lines import Line, Place, contents_of
 from recollect_server.storage.logs.store import START, Position
@@ -71,7 +71,7 @@ class Space:
         """
         self._admit_conversation = admit_conversation
         self.clock = clock
-        self.anchors = AnchorFile(store)
+        self.anchors = AnchorLedger(store)
         self.communications = CommunicationLogs(store)
         self._store = store
         self._locks = Locks(lock_order)

@@ -43,7 +43,7 @@ from recollect_server.storage.index.file import (
     remove_files,
 )
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.anchors import AnchorFile
+from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import Kind
 
@@ -319,7 +319,7 @@ def _look_after_all(
     deleting = logs.deleted()
     if deleting and not rebuilt:
         index.log.skip_cursors()  # what goes may have changed before, and the index not know of it
-    anchors = AnchorFile(logs) if deleting else None
+    anchors = AnchorLedger(logs) if deleting else None
     bring_up_forgotten(logs, index)
     for conversation_id in deleting:
         if anchors:

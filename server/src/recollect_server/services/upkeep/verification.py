@@ -17,10 +17,10 @@ from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import forgotten_keys
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.ledger import Ledger
+from recollect_server.storage.logs.ledger import forgotten_ledger
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.received import forgotten_deliveries
-from recollect_server.storage.logs.store import ANCHORS, FORGOTTEN, LEDGERS, Kind
+from recollect_server.storage.logs.store import ANCHORS, LEDGERS, Kind
 from recollect_server.storage.vectors.checking import hashes
 from recollect_server.storage.vectors.checking import problems as vector_problems
 from recollect_server.storage.vectors.file import NAME as NAME_OF_VECTORS
@@ -220,6 +220,6 @@ def _ledgers(logs: FolderStore, contents: Contents | None) -> Iterator[str]:
         path = logs.path(name)
         if path.exists():
             yield from (f"{path.name}: {it}" for it in logs.problems(name) if isinstance(it, str))
-    known = len(set(forgotten_deliveries(Ledger(logs, FORGOTTEN))))
+    known = len(set(forgotten_deliveries(forgotten_ledger(logs))))
     if contents and contents.forgotten_deliveries() != known:
         yield f"index: it knows {contents.forgotten_deliveries()} of {known} forgotten messages"

@@ -27,7 +27,7 @@ from recollect_server.storage.logs.store import (
 log = structlog.get_logger("recollect.anchors")
 
 
-class AnchorFile:
+class AnchorLedger:
     """The ledger, read once and kept in memory: it has a line for each fact that a person set. Safe
     to call from any thread.
     """
@@ -148,7 +148,7 @@ class AnchorFile:
 
 
 def forgotten_keys(store: LogStore) -> dict[str, int]:
-    """Return the result of `AnchorFile.forgotten` for a ledger that nobody has open. Raises
+    """Return the result of `AnchorLedger.forgotten` for a ledger that nobody has open. Raises
     LogUnavailable.
     """
     with suppress(LogNotFound):

@@ -32,7 +32,7 @@ from recollect_server.storage.logs.store import (
     Position,
     TornTail,
 )
-from recollect_server.storage.logs.writer import TranscriptChanged, TranscriptWriter
+from recollect_server.storage.logs.writer import LogWriter, TranscriptChanged
 
 _IS_NAME = {Kind.CONVERSATION: is_conversation_id, Kind.COMMUNICATION: is_communication_id}
 
@@ -48,8 +48,8 @@ class FolderStore:
         """
         self.root = root
         """Folder of the conversations, where the index and the vectors are kept too."""
-        self._writer = TranscriptWriter(sync=sync)
-        self._always_synced = self._writer if sync else TranscriptWriter(sync=True)
+        self._writer = LogWriter(sync=sync)
+        self._always_synced = self._writer if sync else LogWriter(sync=True)
         # What is forgotten must not come back after a power failure, whatever `sync` says.
 
     @classmethod

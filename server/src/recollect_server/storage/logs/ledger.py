@@ -8,25 +8,39 @@ forgotten (see `anchors`).
 
 import threading
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import structlog
 
+from recollect_server.domain.identity import Identity, IdentityChange
+from recollect_server.storage.logs.codec import TEXT, TEXTS, TIME, Codec, Field
 from recollect_server.storage.logs.record import Damaged, seal, unseal
-from recollect_server.storage.logs.store import LogNotFound, LogStore, Position
+from recollect_server.storage.logs.store import (
+    FORGOTTEN,
+    IDENTITIES,
+    LogNotFound,
+    LogStore,
+    Position,
+)
+
+E = TypeVar("E")
 
 _guard = threading.Lock()  # one write of a ledger at a time, whoever opened it
 
 log = structlog.get_logger("recollect.ledger")
 
 
-class Ledger:
+class Ledger(Generic[E]):
     """An append-only ledger of a space. Safe to call from any thread."""
 
-    def __init__(self, store: LogStore, name: str) -> None:
-        """Open the ledger of this name. It need not be there yet."""
+    def __init__(self, store: LogStore, name: str, codec: Codec[E]) -> None:
+        """Open the ledger of this name, whose lines the codec reads and writes. It need not be
+        there yet.
+        """
         self.name = name
         self._store = store
+        self._codec = codec
 
     def recover(self) -> None:
         """Cut off what a crash left half-written, and keep it beside the ledger. Raises
@@ -47,9 +61,9 @@ class Ledger:
         except LogNotFound:
             return 0
 
-    def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield what the lines say, oldest first. A damaged line is passed over with a warning.
-        Raises LogUnavailable.
+    def entries(self) -> Iterator[E]:
+        """Yield what the lines say, oldest first. A line that is damaged, or of another version, is
+        passed over with a warning. Raises LogUnavailable.
         """
         try:
             raw = self._store.raw(self.name)
@@ -57,21 +71,49 @@ class Ledger:
             return
         for number, line in enumerate(raw.removesuffix(b"\n").split(b"\n") if raw else (), start=1):
             try:
-                fields = unseal(line)
-            except (Damaged, ValueError) as damage:
-                log.warning("damaged_line", ledger=self.name, line=number, reason=str(damage))
-                continue
-            if isinstance(fields, dict):
-                yield fields
+                yield self._codec.entry(unseal(line), number)
+            except (Damaged, ValueError, KeyError, TypeError, AttributeError) as damage:
+                reason = str(damage) if isinstance(damage, Damaged) else repr(damage)
+                log.warning("damaged_line", ledger=self.name, line=number, reason=reason)
 
-    def append(self, *lines: dict[str, Any]) -> None:
-        """Add lines, all or none, durable when it returns. Raises LogUnavailable."""
-        count = len(lines)
-        sealed = [
-            seal({**line, "batch": (at, count)} if count > 1 else line)
-            for at, line in enumerate(lines, start=1)
-        ]
+    def append(self, entry: E) -> None:
+        """Add a line, durable when it returns. Raises LogUnavailable."""
+        line = seal(self._codec.fields(entry))
         with _guard:
             # How many lines there are is not counted: a ledger has one writer, and its bytes say
             # where it ends.
-            self._store.append(self.name, Position(bytes=self.size()), sealed)
+            self._store.append(self.name, Position(bytes=self.size()), [line])
+
+
+_IDENTITY = Codec(Identity, Field("channel", TEXT), Field("identity", TEXT, "address"))
+_IDENTITY_CHANGE = Codec(
+    IdentityChange,
+    Field("event", TEXT),
+    Field("identities", _IDENTITY.values),
+    Field("person", TEXT, default=""),
+    Field("timestamp", TIME, "time"),
+    Field("requestId", TEXT, "request_id", ""),
+    Field("requestHash", TEXT, "request_hash", ""),
+    head={"type": "identity"},
+)
+
+
+def identity_ledger(store: LogStore) -> Ledger[IdentityChange]:
+    """Return the ledger that says who is an owner."""
+    return Ledger(store, IDENTITIES, _IDENTITY_CHANGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Messages of providers that were in conversations which are deleted."""
+
+    deliveries: tuple[str, ...]
+    """Hashes of their keys (see `received`)."""
+
+
+_FORGOTTEN = Codec(Forgotten, Field("deliveries", TEXTS), head={"type": "forgotten"})
+
+
+def forgotten_ledger(store: LogStore) -> Ledger[Forgotten]:
+    """Return the ledger of messages that must not come back."""
+    return Ledger(store, FORGOTTEN, _FORGOTTEN)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from recollect_server.domain.conversation import CommandRun
-from recollect_server.storage.logs.ledger import Ledger
+from recollect_server.storage.logs.ledger import Forgotten, Ledger
 from recollect_server.storage.logs.lines import line_of
 
 _LINE = 1000  # hashes of one line of the ledger
@@ -43,14 +43,13 @@ def deliveries(lines: Iterable[bytes]) -> list[str]:
     return list(found)
 
 
-def forget_deliveries(ledger: Ledger, hashes: list[str]) -> None:
+def forget_deliveries(ledger: Ledger[Forgotten], hashes: list[str]) -> None:
     """Add deliveries to the ledger, durably. Raises LogUnavailable."""
     for start in range(0, len(hashes), _LINE):
-        ledger.append({"type": "forgotten", "deliveries": hashes[start : start + _LINE]})
+        ledger.append(Forgotten(tuple(hashes[start : start + _LINE])))
 
 
-def forgotten_deliveries(ledger: Ledger) -> Iterator[str]:
+def forgotten_deliveries(ledger: Ledger[Forgotten]) -> Iterator[str]:
     """Yield all hashes of the ledger. Raises LogUnavailable."""
-    for line in ledger.lines():
-        if isinstance(them := line.get("deliveries"), list):
-            yield from (it for it in them if isinstance(it, str))
+    for entry in ledger.entries():
+        yield from entry.deliveries

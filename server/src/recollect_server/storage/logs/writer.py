@@ -43,7 +43,7 @@ class _File:
             os.close(self.handle)
 
 
-class TranscriptWriter:
+class LogWriter:
     """Writes transcripts. `sync` False trusts the operating system's cache (setting `durability:
     os`).
     """
