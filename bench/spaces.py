@@ -36,7 +36,7 @@ def fill(stub: ConversationServiceStub, space: str, messages: int) -> str:
     metadata = _naming(space)
     conversation = stub.Create(api.CreateRequest(channel="web"), metadata=metadata).conversation.id
     for first in range(0, messages, _PART):
-        wanted = [
+        batch = [
             message_pb2.Message(
                 role=message_pb2.ROLE_ASSISTANT if number % 2 else message_pb2.ROLE_USER,
                 content=text(randomness, 200),
@@ -44,7 +44,7 @@ def fill(stub: ConversationServiceStub, space: str, messages: int) -> str:
             for number in range(first, min(first + _PART, messages))
         ]
         stub.AppendTurn(
-            api.AppendTurnRequest(conversation_id=conversation, messages=wanted), metadata=metadata
+            api.AppendTurnRequest(conversation_id=conversation, messages=batch), metadata=metadata
         )
     return str(conversation)
 

@@ -60,7 +60,7 @@ class InSpace(Service):
 
 
 Enter = Callable[[str, str], InSpace]
-"""What the fixture `enter` is: it takes a server's address and a space."""
+"""Type of the fixture `enter`: it takes a server's address and a space."""
 
 
 @pytest.fixture

@@ -111,8 +111,8 @@ def test_appends_to_more_spaces_than_are_open_lose_nothing(
 
     at_once(3, append)
     for service, name in zip(services, names, strict=True):
-        said = sorted(it.content for it in service.load(name, max_turns=100).messages)
-        assert said == sorted(f"{number} {turn}" for number in range(3) for turn in range(4))
+        texts = sorted(it.content for it in service.load(name, max_turns=100).messages)
+        assert texts == sorted(f"{number} {turn}" for number in range(3) for turn in range(4))
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "a/b", "..", ".due", "-x", "a" * 65])
@@ -176,7 +176,7 @@ def test_a_damaged_index_of_a_space_is_made_anew_when_it_opens(
 
 def test_every_space_is_whole_after_a_kill(tmp_path: Path, enter: Enter) -> None:
     data = tmp_path / "data"
-    said: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     with server_process(data, "--max-open-spaces", "4") as (process, target):
         services = [enter(target, f"space-{number}") for number in range(8)]
         names = {service.space: service.create().id for service in services}
@@ -190,8 +190,8 @@ def test_every_space_is_whole_after_a_kill(tmp_path: Path, enter: Enter) -> None
                     service.append(names[service.space], user(text))
                 except grpc.RpcError:
                     return
-                said.setdefault(service.space, []).append(text)
-                if sum(map(len, said.values())) > 100:
+                texts.setdefault(service.space, []).append(text)
+                if sum(map(len, texts.values())) > 100:
                     over.set()
 
         def kill() -> None:
@@ -202,9 +202,9 @@ def test_every_space_is_whole_after_a_kill(tmp_path: Path, enter: Enter) -> None
     with server_process(data) as (_, target):
         for space, name in names.items():
             service = enter(target, space)
-            kept = {it.content for it in service.load(name, max_turns=1000).messages}
-            assert kept >= set(said.get(space, ()))
-            assert service.get(name).message_count == len(kept)
+            contents = {it.content for it in service.load(name, max_turns=1000).messages}
+            assert contents >= set(texts.get(space, ()))
+            assert service.get(name).message_count == len(contents)
 
 
 @pytest.fixture
