@@ -135,23 +135,27 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
             )
             results += figures(callers, batch, appends, echoes)
         if chosen.secure:
-            for callers in chosen.callers:
-                results.append(secured(target, Path(folder), callers, chosen.rounds, chosen.calls))
+            with guarded(Path(folder) / "guarded", "--embedder", "off") as (secure, access):
+                sides = [(target, None), (secure, access)]
+                for callers in chosen.callers:
+                    results.append(secured(sides, callers, chosen.rounds, chosen.calls))
     return results
 
 
-def secured(plain: str, folder: Path, callers: int, rounds: int, calls: int) -> Figure:
-    """Return the rate of appends with TLS and a token against that of a server with neither."""
-    with_both: list[Measured] = []
-    without: list[Measured] = []
-    with guarded(folder / "guarded", "--embedder", "off") as (target, access):
-        for number in range(rounds):
-            sides = [(with_both, target, access), (without, plain, None)]
-            for runs, address, shown in sides if number % 2 else reversed(sides):
-                made = requests(address, callers, calls, 1, shown)
-                runs.append(measure(address, APPEND, made, shown))
+def secured(
+    sides: list[tuple[str, Access | None]], callers: int, rounds: int, calls: int
+) -> Figure:
+    """Return the rate of appends with TLS and a token, of the second side, against the first, which
+    has neither.
+    """
+    runs: dict[str, list[Measured]] = {target: [] for target, _ in sides}
+    for number in range(rounds):
+        for target, access in sides if number % 2 else reversed(sides):
+            made = requests(target, callers, calls, 1, access)
+            runs[target].append(measure(target, APPEND, made, access))
+    without, with_both = runs.values()
     ratio = statistics.median(a.rate / b.rate for a, b in zip(with_both, without, strict=True))
-    rate, base = (statistics.median(it.rate for it in runs) for runs in (with_both, without))
+    rate, base = (statistics.median(it.rate for it in side) for side in (with_both, without))
     print(
         f"{callers} callers, TLS and a token: {rate:.0f} appends/s; neither {base:.0f}; ratio {ratio:.2f}"
     )

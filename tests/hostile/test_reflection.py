@@ -80,7 +80,7 @@ def test_idle_streams_hold_no_thread_and_nobody_waits_for_them(
         for number in range(IDLE * scale):
             call = idle.open(*[listing()] * (number % 2))
             if number % 2:
-                assert len(answer_of(next(call)).list_services_response.service) == 6
+                assert len(answer_of(next(call)).list_services_response.service) == 7
         assert service.load(conversation_id).messages[0].content == "zebra"
         assert service.found("zebra") == [conversation_id]
         assert service.get(conversation_id).turn_count == 1
@@ -89,7 +89,7 @@ def test_idle_streams_hold_no_thread_and_nobody_waits_for_them(
             health.Check(health_pb2.HealthCheckRequest(), timeout=10).status
             == health_pb2.HealthCheckResponse.SERVING
         )
-        assert len(answer_of(next(idle.open(listing()))).list_services_response.service) == 6
+        assert len(answer_of(next(idle.open(listing()))).list_services_response.service) == 7
         assert reflection_threads() <= 8  # those that open streams, however many stay open
         server.stop()  # which would take its grace of ten minutes if they were not ended first
         assert code_of(lambda: list(idle.calls[0])) == "UNAVAILABLE"
@@ -139,7 +139,7 @@ def test_what_is_no_request_ends_its_own_stream_with_the_reason(streams: Streams
     large = failure_of(lambda: list(streams.open(long.SerializeToString())))
     assert (large.code, large.reason) == ("INVALID_ARGUMENT", "MALFORMED_REQUEST")
     assert f"may have {reflection.MAX_REQUEST_BYTES}" in large.text
-    assert len(answer_of(next(other)).list_services_response.service) == 6
+    assert len(answer_of(next(other)).list_services_response.service) == 7
 
 
 def test_streams_that_open_and_cancel_leave_nothing(
@@ -151,7 +151,7 @@ def test_streams_that_open_and_cancel_leave_nothing(
             next(call)
         call.cancel()
     assert service.told("still served")
-    assert len(answer_of(next(streams.open(listing()))).list_services_response.service) == 6
+    assert len(answer_of(next(streams.open(listing()))).list_services_response.service) == 7
 
 
 def test_more_streams_than_are_kept_are_refused_and_the_others_go_on(
@@ -179,7 +179,7 @@ def test_a_grpcio_without_the_private_means_is_served_by_threads_of_reflections_
     opened = Streams(server.target)
     try:
         for _ in range(4):
-            assert len(answer_of(next(opened.open(listing()))).list_services_response.service) == 6
+            assert len(answer_of(next(opened.open(listing()))).list_services_response.service) == 7
         assert connect(server).told("zebra")
         assert 0 < reflection_threads() <= 8
         server.stop()

@@ -120,7 +120,7 @@ class Gate:
         """
         if not self._needs_token():
             return peer()
-        values = [value for key, value in metadata if key == TOKEN_KEY]
+        values = [value for key, value in metadata or () if key == TOKEN_KEY]
         match = _BEARER.fullmatch(values[0]) if values and isinstance(values[0], str) else None
         try:
             return self._tokens.verify(match[1]).id if match else None

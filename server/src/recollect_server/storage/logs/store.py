@@ -17,6 +17,11 @@ Guarantees of every store:
 - Damaged lines are reported as such (`Line.entry` is None), never as something else, and never
   raised.
 - A deleted log has no lines and no length from `begin_delete` on, whatever happens after.
+
+A store that several processes share needs one operation more, `changes(after)`: what anybody
+committed since a position, so that each process can keep its own index up to it. A folder has one
+writer, which knows what it wrote, and finds the rest by the lengths of the logs at its start
+(`logs`): the operation comes with the store that needs it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
