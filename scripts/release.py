@@ -69,10 +69,9 @@ def dated(changelog: str, version: str, today: date) -> str:
 
 
 def commands(version: str) -> list[str]:
-    """Return the commands of a release, in order, after the files were written."""
+    """Return the commands of a release, in order, after the files were written and checked."""
     files = shlex.join([*VERSIONS, "CHANGELOG.md", ".ci/contract.binpb"])
     return [
-        *CHECKS,
         f"git add {files}",
         f"git commit -m 'Release {version}'",
         f"git tag --annotate v{version} -m 'Recollect {version}'",
@@ -102,7 +101,11 @@ def main(arguments: Sequence[str]) -> int:
         if "--dry-run" in arguments:
             print(
                 "\n".join(
-                    [*(f"write {path.relative_to(ROOT)}" for path in texts), *commands(versions[0])]
+                    [
+                        *(f"write {path.relative_to(ROOT)}" for path in texts),
+                        *CHECKS,
+                        *commands(versions[0]),
+                    ]
                 )
             )
             return 0
@@ -110,13 +113,38 @@ def main(arguments: Sequence[str]) -> int:
     except CannotRelease as error:
         print(f"No release: {error}", file=sys.stderr)
         return 1
-    for path, text in texts.items():
-        path.write_text(text)
+    try:
+        write_and_check(ROOT, texts)
+    except CannotRelease as error:
+        print(f"No release: {error}", file=sys.stderr)
+        return 1
     for command in commands(versions[0]):
-        print(command, flush=True)
-        subprocess.run(shlex.split(command), cwd=ROOT, check=True)
+        _run(ROOT, command)
     print(f"Now push: git push origin main v{versions[0]}; then upload dist/")
     return 0
+
+
+def write_and_check(root: Path, texts: dict[Path, str], checks: Sequence[str] = CHECKS) -> None:
+    """Write the files and run the checks on them. If one fails, restore the tree, so that the
+    release can be repeated, and raise CannotRelease.
+    """
+    try:
+        for path, text in texts.items():
+            path.write_text(text)
+        for command in checks:
+            _run(root, command)
+    except BaseException as error:
+        _git(root, "checkout", "--", ".")
+        if isinstance(error, subprocess.CalledProcessError):
+            raise CannotRelease(
+                f"{shlex.join(error.cmd)} failed, and the files are as before: mend it first"
+            ) from error
+        raise
+
+
+def _run(root: Path, command: str) -> None:
+    print(command, flush=True)
+    subprocess.run(shlex.split(command), cwd=root, check=True)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

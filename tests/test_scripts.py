@@ -49,6 +49,18 @@ def test_a_release_without_changes_is_refused(tree: Path) -> None:
         release.changed_files(tree, "99.0.1", TODAY)
 
 
+def test_a_release_whose_check_fails_leaves_the_files_as_they_were(tree: Path) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for arguments in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "New"]):
+        subprocess.run([*git, *arguments], cwd=tree, check=True)
+    texts = release.changed_files(tree, "99.0.1", TODAY)
+    with pytest.raises(release.CannotRelease, match="false failed"):
+        release.write_and_check(tree, texts, ["true", "false"])
+    assert "99.0.1" not in (tree / "client/pyproject.toml").read_text()
+    release.write_and_check(tree, texts, ["true"])
+    assert "99.0.1" in (tree / "client/pyproject.toml").read_text()
+
+
 def test_a_release_is_made_once_and_on_a_clean_main(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "--quiet", "--initial-branch", "main", tmp_path], check=True)
     release.check_tree(tmp_path, "1.0.0")

@@ -177,8 +177,8 @@ def test_only_the_newest_transitions_are_kept(server: RunningServer) -> None:
     index = Index(server.folder)
     try:
         moved = [Transition(f"conv-{number}", 3, 2, "made up", number) for number in range(10)]
-        index.tiers.add(moved, {"contexts": 2}, kept=4)
-        index.tiers.add([], {"contexts": 3}, kept=4)
+        index.tiers.add(moved, {"contexts": 2}, limit=4)
+        index.tiers.add([], {"contexts": 3}, limit=4)
         assert [it.time for it in index.tiers.select("", 0, 100)] == [9, 8, 7, 6]
     finally:
         index.close()

@@ -10,7 +10,6 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.storage.index.file import Seal, read_seal
-from recollect_server.storage.vectors import checking as vectors
 from recollect_server.transport.health import DEGRADED
 
 from tests.conftest import MovableClock, RunningServer, Start
@@ -176,7 +175,7 @@ def test_a_damaged_index_of_a_space_is_made_anew_when_it_opens(
 
 def test_every_space_is_whole_after_a_kill(tmp_path: Path, enter: Enter) -> None:
     data = tmp_path / "data"
-    texts: dict[str, list[str]] = {}
+    written: dict[str, list[str]] = {}
     with server_process(data, "--max-open-spaces", "4") as (process, target):
         services = [enter(target, f"space-{number}") for number in range(8)]
         names = {service.space: service.create().id for service in services}
@@ -190,8 +189,8 @@ def test_every_space_is_whole_after_a_kill(tmp_path: Path, enter: Enter) -> None
                     service.append(names[service.space], user(text))
                 except grpc.RpcError:
                     return
-                texts.setdefault(service.space, []).append(text)
-                if sum(map(len, texts.values())) > 100:
+                written.setdefault(service.space, []).append(text)
+                if sum(map(len, written.values())) > 100:
                     over.set()
 
         def kill() -> None:
@@ -202,9 +201,9 @@ def test_every_space_is_whole_after_a_kill(tmp_path: Path, enter: Enter) -> None
     with server_process(data) as (_, target):
         for space, name in names.items():
             service = enter(target, space)
-            contents = {it.content for it in service.load(name, max_turns=1000).messages}
-            assert contents >= set(texts.get(space, ()))
-            assert service.get(name).message_count == len(contents)
+            stored = {it.content for it in service.load(name, max_turns=1000).messages}
+            assert stored >= set(written.get(space, ()))
+            assert service.get(name).message_count == len(stored)
 
 
 @pytest.fixture
@@ -247,14 +246,3 @@ def test_notes_of_a_closed_space_are_taken_after_a_restart(
     assert b"abbreviat" not in path.read_bytes()
     start_server(abbreviator="extractive", idle_timeout="1h", sweep_interval="1h")
     until(lambda: b"abbreviat" in path.read_bytes())
-
-
-def test_words_of_a_closed_space_are_embedded_and_it_is_closed_again(
-    start_server: Start, enter: Enter
-) -> None:
-    server = start_server(embedder="onnx")
-    enter(server.target, "waits").told("The roof leaks")
-    server.app.spaces.evict("waits")
-    folder = server.data_dir / "waits" / "conversations"
-    until(lambda: vectors.state_of(folder).vectors)
-    until(lambda: "waits" not in server.app.spaces.names())

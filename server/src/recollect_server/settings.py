@@ -560,10 +560,10 @@ def _said(error: Any) -> str:
             near = difflib.get_close_matches(str(error["loc"][-1]), Settings.model_fields, 1)
             return f"there is no such setting: {f'do you mean {near[0]}?' if near else 'recollect-server config names all'}"
         case "string_pattern_mismatch":
-            said = "must be 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit"
+            reason = "must be 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit"
         case _:
-            said = str(error["msg"]).removeprefix("Value error, ")
-    return f"{said} (it is {error['input']!r})"
+            reason = str(error["msg"]).removeprefix("Value error, ")
+    return f"{reason} (it is {error['input']!r})"
 
 
 @cache

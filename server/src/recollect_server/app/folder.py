@@ -48,14 +48,14 @@ def check_address_space(settings: Settings) -> None:
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 2)
     stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
     stack = _USUAL_STACK if stack == resource.RLIM_INFINITY else stack
-    wanted = (
+    required = (
         settings.threads + settings.write_threads + settings.search_threads + _OTHER_THREADS
     ) * stack + _OTHER_BYTES
     try:
-        mmap.mmap(-1, wanted).close()
+        mmap.mmap(-1, required).close()
     except (OSError, OverflowError) as error:
         raise OutOfMemory(
-            f"the limit of this process's memory leaves less than the {wanted >> 20} MiB of address space that a start takes:"
+            f"the limit of this process's memory leaves less than the {required >> 20} MiB of address space that a start takes:"
             " raise it (ulimit -v), or lower --threads"
         ) from error
 

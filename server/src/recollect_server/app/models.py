@@ -40,9 +40,9 @@ def model_folder(settings: Settings) -> Path | None:
         return None
     folder = shipped() if settings.embedding_model == "shipped" else Path(settings.embedding_model)
     try:
-        found = look(folder)
+        weights = look(folder)
         if folder != shipped():
-            Embedder(found)
+            Embedder(weights)
     except WrongWeights as error:
         raise CannotStart(str(error)) from error
     except (NoWeights, ImportError):

@@ -54,10 +54,10 @@ def display_name(text: str) -> str:
     """Return a display name on one line: control characters, and those that turn the direction of
     text, become spaces.
     """
-    kept = "".join(
+    visible = "".join(
         " " if unicodedata.category(it) in _CONTROLS or it in _TURNS else it for it in text
     )
-    return " ".join(kept.split())
+    return " ".join(visible.split())
 
 
 def name_in(channel: str, text: str) -> str:
@@ -111,11 +111,11 @@ def _plain(text: str) -> str:
 
 @lru_cache(4096)  # to read one takes as long as to route a message
 def _mail_address(text: str) -> str:
-    found = parseaddr(text.removeprefix("mailto:"))[1].lower()
-    local, at, domain = found.rpartition("@")
-    if not (local and at and domain) or any(character.isspace() for character in found):
+    address = parseaddr(text.removeprefix("mailto:"))[1].lower()
+    local, at, domain = address.rpartition("@")
+    if not (local and at and domain) or any(character.isspace() for character in address):
         return ""
-    return found if parseaddr(found)[1] == found else ""
+    return address if parseaddr(address)[1] == address else ""
 
 
 def _phone(text: str) -> str:

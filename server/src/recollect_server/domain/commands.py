@@ -69,10 +69,10 @@ Command = New | ShowModel | SetModel | History | Clear | Say
 
 def parse(text: str) -> Command | None:
     """Return the command that a text is, or None for a message."""
-    found = _COMMAND.fullmatch(text.strip())
-    if found is None:
+    match = _COMMAND.fullmatch(text.strip())
+    if match is None:
         return None
-    name, rest = found[1].lower(), (found[2] or "").strip()
+    name, rest = match[1].lower(), (match[2] or "").strip()
     match name:
         case "new":
             return (
@@ -92,7 +92,7 @@ def parse(text: str) -> Command | None:
             return Say(HELP)
         case _:
             return Say(
-                f"There is no command /{found[1]}. A message that begins with / needs a word before it.\n{HELP}"
+                f"There is no command /{match[1]}. A message that begins with / needs a word before it.\n{HELP}"
             )
 
 

@@ -56,9 +56,9 @@ class Budget:
         them together have less.
         """
         parts = (self.hot, self.warm, self.cold)
-        if (wanted := sum(parts)) <= room:
+        if (total := sum(parts)) <= room:
             return replace(self, total=room)
-        hot, warm = (part * room // wanted for part in parts[:2])
+        hot, warm = (part * room // total for part in parts[:2])
         return replace(self, hot=hot, warm=warm, cold=room - hot - warm, total=room)
 
 
@@ -189,10 +189,10 @@ def sources_of(
                 places.append([])
             places[-1].append(it)
         for at, place in enumerate(places):
-            known = about[conversation_id]
+            of_conversation = about[conversation_id]
             is_own = conversation_id == own
-            text = "" if at or is_own else known.abbreviation
-            sources.append(Source(conversation_id, known, tuple(place), text, is_own))
+            text = "" if at or is_own else of_conversation.abbreviation
+            sources.append(Source(conversation_id, of_conversation, tuple(place), text, is_own))
     return sorted(sources, key=lambda it: (it.times, it.conversation_id, it.turns))
 
 

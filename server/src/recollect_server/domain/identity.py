@@ -33,56 +33,58 @@ class People:
     """The identities of a space, in memory: a handful."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], Identity] = {}
+        self._identities: dict[tuple[str, str], Identity] = {}
 
     def find(self, channel: str, address: str) -> Identity | None:
         """Return the identity of an address, or None."""
-        return self._known.get((channel, address))
+        return self._identities.get((channel, address))
 
     def listed(self, channel: str = "", person: str = "") -> tuple[Identity, ...]:
         """Return the identities on a channel, of a person, or all, by channel, then address."""
         chosen = (
             it
-            for it in self._known.values()
+            for it in self._identities.values()
             if channel in ("", it.channel) and person in ("", it.person)
         )
         return tuple(sorted(chosen, key=lambda it: (it.channel, it.address)))
 
     def add(self, identity: Identity) -> Identity:
         """Add an identity. A known one keeps its person if no other is named."""
-        known = self.find(identity.channel, identity.address)
-        if known and not identity.person:
-            return known
-        self._known[identity.channel, identity.address] = identity
+        previous = self.find(identity.channel, identity.address)
+        if previous and not identity.person:
+            return previous
+        self._identities[identity.channel, identity.address] = identity
         return identity
 
     def remove(self, channel: str, address: str) -> Identity | None:
         """Remove an identity and return it; None if there is none."""
-        return self._known.pop((channel, address), None)
+        return self._identities.pop((channel, address), None)
 
     def link(self, person: str, them: Iterable[tuple[str, str]]) -> tuple[Identity, ...]:
         """Record that these addresses are a person's, and return all of that person's."""
         for key in them:
-            if known := self._known.get(key):
-                self._known[key] = replace(known, person=person)
+            if previous := self._identities.get(key):
+                self._identities[key] = replace(previous, person=person)
         return self.listed(person=person)
 
     def unlink(self, channel: str, address: str) -> Identity | None:
         """Remove an address from its person and return it; None if there is none."""
-        if known := self.find(channel, address):
-            known = self._known[channel, address] = replace(known, person="")
-        return known
+        if identity := self.find(channel, address):
+            identity = self._identities[channel, address] = replace(identity, person="")
+        return identity
 
     def of(self, names: Iterable[str]) -> tuple[Identity, ...]:
         """Return all identities of the given names: persons, or one of a person's addresses in any
         usual form.
         """
-        wanted = set(names)
-        persons = {it.person for it in self._known.values() if it.person and it.person in wanted}
+        given = set(names)
+        persons = {
+            it.person for it in self._identities.values() if it.person and it.person in given
+        }
         alone: list[Identity] = []
-        for identity in self._known.values():
-            if any(normal_address(identity.channel, name) == identity.address for name in wanted):
+        for identity in self._identities.values():
+            if any(normal_address(identity.channel, name) == identity.address for name in given):
                 persons.add(identity.person)
                 alone.append(identity)
-        found = {it for it in self._known.values() if it.person and it.person in persons}
-        return tuple(sorted({*found, *alone}, key=lambda it: (it.channel, it.address)))
+        of_persons = {it for it in self._identities.values() if it.person and it.person in persons}
+        return tuple(sorted({*of_persons, *alone}, key=lambda it: (it.channel, it.address)))

@@ -101,8 +101,8 @@ def notes_of(draft: Notes, sequences: Iterable[int]) -> Notes:
     abbreviation = clipped(" ".join(draft.abbreviation.split()), MAX_ABBREVIATION)
     if not abbreviation:
         raise WrongNotes("there is no abbreviation")
-    known = frozenset(sequences)
-    anchors = [anchor for found in draft.anchors if (anchor := _anchor(found, known))]
+    lines = frozenset(sequences)
+    anchors = [anchor for draft_anchor in draft.anchors if (anchor := _anchor(draft_anchor, lines))]
     topics = dict.fromkeys(topic for text in draft.topics if (topic := topic_of(text)))
     return Notes(
         abbreviation,
@@ -179,29 +179,29 @@ def _cased(word: str, *, inside: bool) -> str:
     return "-".join(part[:1].upper() + part[1:] for part in word.split("-"))
 
 
-def _anchor(found: FoundAnchor, sequences: frozenset[int]) -> FoundAnchor | None:
-    key = re.sub(r"[^a-z0-9_.-]+", "_", found.key.strip().lower())
-    value = " ".join(found.value.split())
+def _anchor(draft: FoundAnchor, sequences: frozenset[int]) -> FoundAnchor | None:
+    key = re.sub(r"[^a-z0-9_.-]+", "_", draft.key.strip().lower())
+    value = " ".join(draft.value.split())
     right = (
         _KEY.fullmatch(key)
         and value
         and len(value) <= MAX_ANCHOR_VALUE
-        and found.sequence in sequences
+        and draft.sequence in sequences
     )
     return (
-        FoundAnchor(key, value, min(1.0, max(0.0, found.confidence)), found.sequence)
+        FoundAnchor(key, value, min(1.0, max(0.0, draft.confidence)), draft.sequence)
         if right
         else None
     )
 
 
-def _split(found: Split | None) -> Split | None:
-    if found is None:
+def _split(draft: Split | None) -> Split | None:
+    if draft is None:
         return None
-    titles = tuple(dict.fromkeys(title for text in found.titles if (title := title_of(text))))[
+    titles = tuple(dict.fromkeys(title for text in draft.titles if (title := title_of(text))))[
         :MAX_SPLIT_TITLES
     ]
-    reason = " ".join(found.reason.split())[:MAX_REASON]
+    reason = " ".join(draft.reason.split())[:MAX_REASON]
     return Split(reason, titles) if len(titles) > 1 else None
 
 

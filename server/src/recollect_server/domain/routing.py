@@ -270,17 +270,17 @@ def mail_ids_of(contents: Iterable[object]) -> set[int]:
     An answer of the agent may give its own id in its metadata, `{"email": {"message_id": …}}`, so
     that a reply that names only this id finds the conversation.
     """
-    found: set[int] = set()
+    numbers: set[int] = set()
     for content in contents:
         if isinstance(content, CommandRun):
-            found.update(map(mail_number, content.mail))
+            numbers.update(map(mail_number, content.mail))
         elif (
             isinstance(content, Message)
             and content.metadata
             and isinstance(headers := content.metadata.get(_HEADERS), dict)
         ):
-            found.update(map(mail_number, mail_ids(headers)))
-    return found
+            numbers.update(map(mail_number, mail_ids(headers)))
+    return numbers
 
 
 @lru_cache(1024)

@@ -84,11 +84,11 @@ class Passages:
         Of a very long text the part that the budget allows is read. Raises CallerGone,
         DeadlineExceeded.
         """
-        wanted = len(self.stems) + len(self.prefixes)
+        most = len(self.stems) + len(self.prefixes)
         # how many words, the chunk's matches, which is the first one shown
         best: tuple[int, list[Match], int] | None = None
         own = _OWN
-        for first, last in _chunks(len(text)) if wanted else ():
+        for first, last in _chunks(len(text)) if most else ():
             self.deadline.check()
             # A window that begins in the chunk, and what is shown around it, lies within these
             # margins.
@@ -107,7 +107,7 @@ class Passages:
             count, at = _densest(matches, first, last)
             if count > (best[0] if best else 0):
                 best = count, matches, at
-                if count >= wanted:
+                if count >= most:
                     break
         if best is None:
             return None
@@ -242,12 +242,12 @@ def _characters(text: str) -> Callable[[int], int]:
     if text.isascii():
         return lambda offset: offset
     data = text.encode()
-    known = [0, 0]
+    last = [0, 0]
 
     def place(offset: int) -> int:
-        known[1] += len(data[known[0] : offset].decode())
-        known[0] = offset
-        return known[1]
+        last[1] += len(data[last[0] : offset].decode())
+        last[0] = offset
+        return last[1]
 
     return place
 

@@ -80,39 +80,42 @@ def shared(topics: Sequence[str], labels: Sequence[tuple[str, int]]) -> tuple[st
             same.setdefault(stems(label), label)
             if count > 1:
                 wide.append((stems(label), label))
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for topic in topics:
         if not is_filler(topic):
             key = stems(topic)
-            found.append(
+            pairs.append(
                 (topic, same.get(key) or next((label for words, label in wide if words < key), ""))
             )
-    new = [topic for topic, label in found if not label]
-    kept = set(new[: max(1, _MAX_NEW - len({label for _, label in found if label}))])
-    return tuple(dict.fromkeys(label or topic for topic, label in found if label or topic in kept))
+    new = [topic for topic, label in pairs if not label]
+    unshared = set(new[: max(1, _MAX_NEW - len({label for _, label in pairs if label}))])
+    return tuple(
+        dict.fromkeys(label or topic for topic, label in pairs if label or topic in unshared)
+    )
 
 
-def telling(topics: Sequence[str], said: Mapping[str, int]) -> list[str]:
-    """Return the topics whose every word was said several times, or else the first that is no
-    filler.
+def telling(topics: Sequence[str], counts: Mapping[str, int]) -> list[str]:
+    """Return the topics whose every word occurs several times, or else the first that is no filler.
 
-    A rule has only the words themselves: what was said once or twice seldom names what others talk
-    about too.
+    A rule has only the words themselves: one that occurs once or twice seldom names a subject of
+    other conversations.
     """
     topics = [topic for topic in map(str.lower, topics) if not is_filler(topic.replace(" ", "-"))]
-    least = min(_SAID, 1 + sum(said.values()) // _SHORT)
-    often = [topic for topic in topics if min(said.get(word, 0) for word in topic.split()) >= least]
+    least = min(_SAID, 1 + sum(counts.values()) // _SHORT)
+    often = [
+        topic for topic in topics if min(counts.get(word, 0) for word in topic.split()) >= least
+    ]
     return often or topics[:1]
 
 
-def fitting(labels: Sequence[tuple[str, int]], said: Mapping[str, int]) -> list[str]:
-    """Return the labels of a space whose every word was said several times in a conversation, the
-    most said first.
+def fitting(labels: Sequence[tuple[str, int]], frequencies: Mapping[str, int]) -> list[str]:
+    """Return the labels of a space whose every word occurs several times in a conversation, the
+    most frequent first.
 
-    `said`: how often each word was said, lower case.
+    `frequencies`: the number of times that each word occurs, lower case.
     """
     counts: dict[str, int] = {}
-    for word, count in said.items():
+    for word, count in frequencies.items():
         counts[_stem(word)] = counts.get(_stem(word), 0) + count
     fits = [
         (min(counts.get(word, 0) for word in stems(label)), label)

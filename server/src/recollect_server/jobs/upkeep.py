@@ -102,16 +102,16 @@ class UpdatePruner(Job):
         index = self._space.index
         before = self._space.clock() - self._retention
         pruned = 0
-        for kept in LOGS:
-            if through := index.log.prunable(kept, before, self._most):
-                pruned += index.log.prune(kept, through, limit)
+        for update_log in LOGS:
+            if through := index.log.prunable(update_log, before, self._most):
+                pruned += index.log.prune(update_log, through, limit)
         return pruned
 
     def due_at(self) -> int | None:
         """Return when the oldest update will be too old, in milliseconds; None if there is none.
         Raises IndexUnavailable.
         """
-        times = [time for kept in LOGS if (time := self._space.index.log.oldest(kept))]
+        times = [time for update_log in LOGS if (time := self._space.index.log.oldest(update_log))]
         return min(times) + self._retention if times else None
 
 

@@ -126,7 +126,7 @@ class Conversations:
             if chosen.conversation_id:
                 self.get(chosen.conversation_id)
             there = self._space.index.notes.choose(chosen, writers, by_rule=self._notes_by_rule)
-            counts = len(there.numbers), there.kept
+            counts = len(there.numbers), there.others
             record = (
                 KnownRequest(request.id, request.hash, "", answer=orjson.dumps(counts).decode())
                 if request

@@ -92,7 +92,7 @@ def among(values: NDArray[np.int64], ascending: NDArray[np.int64]) -> NDArray[np
 
 def highest(scores: NDArray[np.float64], most: int) -> NDArray[np.int64]:
     """Return the indices of the `most` highest scores, descending; ties keep input order."""
-    found = np.arange(len(scores))
+    indices = np.arange(len(scores))
     if len(scores) > most:
-        found = np.flatnonzero(scores >= np.partition(scores, -most)[-most])
-    return found[np.argsort(-scores[found], kind="stable")[:most]]
+        indices = np.flatnonzero(scores >= np.partition(scores, -most)[-most])
+    return indices[np.argsort(-scores[indices], kind="stable")[:most]]

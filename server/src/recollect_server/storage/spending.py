@@ -1,4 +1,4 @@
-"""What a day's calls of a model cost, for the whole server: `<data-dir>/spending.json`."""
+"""Cost of a day's model calls, for the whole server: `<data-dir>/spending.json`."""
 
 import os
 from pathlib import Path
@@ -19,8 +19,13 @@ class SpendingFile:
     def last(self) -> tuple[str, int, int, float]:
         """Return the day with its calls, tokens and US dollars; an empty day if there is none."""
         try:
-            kept = orjson.loads(self._path.read_bytes())
-            return str(kept["day"]), int(kept["calls"]), int(kept["tokens"]), float(kept["cost"])
+            record = orjson.loads(self._path.read_bytes())
+            return (
+                str(record["day"]),
+                int(record["calls"]),
+                int(record["tokens"]),
+                float(record["cost"]),
+            )
         except (OSError, ValueError, KeyError, TypeError):
             return "", 0, 0, 0.0
 

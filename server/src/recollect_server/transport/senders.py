@@ -178,8 +178,10 @@ class Senders:
                 )
                 moving = len(self._senders) - len(blocked)
                 # Where none moves, as many again: those that are stuck often come together.
-                wanted = len(self._senders) if not moving and self._ready else self._moving - moving
-                for _ in range(min(wanted, _MOST - len(self._senders))):
+                missing = (
+                    len(self._senders) if not moving and self._ready else self._moving - moving
+                )
+                for _ in range(min(missing, _MOST - len(self._senders))):
                     self._start()
                 stuck = [
                     s.stream

@@ -107,9 +107,9 @@ class Stream:
         self.over = True
         self._context.cancel()
 
-    def watch_end(self, gone: Callable[[], None]) -> bool:
-        """Call `gone` when the call is over. Returns False if it is over already."""
-        return self._context.add_callback(gone)
+    def watch_end(self, on_end: Callable[[], None]) -> bool:
+        """Call `on_end` when the call is over. Return False if it is over already."""
+        return self._context.add_callback(on_end)
 
     def set_end(self, status: status_pb2.Status) -> None:
         """Set the status that the caller gets when the stream ends."""

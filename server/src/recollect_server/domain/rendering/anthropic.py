@@ -5,7 +5,7 @@ right behind their calls.
 import orjson
 
 from recollect_server.domain.message import Role
-from recollect_server.domain.rendering.messages import MessagesForm, Said
+from recollect_server.domain.rendering.messages import MessagesForm, RenderedMessage
 from recollect_server.domain.rendering.spoken import Called, Step
 
 
@@ -19,24 +19,26 @@ class AnthropicForm(MessagesForm):
     preface_role = "user"
     begins_with_user = True
 
-    def said(self, step: Step) -> list[Said]:
+    def messages_of(self, step: Step) -> list[RenderedMessage]:
         """Return a message of a text, or of calls too, and the message with their results."""
         text = [{"type": "text", "text": step.text}] if step.text.strip() else []
         if step.role is Role.USER:
             return [{"role": "user", "content": text}]
-        said: list[Said] = [{"role": "assistant", "content": [*text, *map(_use, step.calls)]}]
+        messages: list[RenderedMessage] = [
+            {"role": "assistant", "content": [*text, *map(_use, step.calls)]}
+        ]
         return (
-            [*said, {"role": "user", "content": [*map(_result, step.calls)]}]
+            [*messages, {"role": "user", "content": [*map(_result, step.calls)]}]
             if step.calls
-            else said
+            else messages
         )
 
-    def joined(self, said: list[Said]) -> list[Said]:
+    def joined(self, messages: list[RenderedMessage]) -> list[RenderedMessage]:
         """Return the messages with those of one role that follow each other made one, without empty
         ones.
         """
-        joined: list[Said] = []
-        for it in said:
+        joined: list[RenderedMessage] = []
+        for it in messages:
             if it["content"] and joined and joined[-1]["role"] == it["role"]:
                 joined[-1]["content"] += it["content"]
             elif it["content"]:
@@ -44,7 +46,7 @@ class AnthropicForm(MessagesForm):
         return joined
 
 
-def _use(call: Called) -> Said:
+def _use(call: Called) -> RenderedMessage:
     try:
         given = orjson.loads(call.arguments or "{}")
     except ValueError:
@@ -57,6 +59,6 @@ def _use(call: Called) -> Said:
     }
 
 
-def _result(call: Called) -> Said:
-    block: Said = {"type": "tool_result", "tool_use_id": call.id}
+def _result(call: Called) -> RenderedMessage:
+    block: RenderedMessage = {"type": "tool_result", "tool_use_id": call.id}
     return block | ({"content": call.result} if call.result.strip() else {})

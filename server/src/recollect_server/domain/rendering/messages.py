@@ -25,7 +25,7 @@ from recollect_server.domain.rendering.spoken import (
 )
 from recollect_server.domain.rendering.xml import XmlForm, preface
 
-Said = dict[str, Any]
+RenderedMessage = dict[str, Any]
 _ID = "call_99999"
 """An id as long as any that `steps` gives."""
 _BEFORE = "(What was said before this is left out.)"
@@ -42,68 +42,76 @@ class MessagesForm(XmlForm):
     """True if the first message must be the user's."""
 
     @abstractmethod
-    def said(self, step: Step) -> list[Said]:
+    def messages_of(self, step: Step) -> list[RenderedMessage]:
         """Return a step as messages of the API: for one with calls the message that has them, then
         their results.
         """
 
-    def joined(self, said: list[Said]) -> list[Said]:
+    def joined(self, messages: list[RenderedMessage]) -> list[RenderedMessage]:
         """Return the messages as the API takes them in a list."""
-        return said
+        return messages
 
     def render(self, context: Context, message: str) -> str:
         """Return the list, with the message to be answered at its end unless the conversation ends
         with it. Empty: `[]`.
         """
-        said: list[Said] = []
+        rendered: list[RenderedMessage] = []
         if about := preface(context):
-            said += self._preface(about)
+            rendered += self._preface(about)
         for step in steps(context.own, context.begins):
-            if not said and self.begins_with_user and step.role is not Role.USER:
-                said += self.said(Step(Role.USER, _BEFORE))
-            said += self.said(step)
+            if not rendered and self.begins_with_user and step.role is not Role.USER:
+                rendered += self.messages_of(Step(Role.USER, _BEFORE))
+            rendered += self.messages_of(step)
         if message.strip() and not is_said(context.own, message):
-            said += self.said(Step(Role.USER, message.rstrip()))
-        return orjson.dumps(self.joined(said)).decode()
+            rendered += self.messages_of(Step(Role.USER, message.rstrip()))
+        return orjson.dumps(self.joined(rendered)).decode()
 
     @cached_property
     def gap(self) -> int:
         """The tokens that say how many turns are left out."""
-        return _tokens(self.said(Step(Role.USER, left_out(1_000_000))))
+        return _tokens(self.messages_of(Step(Role.USER, left_out(1_000_000))))
 
     @cached_property
     def half(self) -> int:
         """The tokens that say that a call has no result, or a result no call."""
-        said = self.said(Step(Role.ASSISTANT, "", (Called(_ID, NOT_SHOWN, "{}", NO_RESULT),)))
-        return max(_tokens(said[:1]), _tokens(said[1:]))
+        messages = self.messages_of(
+            Step(Role.ASSISTANT, "", (Called(_ID, NOT_SHOWN, "{}", NO_RESULT),))
+        )
+        return max(_tokens(messages[:1]), _tokens(messages[1:]))
 
     def frame(self, part: str) -> int:
         """Return the tokens around a part: of the whole, also of the message that has the XML; of
         the conversation, of the list.
         """
         if part == "conversation":
-            before = _tokens(self.said(Step(Role.USER, _BEFORE))) if self.begins_with_user else 0
+            before = (
+                _tokens(self.messages_of(Step(Role.USER, _BEFORE))) if self.begins_with_user else 0
+            )
             return 1 + max(self.gap, before)
         return super().frame(part) + (_tokens(self._preface("")) if part == "context" else 0)
 
     def answer(self, message: str) -> int:
         """Return the tokens of the message to be answered."""
-        return _tokens(self.said(Step(Role.USER, message.rstrip()))) if message.strip() else 0
+        return (
+            _tokens(self.messages_of(Step(Role.USER, message.rstrip()))) if message.strip() else 0
+        )
 
     def own(self, message: Message) -> int:
         """Return the tokens of a message, as if several persons spoke."""
         if message.role is Role.TOOL:
             return _tokens(
-                self.said(Step(Role.ASSISTANT, "", (Called(_ID, "", "", text_of(message)),)))[1:]
+                self.messages_of(
+                    Step(Role.ASSISTANT, "", (Called(_ID, "", "", text_of(message)),))
+                )[1:]
             )
         calls = tuple(
             Called(_ID, tool_name(call), call.arguments, "") for call in message.tool_calls
         )
-        return _tokens(self.said(Step(message.role, said_by(message), calls))[:1])
+        return _tokens(self.messages_of(Step(message.role, said_by(message), calls))[:1])
 
-    def _preface(self, about: str) -> list[Said]:
-        said = self.said(Step(Role.USER, about))
-        return [it | {"role": self.preface_role} for it in said]
+    def _preface(self, about: str) -> list[RenderedMessage]:
+        messages = self.messages_of(Step(Role.USER, about))
+        return [it | {"role": self.preface_role} for it in messages]
 
     def _tokens(self, line: str) -> int:
         # without two quotation marks, and with a line end of two characters
@@ -115,6 +123,6 @@ def is_said(own: Sequence[Message], message: str) -> bool:
     return bool(own) and own[-1].role is Role.USER and own[-1].content.rstrip() == message.rstrip()
 
 
-def _tokens(said: list[Said]) -> int:
+def _tokens(messages: list[RenderedMessage]) -> int:
     """Return the tokens of messages in a list, each with a comma behind it."""
-    return tokens_of(len(orjson.dumps(said)) - 1)
+    return tokens_of(len(orjson.dumps(messages)) - 1)

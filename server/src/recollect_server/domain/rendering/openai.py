@@ -3,7 +3,7 @@ it answers.
 """
 
 from recollect_server.domain.message import Role
-from recollect_server.domain.rendering.messages import MessagesForm, Said
+from recollect_server.domain.rendering.messages import MessagesForm, RenderedMessage
 from recollect_server.domain.rendering.spoken import Step
 
 
@@ -14,11 +14,11 @@ class OpenAiForm(MessagesForm):
 
     preface_role = "system"
 
-    def said(self, step: Step) -> list[Said]:
+    def messages_of(self, step: Step) -> list[RenderedMessage]:
         """Return a message, and for each call one of the role `tool`."""
         if step.role is Role.USER:
             return [{"role": "user", "content": step.text}]
-        spoken: Said = {"role": "assistant", "content": step.text or None}
+        spoken: RenderedMessage = {"role": "assistant", "content": step.text or None}
         if step.calls:
             spoken["tool_calls"] = [
                 {

@@ -158,8 +158,8 @@ class External:
             with self._space.exclusive(conversation=name):
                 if stored is None:
                     began = CommunicationBegan(name, channel, party, message.timestamp)
-                    known = Communication(name, channel, party, began.time, began.time)
-                    return self._received(known, None, [began], message, 2, now)
+                    communication = Communication(name, channel, party, began.time, began.time)
+                    return self._received(communication, None, [began], message, 2, now)
                 # somebody may have written to it before the lock was ours
                 stored = self._store.find(name)
                 return self._received(
@@ -173,10 +173,10 @@ class External:
         Raises StorageUnavailable, IndexUnavailable.
         """
         self._store.bring_up()
-        found = self._space.index.external.delivered(channel, provider_message_id)
-        if found is None:
+        row = self._space.index.external.delivered(channel, provider_message_id)
+        if row is None:
             return None
-        name, place = found
+        name, place = row
         messages = self._store.messages(name, [place])
         # its line is damaged
         lost = ExternalMessage(Direction.INBOUND, "", 0, place[0], (), provider_message_id)
@@ -193,27 +193,27 @@ class External:
 
     def _received(
         self,
-        known: Communication,
+        communication: Communication,
         stored: StoredCommunication | None,
         contents: list[ExternalContent],
         message: ExternalMessage,
         sequence: int,
         now: int,
     ) -> Received:
-        arrived = arrival(message.timestamp, known.update_time if stored else 0, now)
+        arrived = arrival(message.timestamp, communication.update_time if stored else 0, now)
         message = replace(message, sequence=sequence, arrived=arrived)
         escalation: Escalation | None = None
         contents.append(message)
-        if known.trust is Trust.UNTRUSTED and not known.open:
+        if communication.trust is Trust.UNTRUSTED and not communication.open:
             opened = EscalationOpened(
-                f"esc-{ULID()}", sequence, question_about(known, message), now
+                f"esc-{ULID()}", sequence, question_about(communication, message), now
             )
-            escalation = Escalation(opened.id, known.id, sequence, opened.question, now)
+            escalation = Escalation(opened.id, communication.id, sequence, opened.question, now)
             contents.append(opened)
         written = (
             self._store.append(stored, contents, None)
             if stored
-            else self._store.begin(known.id, contents)
+            else self._store.begin(communication.id, contents)
         )
         offered = self._offered(written.communication, message)
         return Received(
@@ -237,9 +237,9 @@ class External:
     ) -> CommunicationPage:
         """Return a page of the communications that match, newest update first."""
         self._store.bring_up()
-        found = self._space.index.external.select(chosen, size + 1, after)
-        last = found[size - 1] if len(found) > size else None
-        return CommunicationPage(found[:size], (last.update_time, last.id) if last else None)
+        rows = self._space.index.external.select(chosen, size + 1, after)
+        last = rows[size - 1] if len(rows) > size else None
+        return CommunicationPage(rows[:size], (last.update_time, last.id) if last else None)
 
     def history(
         self, communication_id: str, size: int, after: PageEnd | None, max_bytes: int
@@ -268,9 +268,9 @@ class External:
         """
         self._store.bring_up()
         number = self._store.find(communication_id).number if communication_id else None
-        found = self._space.index.external.escalations(number, size + 1, after, resolved=resolved)
-        last = found[size - 1] if len(found) > size else None
-        return EscalationPage(found[:size], (last.create_time, last.id) if last else None)
+        rows = self._space.index.external.escalations(number, size + 1, after, resolved=resolved)
+        last = rows[size - 1] if len(rows) > size else None
+        return EscalationPage(rows[:size], (last.create_time, last.id) if last else None)
 
     def search(
         self, query: CommunicationSearch, limit: int, deadline: Deadline = UNLIMITED
@@ -285,19 +285,19 @@ class External:
             self._store.find(query.communication_id)
         index = self._space.index
         with index.until(deadline):
-            found = index.external.search(query, limit)
+            hits = index.external.search(query, limit)
         stems, prefixes = (
-            {term.stem for term in found.terms if term.prefix == prefix} for prefix in (False, True)
+            {term.stem for term in hits.terms if term.prefix == prefix} for prefix in (False, True)
         )
         passages = Passages(stems, prefixes, index.search.tokens, deadline)
-        best = max((score for _, _, score in found.hits), default=0.0) or 1.0
+        best = max((score for _, _, score in hits.hits), default=0.0) or 1.0
         matches: list[Match] = []
-        for communication, place, score in found.hits:
+        for communication, place, score in hits.hits:
             for message in self._store.messages(communication.id, [place]):
                 shown = _snippet(passages, message)
                 # Without its text: a hundred long ones are more than an answer may keep in memory.
                 matches.append(Match(communication, replace(message, text=""), shown, score / best))
-        return matches, found.total
+        return matches, hits.total
 
     def in_group(self, channel: str, group: str, limit: int, max_text: int) -> list[GroupSaid]:
         """Return the newest messages that third parties wrote in a group, newest first; none of
@@ -308,10 +308,10 @@ class External:
         Raises StorageUnavailable, IndexUnavailable.
         """
         self._store.bring_up()
-        found = self._space.index.external.in_group(channel, group, limit)
+        rows = self._space.index.external.in_group(channel, group, limit)
         return [
             GroupSaid(communication, replace(message, text=_cut(message.text, max_text)))
-            for communication, place in found
+            for communication, place in rows
             for message in self._store.messages(communication.id, [place])
         ]
 
@@ -385,13 +385,13 @@ class External:
                 return before.communication, before.messages[0]
             with self._space.exclusive(conversation=communication_id):
                 stored = self._store.find(communication_id)
-                known = stored.communication
-                why = refusal(known, scope)
+                communication = stored.communication
+                why = refusal(communication, scope)
                 acknowledges = (
-                    bool(why) and text == self._acknowledgement and may_acknowledge(known)
+                    bool(why) and text == self._acknowledgement and may_acknowledge(communication)
                 )
                 if why and not acknowledges:
-                    raise TrustRequired(communication_id, known.trust.value, why)
+                    raise TrustRequired(communication_id, communication.trust.value, why)
                 now = self._space.clock()
                 reply = ExternalMessage(
                     Direction.OUTBOUND,
@@ -400,7 +400,7 @@ class External:
                     stored.lines + 1,
                     scope=scope,
                     acknowledgement=acknowledges,
-                    arrived=arrival(now, known.update_time, now),
+                    arrived=arrival(now, communication.update_time, now),
                 )
                 return self._store.append(stored, [reply], request).communication, reply
 
@@ -415,10 +415,10 @@ class External:
                 return self._escalation(escalation_id)
             communication_id = self._escalation(escalation_id).communication_id
             with self._space.exclusive(conversation=communication_id):
-                asked = self._escalation(escalation_id)
-                if asked.resolve_time is not None:
-                    if asked.answer == answer:
-                        return asked
+                escalation = self._escalation(escalation_id)
+                if escalation.resolve_time is not None:
+                    if escalation.answer == answer:
+                        return escalation
                     raise EscalationClosed(escalation_id)
                 stored = self._store.find(communication_id)
                 self._store.append(
@@ -429,21 +429,23 @@ class External:
                 return self._escalation(escalation_id)
 
     def _escalation(self, escalation_id: str) -> Escalation:
-        found = (
+        escalation = (
             self._space.index.external.escalation(escalation_id)
             if is_escalation_id(escalation_id)
             else None
         )
-        if found is None:
+        if escalation is None:
             raise EscalationNotFound(escalation_id)
-        return found
+        return escalation
 
     def _before(self, request: RequestKey) -> Written | None:
         """Return the result of the same request if it was carried out before. Raises
         RequestIdReused.
         """
-        known = self._space.find_request(request)
-        return self._store.as_it_was(known.conversation_id, known.last_sequence) if known else None
+        record = self._space.find_request(request)
+        return (
+            self._store.as_it_was(record.conversation_id, record.last_sequence) if record else None
+        )
 
 
 def _snippet(passages: Passages, message: ExternalMessage) -> str:

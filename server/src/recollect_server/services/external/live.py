@@ -46,7 +46,7 @@ class LiveCommunications:
         self._guard = threading.Lock()
         self._signal: Callable[[], None] | None = None
         self._changes = 0
-        self._heard = 0  # how many of them `advance` told of
+        self._delivered = 0  # how many of them `advance` told of
         self._epoch = store.space.index.log.epoch
         # the last one
         self._answered: tuple[tuple[Position, int, int], tuple[Batch, Position]] | None = None
@@ -68,14 +68,14 @@ class LiveCommunications:
 
     def expect(self) -> None:
         """Signal news that came since the last `advance`."""
-        if self._changes != self._heard and self._signal is not None:
+        if self._changes != self._delivered and self._signal is not None:
             self._signal()
 
     def advance(self) -> News:
         """Take the changes that came, or another index."""
         with self._guard:
-            count = self._changes - self._heard
-            self._heard = self._changes
+            count = self._changes - self._delivered
+            self._delivered = self._changes
         epoch = self.store.space.index.log.epoch
         renewed, self._epoch = epoch != self._epoch, epoch
         return News((), count, everyone=renewed or count > 0)
@@ -98,8 +98,12 @@ class LiveCommunications:
         if position.epoch != index.log.epoch:
             raise Renewed
         with self._guard:
-            asked = (position, most, self._changes)  # what was changed before this is in the index
-            if self._answered and self._answered[0] == asked:
+            question = (
+                position,
+                most,
+                self._changes,
+            )  # what was changed before this is in the index
+            if self._answered and self._answered[0] == question:
                 return self._answered[1]
         changes = index.external.changes(position.cursor, min(most, _PART), _PART_BYTES)
         if not changes.whole:
@@ -110,7 +114,7 @@ class LiveCommunications:
             Position(index.log.epoch, changes.rows[-1].cursor if changes.rows else changes.last),
         )
         with self._guard:
-            self._answered = asked, answer
+            self._answered = question, answer
         return answer
 
     def snapshot(self, *, reset: bool) -> tuple[bytes, Position]:
@@ -118,11 +122,13 @@ class LiveCommunications:
         IndexUnavailable.
         """
         index = self.store.space.index
-        last, found = index.external.newest(_LISTED)
+        last, communications = index.external.newest(_LISTED)
         position = Position(index.log.epoch, last)
         now = self.store.space.clock()
         return self.encode(
-            CommunicationUpdate(cursor_text(position), "", now, Listed(tuple(found)), reset=reset)
+            CommunicationUpdate(
+                cursor_text(position), "", now, Listed(tuple(communications)), reset=reset
+            )
         ), position
 
     def position_of(self, cursor: str) -> Position | None:
@@ -147,18 +153,18 @@ class LiveCommunications:
     def _update(
         self, index: Index, row: ExternalRow, changes: ExternalChanges
     ) -> CommunicationUpdate:
-        known = changes.communications[row.number]
-        kind: Exchanged | Changed | Escalated = Changed(known)
+        communication = changes.communications[row.number]
+        kind: Exchanged | Changed | Escalated = Changed(communication)
         if row.kind == ExternalUpdate.MESSAGE:
             place = changes.places.get(row.cursor)
-            messages = self.store.messages(known.id, [place]) if place else []
-            kind = Exchanged(known, messages[0] if messages else None)
+            messages = self.store.messages(communication.id, [place]) if place else []
+            kind = Exchanged(communication, messages[0] if messages else None)
         elif row.kind == ExternalUpdate.ESCALATED and (
-            asked := changes.escalations.get(row.escalation_id)
+            escalation := changes.escalations.get(row.escalation_id)
         ):
-            kind = Escalated(asked)
+            kind = Escalated(escalation)
         return CommunicationUpdate(
-            cursor_text(Position(index.log.epoch, row.cursor)), known.id, row.time, kind
+            cursor_text(Position(index.log.epoch, row.cursor)), communication.id, row.time, kind
         )
 
 

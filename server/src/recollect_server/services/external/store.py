@@ -135,9 +135,9 @@ class CommunicationStore:
             raise
         hit("external.recorded")
         before = stored.communication if stored else None
-        known = self._logs.behind(before, lines, communication_id)
+        communication = self._logs.behind(before, lines, communication_id)
         try:
-            self.space.index.external.add(before, known, lines, time=self.space.clock())
+            self.space.index.external.add(before, communication, lines, time=self.space.clock())
         except IndexUnavailable as error:
             self._behind.add(communication_id)
             log.error(
@@ -147,7 +147,7 @@ class CommunicationStore:
         hit("external.indexed")
         self.space.publish(CommunicationChanged(communication_id))
         return Written(
-            known, [content for content in contents if isinstance(content, ExternalMessage)]
+            communication, [content for content in contents if isinstance(content, ExternalMessage)]
         )
 
     def messages(self, communication_id: str, places: list[Place]) -> list[ExternalMessage]:
@@ -165,16 +165,16 @@ class CommunicationStore:
         """Return a communication as it was after a line, and the messages of the batch that ends
         there. Raises StorageUnavailable.
         """
-        known: Communication | None = None
+        communication: Communication | None = None
         batch: list[ExternalMessage] = []
         for line in self.space.lines(communication_id):
-            known = self._logs.folded(known, line, communication_id)
+            communication = self._logs.folded(communication, line, communication_id)
             if line.entry and line.entry.stamp.batch[0] == 1:
                 batch = []
             if line.entry and isinstance(line.entry.content, ExternalMessage):
                 batch.append(line.entry.content)
             if line.sequence == last_sequence:
                 break
-        if known is None:
+        if communication is None:
             raise CommunicationNotFound(communication_id)
-        return Written(known, batch)
+        return Written(communication, batch)

@@ -74,7 +74,7 @@ class EmbeddingModel:
         """`weights` is the folder of the configured model."""
         self._weights = weights
         self._guard = threading.Lock()  # held while a model is loaded: some 0.3 s
-        self._wanted: Embedder | None = None
+        self._configured: Embedder | None = None
         self._former: Embedder | None = None
 
     def wanted(self) -> Embedder:
@@ -82,14 +82,14 @@ class EmbeddingModel:
         WrongWeights, ImportError.
         """
         with self._guard:
-            if self._wanted is None:
-                self._wanted = Embedder(look(self._weights))
-            return self._wanted
+            if self._configured is None:
+                self._configured = Embedder(look(self._weights))
+            return self._configured
 
     def of_weights(self, identity: str, folder: Path) -> Embedder | None:
         """Return the embedder of this identity, or None if its weights are not available."""
         with self._guard:
-            for embedder in (self._wanted, self._former):
+            for embedder in (self._configured, self._former):
                 if embedder is not None and embedder.identity == identity:
                     return embedder
             try:

@@ -72,10 +72,10 @@ class Receipt:
         return KnownRequest(request.id, request.hash, self.conversation_id, answer=answer)
 
     @classmethod
-    def of(cls, known: KnownRequest) -> "Receipt":
+    def of(cls, record: KnownRequest) -> "Receipt":
         """Return the receipt that answered a request."""
-        answer = orjson.loads(known.answer)
-        return cls(known.conversation_id, answer["removed"], answer["time"])
+        answer = orjson.loads(record.answer)
+        return cls(record.conversation_id, answer["removed"], answer["time"])
 
 
 class Deletions:
@@ -190,14 +190,14 @@ def settle_anchors(
             for it in contents
             if isinstance(it, AnchorSet) and it.conversation_id == conversation_id
         ]
-        found = _anchors_found(file, index, logs, conversation_id, number)
-        if not own and not found:
+        from_messages = _anchors_found(file, index, logs, conversation_id, number)
+        if not own and not from_messages:
             return
         if disposition != KEEP_ANCHORS:
-            raise AnchorsPresent(len(own) + len(found))
+            raise AnchorsPresent(len(own) + len(from_messages))
         there = set(contents)
         # else a call that was cut short kept it
-        new = [anchor for anchor in found if anchor not in there]
+        new = [anchor for anchor in from_messages if anchor not in there]
 
         def alone(anchor: AnchorSet) -> AnchorSet:
             return (
@@ -216,20 +216,20 @@ def _anchors_found(
 
     They are read from its transcript where the index cannot answer.
     """
-    found: list[AnchorSet] | None = None
+    anchors: list[AnchorSet] | None = None
     if number is not None:
         with suppress(IndexUnavailable):
-            found = [
+            anchors = [
                 AnchorSet(row.key, row.value, row.confidence, 0, row.time)
                 for row in index.anchors.of(number)
             ]
-    if found is None:
+    if anchors is None:
         contents = contents_of(list(logs.read(conversation_id)))
-        found = [
+        anchors = [
             replace(content, sequence=0) for content in contents if isinstance(content, AnchorSet)
         ]
     forgotten = file.forgotten()
-    return [anchor for anchor in found if anchor.time > forgotten.get(anchor.key, -1)]
+    return [anchor for anchor in anchors if anchor.time > forgotten.get(anchor.key, -1)]
 
 
 def finish_delete(

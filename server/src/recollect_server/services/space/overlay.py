@@ -90,9 +90,9 @@ class Overlay:
                 return
             del self._lagging[conversation_id]
             self._refused = {
-                it: known
-                for it, known in self._refused.items()
-                if known.conversation_id != conversation_id
+                it: record
+                for it, record in self._refused.items()
+                if record.conversation_id != conversation_id
             }
             is_last = not self._lagging
         if is_last:

@@ -91,15 +91,15 @@ class Replays:
         self._guard = threading.Lock()  # guards `_places`
         self._places: OrderedDict[str, _Place] = OrderedDict()
 
-    def lines(self, known: KnownRequest) -> tuple[list[Line], Conversation]:
+    def lines(self, record: KnownRequest) -> tuple[list[Line], Conversation]:
         """Return the lines that a request wrote, and the conversation as it was right after.
 
         Raises ConversationNotFound, StorageUnavailable.
         """
-        conversation_id = known.conversation_id
+        conversation_id = record.conversation_id
         with self._guard:
             place = self._places.get(conversation_id)
-        if place is None or place.position.lines >= known.first_sequence:
+        if place is None or place.position.lines >= record.first_sequence:
             place = _Place(START, None)
         conversation, position = place.conversation, place.position
         wrote: list[Line] = []
@@ -107,9 +107,9 @@ class Replays:
             for line in self._transcripts.store.read(conversation_id, position):
                 conversation = self._transcripts.folded(conversation, line, conversation_id)
                 position = Position(line.sequence, line.end)
-                if line.sequence >= known.first_sequence:
+                if line.sequence >= record.first_sequence:
                     wrote.append(line)
-                if line.sequence == known.last_sequence:
+                if line.sequence == record.last_sequence:
                     break
         except LogNotFound:
             raise ConversationNotFound(conversation_id) from None

@@ -111,7 +111,7 @@ class Routes:
     def threads(self, index: Index, names: Iterable[int]) -> set[str]:
         """Return the conversations that messages with these ids belong to."""
         threads: set[str] = set()
-        asked: dict[int, tuple[str, ...]] = {}
+        conversations: dict[int, tuple[str, ...]] = {}
         ages = self._ages
         for name in names:
             with self._guard:
@@ -119,12 +119,12 @@ class Routes:
             if cached is not None:
                 threads.update(cached)
             else:
-                asked[name] = self._overlay.conversations_of(name)
-        if asked:
-            for name, conversation_id in index.routing.mail(asked, settled=False):
-                asked[name] += (conversation_id,)
+                conversations[name] = self._overlay.conversations_of(name)
+        if conversations:
+            for name, conversation_id in index.routing.mail(conversations, settled=False):
+                conversations[name] += (conversation_id,)
             with self._guard:
-                for name, them in asked.items():
+                for name, them in conversations.items():
                     threads.update(them)
                     now = tuple({*them, *self._overlay.conversations_of(name)})
                     if ages == self._ages:  # else the answer may lack what the index took in since
@@ -142,14 +142,14 @@ class Routes:
 
         One that is gone has nothing behind it: the last that is there takes it.
         """
-        seen = [conversation_id]
-        while len(seen) < _MAX_STEPS:
-            added = self._overlay.conversations_of(seen[-1])
-            following = added[-1] if added else index.routing.continued(seen[-1], settled=False)
-            if following is None or following in seen or not self._exists(following):
+        chain = [conversation_id]
+        while len(chain) < _MAX_STEPS:
+            added = self._overlay.conversations_of(chain[-1])
+            following = added[-1] if added else index.routing.continued(chain[-1], settled=False)
+            if following is None or following in chain or not self._exists(following):
                 break
-            seen.append(following)
-        return seen[-1]
+            chain.append(following)
+        return chain[-1]
 
     @property
     def _ages(self) -> tuple[int, int]:

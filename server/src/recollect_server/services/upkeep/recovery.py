@@ -245,16 +245,16 @@ def _catch_up_all(
     `rebuilt`: the index is made anew, and nobody's cursor reaches into it. Raises IndexAhead,
     IndexUnavailable, OSError.
     """
-    known = logs.progress(index)
+    indexed = logs.progress(index)
     behind: list[str] = []
     done = Totals()
     for name, size in logs.store.logs(logs.kind):
         done.logs += 1
-        if known.pop(name, -1) != size:
+        if indexed.pop(name, -1) != size:
             behind.append(name)
-    if known:
+    if indexed:
         raise IndexAhead(
-            f"{len(known)} {logs.plural} are indexed and have no transcript, as {next(iter(known))}"
+            f"{len(indexed)} {logs.plural} are indexed and have no transcript, as {next(iter(indexed))}"
         )
     if behind and not rebuilt:
         logs.skip_cursors(index)
@@ -293,12 +293,12 @@ def _finish_interrupted_delete(
     """
     size = logs.deleted_length(conversation_id)
     log.warning("finishing_interrupted_delete", conversation=conversation_id, bytes=size)
-    said = began = time.monotonic()
+    reported = began = time.monotonic()
 
     def progress(done: int) -> None:
-        nonlocal said
-        if time.monotonic() - said > _SAY_EVERY:
-            said = time.monotonic()
+        nonlocal reported
+        if time.monotonic() - reported > _SAY_EVERY:
+            reported = time.monotonic()
             log.warning(
                 "finishing_interrupted_delete", conversation=conversation_id, bytes=size, done=done
             )

@@ -67,12 +67,12 @@ def _open(logs: FolderStore, done: Verified) -> Index | None:
         done.problems.append(f"index: cannot be used: {error}")
         return None
     try:
-        found = [problem] if (problem := index.problem()) else Contents(index).problems()
+        problems = [problem] if (problem := index.problem()) else Contents(index).problems()
     except IndexUnavailable as error:
-        found = [str(error)]
-    if not found:
+        problems = [str(error)]
+    if not problems:
         return index
-    done.problems += [f"index: {problem}" for problem in found]
+    done.problems += [f"index: {problem}" for problem in problems]
     index.close()
     return None
 
@@ -85,14 +85,14 @@ def _verify(
     progress: Progress,
 ) -> None:
     embedded = _embedded(store, done)
-    gone = forgotten_keys(store)
+    forgotten = forgotten_keys(store)
 
     def of_conversation(
         name: str, stored: Indexed[Any] | None, reading: Reading[Any]
     ) -> Iterator[str]:
         assert isinstance(reading, ConversationReading)
         if index and stored:
-            yield from _indexed_anchors(index, stored.number, reading, gone)
+            yield from _indexed_anchors(index, stored.number, reading, forgotten)
         yield from _vectors(embedded.get(name, {}), reading)
 
     names = {name for name, _ in store.logs(Kind.CONVERSATION)}
@@ -126,7 +126,7 @@ def _verify_all(
     `more` is looked at too.
     """
     assert isinstance(logs.store, FolderStore)
-    known = set(logs.progress(index)) if index else set()
+    indexed = set(logs.progress(index)) if index else set()
     names = sorted(logs.store.logs(logs.kind))
     messages = 0
     for number, (name, size) in enumerate(names):
@@ -143,7 +143,7 @@ def _verify_all(
         wrong += ["no line can be read"] if reading.state is None else []
         messages += reading.messages
         if contents:
-            known.discard(name)
+            indexed.discard(name)
             wrong += (
                 Comparison(logs, contents).differences(name, stored, reading)
                 if stored
@@ -151,7 +151,7 @@ def _verify_all(
             )
         wrong += more(name, stored, reading)
         done.problems += [f"{name}: {problem}" for problem in wrong]
-    done.problems += [f"{name}: is in the index and has no transcript" for name in sorted(known)]
+    done.problems += [f"{name}: is in the index and has no transcript" for name in sorted(indexed)]
     return len(names), messages
 
 
@@ -175,8 +175,8 @@ def _vectors(embedded: dict[int, bytes], reading: ConversationReading) -> Iterat
     """
     texts = {message.sequence: text_of(message) for _, message in reading.messages_read}
     texts[ABBREVIATION] = reading.state.abbreviation if reading.state else ""
-    for line, found in sorted(embedded.items()):
-        if line not in texts or found != hash_of(texts[line]):
+    for line, embedded_hash in sorted(embedded.items()):
+        if line not in texts or embedded_hash != hash_of(texts[line]):
             yield f"{NAME_OF_VECTORS} has another text than {f'line {line}' if line else 'the abbreviation'}"
 
 
@@ -196,7 +196,7 @@ def _anchors(logs: FolderStore, names: set[str]) -> Iterator[str]:
 
 
 def _indexed_anchors(
-    index: Index, number: int, reading: ConversationReading, gone: dict[str, int]
+    index: Index, number: int, reading: ConversationReading, forgotten: dict[str, int]
 ) -> Iterator[str]:
     """Yield the anchors that differ between index and transcript, except those forgotten (up to a
     time, by key).
@@ -204,13 +204,13 @@ def _indexed_anchors(
     expected = {
         (line, it.key, it.value, it.confidence, it.sequence, it.time)
         for line, it in reading.anchors
-        if it.time > gone.get(it.key, -1)
+        if it.time > forgotten.get(it.key, -1)
     }
-    found = {
+    indexed = {
         (it.line, it.key, it.value, it.confidence, it.source, it.time)
         for it in index.anchors.of(number)
     }
-    for line in sorted({anchor[0] for anchor in expected ^ found}):
+    for line in sorted({anchor[0] for anchor in expected ^ indexed}):
         yield f"line {line}: the index has another anchor than the transcript"
 
 
@@ -220,6 +220,6 @@ def _ledgers(logs: FolderStore, contents: Contents | None) -> Iterator[str]:
         path = logs.path(name)
         if path.exists():
             yield from (f"{path.name}: {it}" for it in logs.problems(name) if isinstance(it, str))
-    known = len(set(forgotten_deliveries(forgotten_ledger(logs))))
-    if contents and contents.forgotten_deliveries() != known:
-        yield f"index: it knows {contents.forgotten_deliveries()} of {known} forgotten messages"
+    forgotten = len(set(forgotten_deliveries(forgotten_ledger(logs))))
+    if contents and contents.forgotten_deliveries() != forgotten:
+        yield f"index: it knows {contents.forgotten_deliveries()} of {forgotten} forgotten messages"

@@ -46,18 +46,18 @@ class AnchorTable:
         """
         with self._database.reading() as connection:
             keys = [key] if key else [row[0] for row in connection.execute(_KEYS)]
-            found: list[AnchorSet] = []
+            anchors: list[AnchorSet] = []
             for name in keys:
                 rows = connection.execute(
                     "SELECT a.value, a.confidence, a.source, a.time, c.id FROM anchors a JOIN conversations c USING (number)"
                     " WHERE a.key = ? ORDER BY a.time DESC, c.id DESC, a.line DESC LIMIT 100",
                     (name,),
                 ).fetchall()
-                found += [
+                anchors += [
                     AnchorSet(name, row[0], row[1], row[2], row[3], row[4])
                     for row in reversed(rows)
                 ]
-            return found
+            return anchors
 
     def forget(self, key: str, until: int) -> None:
         """Remove the anchors that were found for a key up to a time."""

@@ -79,9 +79,9 @@ class WordHits:
 class ExternalIndex:
     """The indexed external communications. Every method raises IndexUnavailable."""
 
-    def __init__(self, database: Database, seen: SeenNames) -> None:
+    def __init__(self, database: Database, names: SeenNames) -> None:
         self._database = database
-        self._seen = seen
+        self._names = names
 
     def add(
         self,
@@ -103,9 +103,9 @@ class ExternalIndex:
             if line.entry is None:
                 continue
             if line.entry.stamp.request_id:
-                self._seen.add(line.entry.stamp.request_id)
+                self._names.add(line.entry.stamp.request_id)
             if isinstance(message := line.entry.content, ExternalMessage):
-                self._seen.add(key_of_delivery(after.channel, message.provider_message_id))
+                self._names.add(key_of_delivery(after.channel, message.provider_message_id))
         return self._database.write(
             lambda connection, _: take_in(connection, before, after, lines, time, log=log)
         )

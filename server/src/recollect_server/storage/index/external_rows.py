@@ -170,12 +170,12 @@ def take_in(
         if line.entry is None:
             continue
         if (stamp := line.entry.stamp).request_id:
-            begun = first.get(stamp.request_id)
+            first_line = first.get(stamp.request_id)
             first[stamp.request_id] = KnownRequest(
                 stamp.request_id,
                 stamp.request_hash,
                 after.id,
-                begun.first_sequence if begun else line.sequence,
+                first_line.first_sequence if first_line else line.sequence,
                 line.sequence,
             )
         _take_in_line(connection, number, after.channel, line)

@@ -49,7 +49,7 @@ class Index:
         try:
             with self.reading() as connection:
                 self._lengths = Lengths(connection)
-                self._seen = requests.all_names(connection)
+                self._names = requests.all_names(connection)
                 last = connection.execute(
                     "SELECT seq FROM sqlite_sequence WHERE name = 'conversations'"
                 ).get
@@ -60,13 +60,13 @@ class Index:
         except BaseException:
             self.close()
             raise
-        self.requests = RequestTable(self._database, self._seen)
+        self.requests = RequestTable(self._database, self._names)
         self.search = Search(self._database, self._lengths)
         self.removal = Removal(self._database, self._lengths)
-        self.notes = NoteQueue(self._database, self._seen)
+        self.notes = NoteQueue(self._database, self._names)
         self.anchors = AnchorTable(self._database)
-        self.routing = Routing(self._database, self._seen)
-        self.external = ExternalIndex(self._database, self._seen)
+        self.routing = Routing(self._database, self._names)
+        self.external = ExternalIndex(self._database, self._names)
         self.tiers = TierLog(self._database)
 
     def stored(self) -> tuple[int, int]:
@@ -109,10 +109,10 @@ class Index:
         own = next(self._numbers) if number is None else number
         for line in lines:
             if line.entry is not None and line.entry.stamp.request_id:
-                self._seen.add(line.entry.stamp.request_id)
+                self._names.add(line.entry.stamp.request_id)
         updates = updates_of(lines, time) if log else []
         for name in mail:
-            self._seen.add(name)
+            self._names.add(name)
         entries: list[words.Entry] | None = None
         if words.have_notes_changed(before, after):
             with self.reading(settled=False) as connection:  # only its tokeniser is used

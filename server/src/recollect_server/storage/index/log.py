@@ -104,9 +104,9 @@ class IndexLog:
         """Return a position in the log in the form that callers see, bound to this index."""
         return f"{self.epoch}-{cursor}" if cursor else ""
 
-    def listen(self, told: Told) -> None:
-        """Call `told` from here on with everything that the log gets."""
-        self._database.writer.tell = told
+    def listen(self, listener: Told) -> None:
+        """Call `listener` from here on with everything that the log gets."""
+        self._database.writer.tell = listener
 
     def set_watched(self, watched: bool) -> None:
         """Set whether somebody watches: then changes are published sooner, and appends cost a
@@ -162,7 +162,7 @@ class IndexLog:
                 if whole
                 else []
             )
-            known = self._conversations.by_number({row.number for row in rows})
+            conversations = self._conversations.by_number({row.number for row in rows})
             more = len(rows) == limit
             if max_bytes and len(fitting := self._within(rows, max_bytes)) < len(rows):
                 rows, more = fitting, True
@@ -170,9 +170,11 @@ class IndexLog:
             for row in rows:
                 first.setdefault(row.number, row.first)
             starts = {
-                n: place for n in known if (place := self._messages.newest_through(n, first[n]))
+                n: place
+                for n in conversations
+                if (place := self._messages.newest_through(n, first[n]))
             }
-            return Changes(whole, last, more, rows, known, starts)
+            return Changes(whole, last, more, rows, conversations, starts)
 
     def newest_conversations(
         self,

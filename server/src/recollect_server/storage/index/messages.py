@@ -155,8 +155,10 @@ class MessageTable:
                 "SELECT turn_number FROM messages WHERE id IN (SELECT value FROM json_each(?))",
                 (ids,),
             )
-            wanted = sorted({*turns, *(row[0] for row in rows)})
-            return [place for turn in wanted for place in _of_turns(connection, number, turn, turn)]
+            numbers = sorted({*turns, *(row[0] for row in rows)})
+            return [
+                place for turn in numbers for place in _of_turns(connection, number, turn, turn)
+            ]
 
     def of_lines(self, number: int, first: int, last: int) -> list[Place]:
         """Return the messages of the lines from `first` to `last`."""

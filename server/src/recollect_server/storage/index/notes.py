@@ -65,9 +65,9 @@ class Waiting:
 class NoteQueue:
     """The queue of conversations that wait for notes. Every method raises IndexUnavailable."""
 
-    def __init__(self, database: Database, seen: SeenNames) -> None:
+    def __init__(self, database: Database, names: SeenNames) -> None:
         self._database = database
-        self._seen = seen
+        self._names = names
 
     def due(
         self, idle_before: int, now: int, limit: int, *, by_rule: bool = False
@@ -248,7 +248,7 @@ class NoteQueue:
 
     def _want(self, query: str, numbers: list[int], request: KnownRequest | None) -> None:
         if request:
-            self._seen.add(request.request_id)
+            self._names.add(request.request_id)
 
         def job(connection: apsw.Connection, _: int) -> None:
             connection.executemany(query, [(number,) for number in numbers])
@@ -292,7 +292,7 @@ class ChosenNotes:
     """Conversations whose notes may be written anew, and how many others match and keep theirs."""
 
     numbers: list[int]
-    kept: int
+    others: int
 
 
 @dataclass(frozen=True, slots=True)

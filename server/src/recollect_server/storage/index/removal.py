@@ -211,15 +211,15 @@ class Removal:
 def _remove_messages(connection: apsw.Connection, number: int, messages: list[Spoken]) -> None:
     """Remove messages and their words, which must be what was added."""
     # As one document: a statement for each message would take Python's global lock as often.
-    gone = orjson.dumps(
+    lines = orjson.dumps(
         [(message_id(number, sequence), searchable(*spoken)) for sequence, *spoken in messages]
     ).decode()
     connection.execute(
         "INSERT INTO turns_fts(turns_fts, rowid, text) SELECT 'delete', value ->> 0, value ->> 1 FROM json_each(?)",
-        (gone,),
+        (lines,),
     )
     connection.execute(
-        "DELETE FROM messages WHERE id IN (SELECT value ->> 0 FROM json_each(?))", (gone,)
+        "DELETE FROM messages WHERE id IN (SELECT value ->> 0 FROM json_each(?))", (lines,)
     )
 
 

@@ -57,20 +57,20 @@ def all_names(connection: apsw.Connection) -> SeenNames:
     keys of third parties' ones.
     """
     tables = ("requests", "forgotten", "external_deliveries", "mail")
-    seen = SeenNames(
+    names = SeenNames(
         sum(int(connection.execute(f"SELECT count(*) FROM {table}").get) for table in tables)
     )
     for (text,) in connection.execute(
         "SELECT request_id FROM requests UNION ALL SELECT key FROM forgotten"
     ):
-        seen.add(text)
+        names.add(text)
     for channel, delivered in connection.execute(
         "SELECT channel, provider_message_id FROM external_deliveries"
     ):
-        seen.add(key_of_delivery(channel, delivered))
+        names.add(key_of_delivery(channel, delivered))
     for (name,) in connection.execute("SELECT name FROM mail"):
-        seen.add(name)
-    return seen
+        names.add(name)
+    return names
 
 
 def add(connection: apsw.Connection, request: KnownRequest) -> None:
@@ -83,13 +83,13 @@ def add(connection: apsw.Connection, request: KnownRequest) -> None:
 class RequestTable:
     """The requests that were carried out. Every method raises IndexUnavailable."""
 
-    def __init__(self, database: Database, seen: SeenNames) -> None:
+    def __init__(self, database: Database, names: SeenNames) -> None:
         self._database = database
-        self._seen = seen
+        self._names = names
 
     def find(self, request_id: str) -> KnownRequest | None:
         """Return a request that was carried out before, or None."""
-        if request_id not in self._seen:
+        if request_id not in self._names:
             return None
         with self._database.reading() as connection:
             row = connection.execute(_FIND, (request_id,)).fetchone()
@@ -97,5 +97,5 @@ class RequestTable:
 
     def add(self, request: KnownRequest) -> None:
         """Record a request that wrote no line."""
-        self._seen.add(request.request_id)
+        self._names.add(request.request_id)
         self._database.write(lambda connection, _: add(connection, request))

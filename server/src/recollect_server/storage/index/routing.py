@@ -24,9 +24,9 @@ class Routing:
     last.
     """
 
-    def __init__(self, database: Database, seen: SeenNames) -> None:
+    def __init__(self, database: Database, filter_of_names: SeenNames) -> None:
         self._database = database
-        self._seen = seen
+        self._names = filter_of_names
 
     def pinned(self, place: Place, *, settled: bool) -> list[str]:
         """Return the pinned conversations of a place, newest first. Only a crash leaves more than
@@ -44,24 +44,24 @@ class Routing:
         """Return the conversations of these Message-IDs (see `domain.routing.mail_number`), each
         behind the id.
         """
-        asked = [name for name in names if name in self._seen]
-        if not asked:
+        possible = [name for name in names if name in self._names]
+        if not possible:
             return []
         with self._database.reading(settled=settled) as connection:
             rows = connection.execute(
                 "SELECT m.name, c.id FROM json_each(?) j CROSS JOIN mail m ON m.name = j.value JOIN conversations c USING (number)",
-                (orjson.dumps(asked).decode(),),
+                (orjson.dumps(possible).decode(),),
             )
             return [(row[0], row[1]) for row in rows]
 
     def continued(self, conversation_id: str, *, settled: bool) -> str | None:
         """Return the conversation that receives this one's messages; None if it is the same."""
         with self._database.reading(settled=settled) as connection:
-            found: str | None = connection.execute(
+            following: str | None = connection.execute(
                 "SELECT k.id FROM conversations c JOIN continued k USING (number) WHERE c.id = ?",
                 (conversation_id,),
             ).get
-            return found
+            return following
 
     def delivered_elsewhere(
         self, key: str, channel: str, provider_message_id: str
@@ -70,8 +70,8 @@ class Routing:
         whether it came as a third party's.
         """
         if (
-            key not in self._seen
-            and key_of_delivery(channel, provider_message_id) not in self._seen
+            key not in self._names
+            and key_of_delivery(channel, provider_message_id) not in self._names
         ):
             return False, False
         with self._database.reading(settled=False) as connection:
@@ -86,7 +86,7 @@ class Routing:
         """Record messages whose conversation is deleted; the ledger has `size` bytes now."""
         keys = list(keys)
         for key in keys:
-            self._seen.add(key)
+            self._names.add(key)
 
         def job(connection: apsw.Connection, _: int) -> None:
             connection.executemany(

@@ -151,10 +151,10 @@ def normal_scores(
     """
     scores: dict[int, float] = defaultdict(float)
     for term in terms:
-        for found, score in zip(
+        for identity, score in zip(
             *_best(connection, term.match, scope, limit, None, term.frequency), strict=True
         ):
-            scores[found] += term.normal(score, total)
+            scores[identity] += term.normal(score, total)
     ids = sorted(scores)
     return Bm25(np.array(ids, np.int64), np.array([scores[it] for it in ids], np.float64))
 

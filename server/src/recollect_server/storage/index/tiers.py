@@ -33,8 +33,8 @@ class TierLog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, moved: Sequence[Transition], hits: Mapping[str, int], kept: int = _KEPT) -> None:
-        """Write moves in their order, and add to the counts. Moves beyond the newest `kept` are
+    def add(self, moved: Sequence[Transition], hits: Mapping[str, int], limit: int = _KEPT) -> None:
+        """Write moves in their order, and add to the counts. Moves beyond the newest `limit` are
         removed.
         """
 
@@ -48,7 +48,7 @@ class TierLog:
             )
             connection.execute(
                 "DELETE FROM tier_transitions WHERE id <= (SELECT max(id) FROM tier_transitions) - ?",
-                (kept,),
+                (limit,),
             )
             connection.executemany(
                 "INSERT INTO tier_hits VALUES(?1, ?2) ON CONFLICT(name) DO UPDATE SET count = count + ?2",

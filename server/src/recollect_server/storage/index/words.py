@@ -129,15 +129,15 @@ def choose_terms(
     """
     words = _terms(connection, query)
     frequencies = _frequencies(connection, words, tables)
-    found = [
+    terms = [
         (frequency, term)
         for term, (frequency, notes) in zip(words, frequencies, strict=True)
         if frequency or notes
     ]
-    found.sort(key=lambda it: (it[0], it[1].stem))
+    terms.sort(key=lambda it: (it[0], it[1].stem))
     chosen: list[Term] = []
     postings = finding = 0
-    for frequency, term in found[:_MAX_TERMS]:
+    for frequency, term in terms[:_MAX_TERMS]:
         postings += frequency
         spare = finding >= _LEAST_TERMS
         finding += frequency > 0
@@ -183,10 +183,10 @@ def _rarity(frequency: int, total: int) -> float:
 def tokens(connection: apsw.Connection, text: bytes) -> list[tuple[int, int, str]]:
     """Return the words of a UTF-8 text: first byte, one past the last byte, stem."""
     tokeniser = connection.fts5_tokenizer("porter", ["unicode61"])
-    found: list[tuple[int, int, str]] = tokeniser(
+    words: list[tuple[int, int, str]] = tokeniser(
         text, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False
     )  # type: ignore[assignment]  # apsw's types leave open what its arguments decide
-    return found
+    return words
 
 
 def _terms(connection: apsw.Connection, query: str) -> list[Term]:
@@ -221,7 +221,7 @@ def _frequencies(
     messages = f"coalesce((SELECT doc FROM {tables.vocabulary} WHERE term = j.value ->> 0), 0)"
     query = f"SELECT {messages}, {notes} FROM json_each(?) j ORDER BY j.key"
     ranges = [(term.stem, term.stem + ("\U0010ffff" if term.prefix else "")) for term in terms]
-    found: list[tuple[int, int]] = connection.execute(
+    rows: list[tuple[int, int]] = connection.execute(
         query, (orjson.dumps(ranges).decode(),)
     ).fetchall()  # type: ignore[assignment]  # the table's types
     for at, term in enumerate(terms):
@@ -229,8 +229,8 @@ def _frequencies(
             count = connection.execute(
                 f"SELECT count(*) FROM {tables.words} WHERE {tables.words} MATCH ?", (term.match,)
             ).get
-            found[at] = (int(count), found[at][1])
-    return found
+            rows[at] = (int(count), rows[at][1])
+    return rows
 
 
 def have_notes_changed(before: Conversation | None, after: Conversation) -> bool:

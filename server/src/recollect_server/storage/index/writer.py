@@ -298,12 +298,12 @@ class Writer:
         try:
             self._writer.execute(_TAKE_IN, (text,))
             hit("index.taken_in")
-            if told := [
+            if news := [
                 (document.cursor, document.news)
                 for document in documents
                 if document.news is not None
             ]:
-                self.tell(told)
+                self.tell(news)
         except apsw.Error as error:
             if len(documents) == 1:
                 if documents[0].updates:

@@ -89,27 +89,27 @@ class AnchorLedger:
         LogUnavailable; then it is as it was.
         """
         with self.lock:
-            kept: list[Entry] = []
-            gone = 0
+            entries: list[Entry] = []
+            removed = 0
             for entry in self.entries:
                 content = entry.content
                 if isinstance(content, AnchorSet):
                     after = change(content)
-                    gone += after is None
-                    kept += [Entry(after, entry.stamp)] if after else []
+                    removed += after is None
+                    entries += [Entry(after, entry.stamp)] if after else []
                 elif not any(
                     isinstance(new.content, AnchorForgotten) and _key(content) == new.content.key
                     for new in added or ()
                 ):
-                    kept.append(entry)
+                    entries.append(entry)
             try:
-                self._store.replace(ANCHORS, encoded(kept + (added or []))[1])
+                self._store.replace(ANCHORS, encoded(entries + (added or []))[1])
             except LogUnavailable:
                 with suppress(LogUnavailable):
                     self._read()  # it may have been replaced, and only the sync have failed
                 raise
             self._read()
-            return gone
+            return removed
 
     def drop_source(self, conversation_id: str) -> int:
         """Remove the anchors that came from a conversation that goes. Return how many. Raises

@@ -77,7 +77,7 @@ def contents_of(lines: list[Line]) -> list[AnyContent]:
 
 
 def spoken(
-    lines: Iterable[bytes], wanted: Callable[[int], bool]
+    lines: Iterable[bytes], is_wanted: Callable[[int], bool]
 ) -> Iterator[tuple[int, int, tuple[str, str] | None]]:
     """Yield the lines of these sequences: where each ends and, of a message, its sender and
     content; None of a damaged line.
@@ -87,7 +87,7 @@ def spoken(
     end = 0
     for sequence, raw in enumerate(lines, 1):
         end += len(raw) + 1
-        if wanted(sequence):
+        if is_wanted(sequence):
             yield sequence, end, _spoken(raw, sequence)
 
 

@@ -35,12 +35,12 @@ def deliveries(lines: Iterable[bytes]) -> list[str]:
     """Return the hashes of the deliveries that lines of a transcript have, and of the requests that
     ran commands, none twice.
     """
-    found: dict[str, None] = {}
+    hashes: dict[str, None] = {}
     for line in (line_of(raw, 1, 0) for raw in lines if _DELIVERED.search(raw)):
         key = line.entry.stamp.request_id if line.entry else ""
         if " " in key or (key and line.entry and isinstance(line.entry.content, CommandRun)):
-            found[hash_of_delivery(key)] = None
-    return list(found)
+            hashes[hash_of_delivery(key)] = None
+    return list(hashes)
 
 
 def forget_deliveries(ledger: Ledger[Forgotten], hashes: list[str]) -> None:

@@ -157,11 +157,11 @@ class LogWriter:
         # One look at the name tells whether the file is still the one that is open, and as long as
         # it was.
         try:
-            found = path.stat(follow_symlinks=False)
+            status = path.stat(follow_symlinks=False)
         except OSError:
             self.forget(path)
             raise
-        if found.st_size != size or found.st_ino != file.inode:
+        if status.st_size != size or status.st_ino != file.inode:
             self.forget(path)
             raise TranscriptChanged(
                 errno.EIO, f"{path.name} is not as this server left it: something else wrote to it"

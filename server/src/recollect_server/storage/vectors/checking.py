@@ -49,41 +49,43 @@ def problems(folder: Path) -> list[str]:
     """Return the problems of the file by itself: pages, texts without all their vectors, texts that
     stand nowhere.
     """
-    found: list[str] = []
+    problems_found: list[str] = []
     if not (folder / NAME).exists():
-        return found
+        return problems_found
     try:
         with _reading(folder) as connection:
             checked = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
-            found += [] if checked == ["ok"] else checked
-            wanted = int(connection.execute("SELECT coalesce(sum(pieces), 0) FROM texts").get)
+            problems_found += [] if checked == ["ok"] else checked
+            expected = int(connection.execute("SELECT coalesce(sum(pieces), 0) FROM texts").get)
             there = int(connection.execute("SELECT count(*) FROM vectors_rowids").get)
-            if wanted != there:
-                found.append(f"it has {there} vectors, and its texts {wanted}")
+            if expected != there:
+                problems_found.append(f"it has {there} vectors, and its texts {expected}")
             query = "SELECT count(*) FROM texts t WHERE NOT EXISTS (SELECT 1 FROM places p WHERE p.text = t.text)"
             if unused := connection.execute(query).get:
-                found.append(f"it has {unused} texts that stand nowhere")
+                problems_found.append(f"it has {unused} texts that stand nowhere")
     except VectorsUnavailable as error:
         return [str(error)]
-    return found
+    return problems_found
 
 
 def hashes(folder: Path) -> dict[str, dict[int, bytes]]:
     """Return the hashes of the embedded texts by conversation and line, for the served model.
     Raises VectorsUnavailable.
     """
-    found: dict[str, dict[int, bytes]] = {}
+    by_conversation: dict[str, dict[int, bytes]] = {}
     if not (folder / NAME).exists():
-        return found
+        return by_conversation
     with _reading(folder) as connection:
         names = {
             row[0]: str(row[1]) for row in connection.execute("SELECT key, id FROM conversations")
         }
-        found = {name: {} for name in names.values()}
+        by_conversation = {name: {} for name in names.values()}
         query = f"SELECT p.place, t.hash FROM places p JOIN texts t USING (text) WHERE p.model = {_SERVED}"
         for place, text in connection.execute(query):
-            found.setdefault(names.get(number_of(place), "nobody"), {})[sequence_of(place)] = text
-    return found
+            by_conversation.setdefault(names.get(number_of(place), "nobody"), {})[
+                sequence_of(place)
+            ] = text
+    return by_conversation
 
 
 _SERVED = "(SELECT value FROM facts WHERE name = 'served')"

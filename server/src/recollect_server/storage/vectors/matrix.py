@@ -161,30 +161,32 @@ class Matrix:
         with self._guard:
             view = self._view
             if identity is None:
-                gone = self.of_conversations(view, np.array([number]))
+                removed = self.of_conversations(view, np.array([number]))
                 self._last.pop(number, None)
             else:
-                gone = self.of(view, np.array([identity]))
-            view.alive[gone] = False
-            view.rows.set(gone, np.zeros((len(gone), DIMENSIONS), np.int8))
-            view.signs[:, gone] = 0
+                removed = self.of(view, np.array([identity]))
+            view.alive[removed] = False
+            view.rows.set(removed, np.zeros((len(removed), DIMENSIONS), np.int8))
+            view.signs[:, removed] = 0
 
     def of(self, view: View, ids: NDArray[np.int64]) -> Entries:
         """Return the entries of some ids."""
-        return self._found(view, ids, ids + 1)
+        return self._entries_between(view, ids, ids + 1)
 
     def of_conversations(self, view: View, numbers: NDArray[np.int64]) -> Entries:
         """Return the entries of some conversations."""
         first = numbers << self._bits
-        return self._found(view, first, first + (1 << self._bits))
+        return self._entries_between(view, first, first + (1 << self._bits))
 
-    def _found(self, view: View, first: NDArray[np.int64], last: NDArray[np.int64]) -> Entries:
+    def _entries_between(
+        self, view: View, first: NDArray[np.int64], last: NDArray[np.int64]
+    ) -> Entries:
         """Return the entries whose ids are in any of the ranges, `last` excluded."""
         parts = [_within(view.order, view.ordered, first, last)]
         if len(view.tail_order):
             parts.append(_within(view.tail_order, view.tail_ordered, first, last))
-        found = np.concatenate(parts)
-        alive: Entries = found[view.alive[found]]
+        entries = np.concatenate(parts)
+        alive: Entries = entries[view.alive[entries]]
         return alive
 
     # Adding ---------------------------------------------------------------------------------------
@@ -229,10 +231,10 @@ class Matrix:
 
     def _measure(self, view: View, stop: int, entries: Entries) -> None:
         """Compute the lengths of the windows' sums."""
-        seen = replace(view, count=stop)
+        shown = replace(view, count=stop)
         for first in range(0, len(entries), _CHUNK):
             part = entries[first : first + _CHUNK]
-            around = seen.around(part)
+            around = shown.around(part)
             needed, places = np.unique(np.append(part, around), return_inverse=True)
             unit = (
                 view.rows.get(np.maximum(needed, 0))
@@ -269,7 +271,7 @@ def _within(
     """Return the entries of an order whose ids are in any of the ranges."""
     starts, ends = np.searchsorted(ordered, first), np.searchsorted(ordered, last)
     counts = ends - starts
-    found: Entries = order[
+    entries: Entries = order[
         np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
     ]
-    return found
+    return entries

@@ -30,15 +30,15 @@ class Rows:
 
     def get(self, entries: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the rows of some entries, of shape [n, 384]."""
-        found = np.empty((len(entries), DIMENSIONS), np.float32)
+        rows = np.empty((len(entries), DIMENSIONS), np.float32)
         blocks = entries // _BLOCK
         if len(entries) and blocks[0] == blocks[-1] and (blocks == blocks[0]).all():
-            found[:] = self._blocks[blocks[0]][entries % _BLOCK]
-            return found
+            rows[:] = self._blocks[blocks[0]][entries % _BLOCK]
+            return rows
         for block in range(blocks.min(initial=0), blocks.max(initial=-1) + 1):
             chosen = np.flatnonzero(blocks == block)
-            found[chosen] = self._blocks[block][entries[chosen] % _BLOCK]
-        return found
+            rows[chosen] = self._blocks[block][entries[chosen] % _BLOCK]
+        return rows
 
 
 def grown(array: NDArray[T], size: int) -> NDArray[T]:

@@ -77,22 +77,24 @@ class Scan:
         self._matrix = matrix
         self._view = view = matrix.view()
         self._allowed = _allowed(view, matrix.sequence_bits, numbers, start, end)
-        self._known = np.full(view.count + 1, np.nan)  # cosines, as far as they were worked out
-        self._known[-1] = 0  # of an entry that is not there, -1
+        self._cosines_by_entry = np.full(
+            view.count + 1, np.nan
+        )  # cosines, as far as they were worked out
+        self._cosines_by_entry[-1] = 0  # of an entry that is not there, -1
         self._known_windows = np.full(view.count, np.nan)  # likewise those of windows
         self._there = np.zeros(view.count + 1, np.bool_)  # used by `_each_once`, all False between
         self._most = max(RESCORED, int(SHARE * view.count))
-        found = np.flatnonzero(self._allowed)
-        self._about = _about(view, question) if len(found) > self._most else None
+        entries = np.flatnonzero(self._allowed)
+        self._about = _about(view, question) if len(entries) > self._most else None
         self._looked_at = (
-            found if self._about is None else _best(found, self._about[found], self._most)
+            entries if self._about is None else _best(entries, self._about[entries], self._most)
         )
         self._whole = view.count <= self._most
         # one pass over all costs less than to look up what is missing, again and again
         if self._whole:
             every = np.arange(view.count)
-            self._known[:-1] = self._cosines_of(every)
-            self._known_windows[:] = self._sums(every, self._known)
+            self._cosines_by_entry[:-1] = self._cosines_of(every)
+            self._known_windows[:] = self._sums(every, self._cosines_by_entry)
 
     def nearest(self, most: int) -> Scores:
         """Return the ids with the nearest vectors."""
@@ -123,10 +125,10 @@ class Scan:
         """
         entries = self._matrix.of(self._view, ids)
         scores, marks = self._cosines(entries), self._view.marks[entries]
-        found = self._view.ids[entries]
-        if not _ascends(found):
-            order = np.argsort(found, kind="stable")
-            marks = marks[order[starts(found[order])]]
+        ids_found = self._view.ids[entries]
+        if not _ascends(ids_found):
+            order = np.argsort(ids_found, kind="stable")
+            marks = marks[order[starts(ids_found[order])]]
         return self._by_id(entries, scores), marks
 
     def best_piece(self, identity: int) -> tuple[int, int]:
@@ -201,9 +203,9 @@ class Scan:
         `np.unique`.
         """
         self._there[entries] = True
-        found = np.flatnonzero(self._there[:-1])
+        once = np.flatnonzero(self._there[:-1])
         self._there[entries] = False
-        return found
+        return once
 
     def _by_id(self, entries: Entries, scores: Cosines) -> Scores:
         """Return the highest score of each id, ascending by id."""
@@ -229,10 +231,10 @@ class Scan:
 
     def _cosines(self, entries: Entries) -> Cosines:
         if not self._whole:
-            missing = entries[np.isnan(self._known[entries])]
+            missing = entries[np.isnan(self._cosines_by_entry[entries])]
             if len(missing):
-                self._known[missing] = self._cosines_of(missing)
-        cosines: Cosines = self._known[entries]
+                self._cosines_by_entry[missing] = self._cosines_of(missing)
+        cosines: Cosines = self._cosines_by_entry[entries]
         return cosines
 
     def _cosines_of(self, entries: Entries) -> Cosines:
@@ -245,7 +247,7 @@ class Scan:
             missing = entries[np.isnan(self._known_windows[entries])]
             if len(missing):
                 self._cosines(self._each_once(np.append(missing, self._view.around(missing))))
-                self._known_windows[missing] = self._sums(missing, self._known)
+                self._known_windows[missing] = self._sums(missing, self._cosines_by_entry)
         windows: Cosines = self._known_windows[entries]
         return windows
 
@@ -288,7 +290,7 @@ def _about(view: View, question: NDArray[np.float32]) -> NDArray[np.float32]:
     words = sign_words(question[None, :])[:, 0]
     different, counted = np.empty(_CHUNK, np.uint64), np.empty(_CHUNK, np.uint8)
     total = np.zeros(_CHUNK, np.uint16)
-    found = np.zeros(view.count + 1, np.float32)
+    about = np.zeros(view.count + 1, np.float32)
     for start in range(0, view.count, _CHUNK):
         size = min(_CHUNK, view.count - start)
         total[:size] = 0
@@ -298,8 +300,8 @@ def _about(view: View, question: NDArray[np.float32]) -> NDArray[np.float32]:
             )
             np.bitwise_count(different[:size], out=counted[:size])
             total[:size] += counted[:size]
-        np.take(_COSINES, total[:size], out=found[start : start + size])
-    return found
+        np.take(_COSINES, total[:size], out=about[start : start + size])
+    return about
 
 
 def _ascends(ids: NDArray[np.int64]) -> bool:

@@ -75,7 +75,7 @@ class VectorStore:
         self.path = folder / NAME
         self._guard = threading.Lock()  # guards the connection, and `_gone`
         # deleted conversations: vectors that were computed for them meanwhile are dropped
-        self._gone: set[str] = set()
+        self._deleted: set[str] = set()
         self._closed = False
         self._connection = connect(self.path)
         with failures():
@@ -150,7 +150,7 @@ class VectorStore:
         """Return the vectors of the texts that were embedded before, each of shape [pieces,
         384].
         """
-        found: dict[bytes, NDArray[np.int8]] = {}
+        by_hash: dict[bytes, NDArray[np.int8]] = {}
         with self._using() as connection:
             for name in hashes:
                 row = connection.execute(
@@ -162,8 +162,8 @@ class VectorStore:
                     parts = [
                         connection.execute(query, (first + piece,)).get for piece in range(row[1])
                     ]
-                    found[name] = np.frombuffer(b"".join(parts), np.int8).reshape(-1, DIMENSIONS)
-        return found
+                    by_hash[name] = np.frombuffer(b"".join(parts), np.int8).reshape(-1, DIMENSIONS)
+        return by_hash
 
     def parts_of(self, model: int, text_hash: bytes) -> NDArray[np.int8]:
         """Return the vectors of a long text's first pieces, as far as they are known: [n, 384]."""
@@ -184,7 +184,7 @@ class VectorStore:
         meanwhile are not kept.
         """
         with self._using() as connection:
-            if conversation_id not in self._gone:
+            if conversation_id not in self._deleted:
                 connection.executemany(
                     "INSERT OR REPLACE INTO parts VALUES(?, ?, ?, ?, ?)",
                     [
@@ -250,15 +250,15 @@ class VectorStore:
         Places of conversations that were deleted meanwhile are skipped.
         """
         with self._using() as connection:
-            kept = [place for place in places if place.conversation_id not in self._gone]
+            present = [place for place in places if place.conversation_id not in self._deleted]
             keys: dict[str, int] = {}
-            for name in {*progress, *(place.conversation_id for place in kept)} - self._gone:
+            for name in {*progress, *(place.conversation_id for place in present)} - self._deleted:
                 connection.execute("INSERT OR IGNORE INTO conversations(id) VALUES(?)", (name,))
                 keys[name] = int(
                     connection.execute("SELECT key FROM conversations WHERE id = ?", (name,)).get
                 )
             changed: list[tuple[EmbeddedText, bool]] = []
-            for place in kept:
+            for place in present:
                 text = _text(connection, model, place)
                 connection.execute(
                     "DELETE FROM parts WHERE model = ? AND hash = ?", (model, place.hash)
@@ -289,7 +289,7 @@ class VectorStore:
         It uses short transactions, so that embedding and reading can go on in between.
         """
         with self._using() as connection:
-            self._gone.add(conversation_id)
+            self._deleted.add(conversation_id)
             connection.execute("DELETE FROM parts WHERE conversation = ?", (conversation_id,))
             key = connection.execute(
                 "SELECT key FROM conversations WHERE id = ?", (conversation_id,)
@@ -343,11 +343,11 @@ class VectorStore:
 
 def _text(connection: apsw.Connection, model: int, place: EmbeddedText) -> int:
     """Return the number of a text, adding its vectors if they are missing."""
-    known = connection.execute(
+    number = connection.execute(
         "SELECT text FROM texts WHERE model = ? AND hash = ?", (model, place.hash)
     ).get
-    if known is not None:
-        return int(known)
+    if number is not None:
+        return int(number)
     connection.execute(
         "INSERT INTO texts(model, hash, pieces) VALUES(?, ?, ?)",
         (model, place.hash, len(place.vectors)),
