@@ -10,6 +10,7 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.storage.index.file import Seal, read_seal
+from recollect_server.storage.vectors import checking as vectors
 from recollect_server.transport.health import DEGRADED
 
 from tests.conftest import MovableClock, RunningServer, Start
@@ -246,3 +247,14 @@ def test_notes_of_a_closed_space_are_taken_after_a_restart(
     assert b"abbreviat" not in path.read_bytes()
     start_server(abbreviator="extractive", idle_timeout="1h", sweep_interval="1h")
     until(lambda: b"abbreviat" in path.read_bytes())
+
+
+def test_words_of_a_closed_space_are_embedded_and_it_is_closed_again(
+    start_server: Start, enter: Enter
+) -> None:
+    server = start_server(embedder="onnx")
+    enter(server.target, "waits").told("The roof leaks")
+    server.app.spaces.evict("waits")
+    folder = server.data_dir / "waits" / "conversations"
+    until(lambda: vectors.state_of(folder).vectors)
+    until(lambda: "waits" not in server.app.spaces.names())
