@@ -60,7 +60,7 @@ class InSpace(Service):
 
 
 Enter = Callable[[str, str], InSpace]
-"""Type of the fixture `enter`: it takes a server's address and a space."""
+"""Type of the fixture `enter`, which takes a server's address and a space."""
 
 
 @pytest.fixture

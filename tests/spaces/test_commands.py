@@ -41,8 +41,8 @@ def test_a_backup_of_one_space_has_that_one_alone(three: RunningServer, tmp_path
     assert {path.name for path in (tmp_path / "copy").iterdir()} == {"ana", "backup.json"}
     new = ("--data-dir", tmp_path / "new")
     assert run("restore", tmp_path / "copy", *new).exit_code == 0
-    (path,) = (tmp_path / "new" / "default" / "conversations").glob("*.jsonl")
-    assert b"Words of ana" in path.read_bytes()
+    (copied,) = (tmp_path / "new" / "default" / "conversations").glob("*.jsonl")
+    assert b"Words of ana" in copied.read_bytes()
 
 
 def test_a_damaged_space_is_named(three: RunningServer) -> None:

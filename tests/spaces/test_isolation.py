@@ -41,7 +41,7 @@ _few = st.sampled_from(("first", "second"))
 
 
 class Expected:
-    """Answers that one space must give."""
+    """Expected answers of one space."""
 
     def __init__(self) -> None:
         self.texts: dict[str, list[str]] = {}
@@ -116,8 +116,8 @@ class TwoSpaces(RuleBasedStateMachine):
 
     @rule(at=_spaces, word=_words)
     def search(self, at: int, word: str) -> None:
-        names = set(self.services[at].found(word))
-        assert names == {name for name, texts in self.expected[at].texts.items() if word in texts}
+        results = set(self.services[at].found(word))
+        assert results == {name for name, texts in self.expected[at].texts.items() if word in texts}
 
     @rule(at=_spaces)
     def page(self, at: int) -> None:
@@ -173,8 +173,8 @@ class TwoSpaces(RuleBasedStateMachine):
             assert failure is None
             del expected.texts[name]
             expected.drafts = {key: it for key, it in expected.drafts.items() if key[0] != name}
-            removed = [it for it, (about, _) in expected.requests.items() if about == name]
-            for request in removed:
+            forgotten = [it for it, (about, _) in expected.requests.items() if about == name]
+            for request in forgotten:
                 del expected.requests[request]
         else:
             assert failure is not None

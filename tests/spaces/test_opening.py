@@ -176,7 +176,7 @@ def test_a_damaged_index_of_a_space_is_made_anew_when_it_opens(
 
 def test_every_space_is_whole_after_a_kill(tmp_path: Path, enter: Enter) -> None:
     data = tmp_path / "data"
-    texts: dict[str, list[str]] = {}
+    written: dict[str, list[str]] = {}
     with server_process(data, "--max-open-spaces", "4") as (process, target):
         services = [enter(target, f"space-{number}") for number in range(8)]
         names = {service.space: service.create().id for service in services}
@@ -190,8 +190,8 @@ def test_every_space_is_whole_after_a_kill(tmp_path: Path, enter: Enter) -> None
                     service.append(names[service.space], user(text))
                 except grpc.RpcError:
                     return
-                texts.setdefault(service.space, []).append(text)
-                if sum(map(len, texts.values())) > 100:
+                written.setdefault(service.space, []).append(text)
+                if sum(map(len, written.values())) > 100:
                     over.set()
 
         def kill() -> None:
@@ -202,9 +202,9 @@ def test_every_space_is_whole_after_a_kill(tmp_path: Path, enter: Enter) -> None
     with server_process(data) as (_, target):
         for space, name in names.items():
             service = enter(target, space)
-            contents = {it.content for it in service.load(name, max_turns=1000).messages}
-            assert contents >= set(texts.get(space, ()))
-            assert service.get(name).message_count == len(contents)
+            stored = {it.content for it in service.load(name, max_turns=1000).messages}
+            assert stored >= set(written.get(space, ()))
+            assert service.get(name).message_count == len(stored)
 
 
 @pytest.fixture
