@@ -14,7 +14,6 @@ from recollect_server.jobs.rounds import Job
 from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
-from recollect_server.services.upkeep.repairing import repair
 from recollect_server.storage.index.updates import LOGS
 
 log = structlog.get_logger("recollect.jobs")
@@ -40,7 +39,7 @@ class IndexKeeper(Job):
 
     def turn(self, stopping: threading.Event) -> float:
         """Repair what can be repaired now."""
-        well = repair(self._space, stopping.is_set)
+        well = self._space.repair(stopping.is_set)
         self._wait = _INDEX_SECONDS if well else min(2 * self._wait, _MOST_INDEX_SECONDS)
         return self._wait
 

@@ -5,6 +5,6 @@ tables and a stream of their own.
 sends a panel its updates.
 
 `transport` calls it and `app` builds it. `services.channels` passes strangers' messages to it, and
-`recovery`, `repairing` and `verification` cover its logs with those of the conversations. Positions
+`recovery` and `verification` cover its logs with those of the conversations. Positions
 in the update log are those of `services.streaming`.
 """
