@@ -173,13 +173,15 @@ def ran(
 
 
 def cold(
-    program: str, arguments: Sequence[str], env: Mapping[str, str] | None = None
+    program: str,
+    arguments: Sequence[str],
+    env: Mapping[str, str] | None = None,
+    *,
+    stderr: int = subprocess.DEVNULL,
 ) -> "subprocess.Popen[str]":
     """Start a program that imports everything itself."""
     command = [sys.executable, "-m", program, *arguments]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env
-    )
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=env)
 
 
 @cache

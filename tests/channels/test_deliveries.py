@@ -102,7 +102,9 @@ def test_a_deleted_message_that_is_delivered_again_does_not_come_back(
     fresh = home(post.whatsapp("Something else"))
     assert fresh != deleted
     kept_by(post, server)
-    assert not files_with(server.data_dir, "tangerines", "wamid.1", deleted)
+    assert not files_with(server.data_dir, "tangerines", "wamid.1")
+    # the audit says which conversation was deleted, by its id
+    assert files_with(server.data_dir, deleted) == [f"audit.jsonl: {deleted}"]
 
 
 def test_a_contact_whose_conversation_is_deleted_meanwhile_begins_a_new_one(post: Post) -> None:

@@ -280,7 +280,7 @@ def test_a_disk_without_room_for_an_index_is_said_at_the_start_and_no_transcript
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
         assert (done.returncode, "Traceback" in done.stderr) == (1, False)
-        assert "Error: the index cannot be made" in done.stderr
+        assert "Error: the space default cannot be opened: the index cannot be made" in done.stderr
         ballast.unlink()
         with served(disk / "data") as (again, _):
             assert again.found("zebra") == [name]

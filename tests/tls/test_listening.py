@@ -14,7 +14,7 @@ from recollect_server.settings import Settings, WrongSettings
 from recollect_server.transport.listening import CannotListen
 
 from tests.conftest import LOOPBACK, RunningServer, Start
-from tests.programs import SERVER, Forked
+from tests.programs import SERVER, Forked, cold
 from tests.server_cli.conftest import run
 from tests.tls.conftest import Authority, Files, Write
 
@@ -224,7 +224,8 @@ def test_a_handshake_that_fails_writes_nothing_among_the_log_lines(
     arguments = ["serve", "--data-dir", str(tmp_path / "data"), "--listen", f"{LOOPBACK}:0"]
     arguments += ["--tls-cert", str(files.certificate), "--tls-key", str(files.key)]
     errors = tmp_path / "errors"
-    with errors.open("wb") as file, Forked(SERVER, arguments, stderr=file.fileno()) as process:
+    # A cold start: gRPC reads its verbosity when it is imported.
+    with errors.open("wb") as file, cold(SERVER, arguments, stderr=file.fileno()) as process:
         assert process.stdout is not None
         match = re.search(rf"{LOOPBACK}:(\d+)", process.stdout.readline())
         assert match is not None
