@@ -1,4 +1,4 @@
-"""Floor 7: `recollect-server`, or `python -m recollect_server`."""
+"""The program `recollect-server`, or `python -m recollect_server`."""
 
 import os
 
