@@ -146,7 +146,7 @@ def create(
     limits: tuple[tuple[str, float], ...],
     as_json: bool,
 ) -> None:
-    """Create a token and print it, this once: the server keeps its hash alone."""
+    """Create a token and print it, this once: the server keeps only its hash."""
     names = tuple(name.strip() for name in scopes.split(",") if name.strip())
     grant = Grant(
         kind,
