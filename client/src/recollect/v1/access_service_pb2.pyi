@@ -22,6 +22,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class WhoAmIRequest(_message.Message):
+    """Request for the caller as the server knows it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -37,6 +39,8 @@ Global___WhoAmIRequest: _TypeAlias = WhoAmIRequest  # noqa: Y015
 
 @_typing.final
 class WhoAmIResponse(_message.Message):
+    """The caller: its token, and what that allows."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOKEN_ID_FIELD_NUMBER: _builtins.int
