@@ -91,7 +91,7 @@ def rate(caller: Connection, seconds: float) -> float:
     caller.send("count")
     caller.recv()
     began = time.perf_counter()
-    time.sleep(seconds)
+    time.sleep(seconds)  # in which the caller appends: that is what is counted
     caller.send("count")
     return float(caller.recv() / (time.perf_counter() - began))
 
@@ -108,7 +108,7 @@ def beside(
         for _ in range(rounds):
             for count, token, rates in ((1, others[0], ordinary), (FLOOD, others[1], flood)):
                 with callers(target, count, token):
-                    time.sleep(0.5)
+                    time.sleep(0.5)  # until all of them call
                     rates.append(rate(caller, seconds))
     ratio = statistics.median(f / o for f, o in zip(flood, ordinary, strict=True))
     return statistics.median(ordinary), statistics.median(flood), ratio

@@ -274,7 +274,8 @@ def test_a_token_does_not_cross_the_network_in_plain_text(
 
 @pytest.mark.parametrize("target", HERE)
 def test_a_token_goes_to_this_machine_without_tls(target: str) -> None:
-    recollect.Client(target, token="s3cret").close()  # noqa: S106
+    with recollect.Client(target, token="s3cret") as client:  # noqa: S106
+        assert ("authorization", "Bearer s3cret") in client._invoker._connection._metadata
 
 
 def test_no_part_of_a_client_shows_its_token(scripted: Scripted) -> None:

@@ -71,7 +71,10 @@ class Grant:
         unlike = [it for it in self.spaces if it != EVERY_SPACE and not _SPACE.fullmatch(it)]
         return (
             ("kind", "" if self.kind in (*KINDS, CUSTOM) else _not_a_kind(self.kind)),
-            ("scopes", "" if self.scopes - {Scope.ANY} else "names no scope"),
+            (
+                "scopes",
+                "names no scope" if self.kind == CUSTOM and not self.scopes - {Scope.ANY} else "",
+            ),
             ("space", f"{unlike[0]!r} is not the name of a space" if unlike else ""),
             ("space", "" if 1 <= len(self.spaces) <= _MAX_SPACES else "names 1 to 1000 spaces"),
             ("conversation", self._wrong_conversation()),

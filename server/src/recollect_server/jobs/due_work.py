@@ -25,6 +25,7 @@ log = structlog.get_logger("recollect.spaces")
 _SECONDS = 0.5  # between two looks
 _AT_ONCE = 2  # spaces that are open for their work alone
 _LONGEST = 60.0  # seconds that one of them is open while others wait
+_OUT_OF_DATE = 100  # entries of the queue beyond twice those that count
 _LATER = 60_000  # milliseconds to the next try of a space that cannot be opened
 
 
@@ -79,9 +80,17 @@ class DueWork:
                     return space
         return None
 
+    def __len__(self) -> int:
+        """Return the number of entries in the queue, those that are out of date included."""
+        return len(self._queue)
+
     def _add(self, space: str, due: int) -> None:
         self._times[space] = due
         heapq.heappush(self._queue, (due, space))
+        # A space that opens and closes leaves an entry behind each time, for days.
+        if len(self._queue) > 2 * len(self._times) + _OUT_OF_DATE:
+            self._queue = [(due, space) for space, due in self._times.items()]
+            heapq.heapify(self._queue)
 
 
 class DueKeeper:

@@ -1,4 +1,4 @@
-"""The audit: who was refused, who changed tokens, and who administered, deleted or exported.
+"""The audit: who was refused, who changed tokens, and who deleted or administered.
 
 A record holds ids and codes only, never text of a request and never a secret. Changes are on the
 disk before their caller is answered. Denials are not synced, and a flood of them becomes one record
