@@ -23,6 +23,16 @@ def folders(server: RunningServer) -> set[str]:
     return {path.name for path in server.data_dir.iterdir() if path.is_dir()} - {".due", ".empty"}
 
 
+def evict(server: RunningServer, space: str) -> None:
+    """Close a space as soon as no call and no job uses it."""
+
+    def is_closed() -> bool:
+        server.app.spaces.evict(space)
+        return space not in server.app.spaces.names()
+
+    until(is_closed)
+
+
 def test_a_space_that_nobody_wrote_to_reads_as_empty_and_leaves_no_folder(
     server: RunningServer, enter: Enter
 ) -> None:
@@ -52,6 +62,23 @@ def test_a_space_keeps_what_was_written_when_others_take_its_place(
     assert len(closed) == 3
     for space in closed:  # a closed space's index can be trusted without being compared
         assert read_seal(server.data_dir / space / "conversations") is Seal.INTACT
+
+
+def test_a_space_whose_conversations_are_all_deleted_keeps_its_cursors_and_page_tokens(
+    server: RunningServer, enter: Enter
+) -> None:
+    service = enter(server.target, "emptied")
+    names = [service.told(f"Words {number}") for number in range(2)]
+    token = service.listed(page_size=1).next_page_token
+    cursor = service.append(names[0], user("The last words")).cursor
+    for name in names:
+        service.delete(name)
+    evict(server, "emptied")
+    assert not service.listed(page_size=1, page_token=token).conversations
+    evict(server, "emptied")
+    stream = service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=cursor))
+    assert next(iter(stream)).update.WhichOneof("kind") == "conversation_deleted"
+    stream.cancel()
 
 
 def test_calls_and_a_stream_hold_their_space_open(start_server: Start, enter: Enter) -> None:

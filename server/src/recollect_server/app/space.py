@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -113,7 +114,7 @@ class OpenSpace:
     def close(self) -> None:
         """Write what is pending and close every file. Nobody uses the space any more.
 
-        A space without anything in it leaves no folder, unless it is the default one.
+        A space that nobody ever wrote to leaves no folder, unless it is the default one.
         """
         while self._stops:
             self._stops.pop()()
@@ -141,8 +142,9 @@ class OpenSpace:
         if self.name:
             shared.due.opened(self.name, clock())
             stops.append(self._note_due)
+        self._is_used = logs.root.exists()
         if self.name != settings.space:
-            stops.append(partial(_remove_if_empty, logs))
+            stops.append(partial(self._remove_if_unused, logs))
         self.recovered = recover(logs, clock, shared.progress, shared.compared_at_once)
         self._space = space = Space(
             logs,
@@ -273,8 +275,12 @@ class OpenSpace:
         return SpaceNotes(tasks, sweep_interval, mark, due_at)
 
     def _look_for_work(self) -> None:
-        """Look, while everything is open, when work will be due once it is closed."""
+        """Look, while everything is open, when work will be due once it is closed, and whether
+        anything was ever written.
+        """
         self._due_at = self.due_at()
+        with suppress(IndexUnavailable):
+            self._is_used = self._space.index.log.last_cursor() > 0
 
     def _note_due(self) -> None:
         """Note when work is due in the closed space."""
@@ -283,6 +289,15 @@ class OpenSpace:
         else:
             self._shared.due.closed(self.name, getattr(self, "_due_at", self._shared.clock()))
 
+    def _remove_if_unused(self, logs: FolderStore) -> None:
+        """Remove the folders of the closed space if it has no logs and never had any. One whose
+        conversations were all deleted keeps its index, which callers have cursors of.
+        """
+        if not self._is_used and logs.remove_without_logs(
+            lambda name: name.startswith((INDEX_NAME, VECTORS_NAME))
+        ):
+            log.debug("unused_space_removed", folder=logs.root.parent.name)
+
     def _is_gone(self) -> bool:
         return not (self._shared.settings.data_dir / self.name).exists()
 
@@ -290,12 +305,6 @@ class OpenSpace:
 def exists(data_dir: Path, name: str) -> bool:
     """Return whether there is a space of a name, or something else in its place."""
     return os.path.lexists(data_dir / name)
-
-
-def _remove_if_empty(logs: FolderStore) -> None:
-    """Remove the folders of a closed space that has no logs."""
-    if logs.remove_without_logs(lambda name: name.startswith((INDEX_NAME, VECTORS_NAME))):
-        log.debug("empty_space_removed", folder=logs.root.parent.name)
 
 
 def _choosing(settings: Settings) -> Choosing:
