@@ -5,7 +5,8 @@ model. Facts follow from the lines of a log alone, so a rebuilt index has the sa
 """
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields
+from operator import add
+from typing import NamedTuple
 
 from recollect_server.domain.conversation import (
     Abbreviated,
@@ -29,8 +30,7 @@ _MOST = 10**15  # of one message: sums of many still fit into 63 bits
 _LAST_SLOT = 253_402_300_799_999 // QUARTER
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(NamedTuple):  # made by the hundred: cheaper than a frozen dataclass
     """Counts of a group within a time."""
 
     conversations: int = 0
@@ -55,12 +55,12 @@ class Activity:
         """Return the messages of all roles."""
         return self.user_messages + self.assistant_messages + self.tool_messages
 
-    def __add__(self, other: "Activity") -> "Activity":
+    def plus(self, other: "Activity") -> "Activity":
         """Return the sum of both."""
-        return Activity(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return Activity(*map(add, self, other))
 
 
-COUNTERS = tuple(field.name for field in fields(Activity))
+COUNTERS = Activity._fields
 """Names of the counters, in the order of the tables' columns."""
 
 _AT = {name: at for at, name in enumerate(COUNTERS)}

@@ -177,5 +177,5 @@ def _totals(sums: dict[tuple[int, str | int], Activity]) -> dict[str | int, Acti
     totals: dict[str | int, Activity] = {}
     for (_, key), activity in sums.items():
         before = totals.get(key)
-        totals[key] = before + activity if before else activity
+        totals[key] = before.plus(activity) if before else activity
     return totals

@@ -135,7 +135,7 @@ class ActivityTable:
         """
         levels: dict[str, list[tuple[int, int, int]]] = {}
         for span in spans:
-            of = _table_of(span, group)
+            of = _table_of(span, group, chosen=keys is not None)
             span = span.in_quarters() if of == "activity" else span
             levels.setdefault(of, []).append((span.first, span.end, span.bucket))
         sums: dict[tuple[int, str | int], Activity] = {}
@@ -150,7 +150,7 @@ class ActivityTable:
                 for bucket, key, *counters in connection.execute(query, values):
                     activity = Activity(*map(int, counters))
                     before = sums.get((bucket, key))
-                    sums[bucket, key] = before + activity if before else activity
+                    sums[bucket, key] = before.plus(activity) if before else activity
         return sums
 
     def busiest(
@@ -248,10 +248,15 @@ class ActivityTable:
             return [TopicCount(row[0], row[1], row[2]) for row in rows]
 
 
-def _table_of(span: Span, group: Group) -> str:
+def _table_of(span: Span, group: Group, *, chosen: bool) -> str:
+    """Return the table that a span is summed of; `chosen`: of few groups, which are known."""
     if group is Group.CONVERSATION or span.level not in _LEVELS:
         return "activity"
-    return (OF_TOPICS if group is Group.TOPIC else OF_CHANNELS)[_LEVELS[span.level]].table
+    if group is not Group.TOPIC:
+        return OF_CHANNELS[_LEVELS[span.level]].table
+    # the hours of one topic stand together, those of all are far apart
+    is_far = span.level is Level.HOUR and not chosen
+    return "activity" if is_far else OF_TOPICS[_LEVELS[span.level]].table
 
 
 def _sums_of(table: str, group: Group, *, chosen: bool, of_channels: bool) -> str:
@@ -267,6 +272,7 @@ def _sums_of(table: str, group: Group, *, chosen: bool, of_channels: bool) -> st
         assert chosen, "callers name the conversations too"
         where += " AND t.channel IN (SELECT value FROM json_each(?3))"
     return (
-        f"SELECT p.value ->> 2, {key}, {sums} FROM json_each(?1) p CROSS JOIN {table} t"
-        f" ON t.{time} >= p.value ->> 0 AND t.{time} < p.value ->> 1{joined}{where} GROUP BY 1, 2"
+        "WITH spans AS MATERIALIZED (SELECT value ->> 0 AS first, value ->> 1 AS end, value ->> 2 AS bucket FROM json_each(?1))"
+        f" SELECT bucket, {key}, {sums} FROM spans CROSS JOIN {table} t"
+        f" ON t.{time} >= first AND t.{time} < spans.end{joined}{where} GROUP BY 1, 2"
     )
