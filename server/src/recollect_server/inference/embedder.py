@@ -112,7 +112,9 @@ class Embedder:
         )
         self._passage_marks: Piece = passage
         self._question_marks: Piece = question
-        self._passage_centre, self._question_centre, *self._directions = centres
+        self._passage_centre: NDArray[np.float32] = centres[0]
+        self._question_centre: NDArray[np.float32] = centres[1]
+        self._directions: NDArray[np.float32] = centres[2:]
         self._guard = threading.Lock()  # guards `_questions`
         # by hash: no text is kept
         self._questions: OrderedDict[bytes, NDArray[np.float32]] = OrderedDict()
