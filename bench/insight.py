@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -120,10 +121,12 @@ def questions(insight: Insight) -> dict[str, Callable[[], object]]:
     usage("usage, 365 days in Tokyo by channel", last(365, tokyo), Bucket.DAY, Group.CHANNEL)
     usage("usage, 30 days by topic", last(30), Bucket.DAY, Group.TOPIC)
     usage("usage, 30 days by conversation", last(30), Bucket.DAY, Group.CONVERSATION)
+
+    def weeks(within: Range) -> object:
+        return topics_to(insight.usage(within, Bucket.WEEK, Group.TOPIC, 10))
+
     for name, within in (("", last(90)), (" in Tokyo", last(90, tokyo))):
-        made[f"topics over time, 90 days{name} by week"] = lambda within=within: topics_to(
-            insight.usage(within, Bucket.WEEK, Group.TOPIC, 10)
-        )
+        made[f"topics over time, 90 days{name} by week"] = partial(weeks, within)
     made["channel activity, 90 days"] = lambda: insight.channel_activity(last(90, tokyo), ())
     made["busiest conversations, 30 days"] = lambda: insight.busiest(last(30), (), 10)
     made["busiest conversations, 90 days"] = lambda: insight.busiest(last(90), (), 10)
@@ -141,18 +144,18 @@ def answers(messages: int, rounds: int) -> list[Figure]:
         taken = time.perf_counter() - began
         print(f"{messages} messages in {count} conversations, filled in {taken:.0f} s", flush=True)
         space = SimpleNamespace(index=index, clock=lambda: _NOW, current=lambda it: it)
-        asked = questions(Insight(cast(Space, space)))
-        times: dict[str, list[float]] = {name: [] for name in asked}
+        every = questions(Insight(cast(Space, space)))
+        times: dict[str, list[float]] = {name: [] for name in every}
         for _ in range(rounds):
-            for name, ask in asked.items():
+            for name, ask in every.items():
                 began = time.thread_time()  # all of it runs in this thread, and nothing waits
                 ask()
                 times[name].append(1000 * (time.thread_time() - began))
         index.close()
     for name, own in times.items():
         print(f"    {name}: p50 {statistics.median(own):.1f} ms, most {max(own):.1f} ms")
-    every = sorted(it for own in times.values() for it in own)
-    p50, p99 = statistics.median(every), every[int(0.99 * len(every))]
+    overall = sorted(it for own in times.values() for it in own)
+    p50, p99 = statistics.median(overall), overall[int(0.99 * len(overall))]
     print(f"    all of them: p50 {p50:.1f} ms, p99 {p99:.1f} ms", flush=True)
     goal = _GOAL if messages == 1_000_000 else None
     return [

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -131,7 +132,7 @@ def tables_of(index: Index) -> dict[str, dict[tuple[object, ...], tuple[int, ...
         numbers = dict(connection.execute("SELECT number, id FROM conversations"))
         tables = {}
         for table, keys in KEYS.items():
-            rows = connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+            rows: list[tuple[Any, ...]] = connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
             tables[table] = {
                 tuple(
                     numbers[it] if at == 1 and table == "activity" else it

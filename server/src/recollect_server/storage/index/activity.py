@@ -161,16 +161,16 @@ class ActivityTable:
 
         Ties are ordered by the conversation's id, for a new index gives other numbers.
         """
-        wanted = ""
+        condition = ""
         values: list[int | str] = [first, end]
         if channels:
-            wanted = " AND channel IN (SELECT value FROM json_each(?3))"
+            condition = " AND channel IN (SELECT value FROM json_each(?3))"
             values.append(orjson.dumps(channels).decode())
         with self._database.reading() as connection:
             rows: list[tuple[int, int]] = connection.execute(
                 "WITH counts AS MATERIALIZED (SELECT number,"
                 " sum(user_messages + assistant_messages + tool_messages) AS messages"
-                f" FROM activity WHERE slot >= ?1 AND slot < ?2{wanted} GROUP BY number),"
+                f" FROM activity WHERE slot >= ?1 AND slot < ?2{condition} GROUP BY number),"
                 " least AS (SELECT messages FROM counts"
                 f" ORDER BY messages DESC LIMIT 1 OFFSET {limit - 1})"
                 " SELECT c.number, (SELECT count(*) FROM counts WHERE messages > 0)"
@@ -198,13 +198,13 @@ class ActivityTable:
                 # The week of 1970 began on a Thursday: three days after its Monday.
                 hour = f"(({time} * {each} + ?3) / {QUARTERS_AN_HOUR} + {10 * HOURS_A_DAY}) % {7 * HOURS_A_DAY}"
                 values: list[int | str] = [first // each, end // each, ahead]
-                wanted = ""
+                condition = ""
                 if channels:
-                    wanted = " AND channel IN (SELECT value FROM json_each(?4))"
+                    condition = " AND channel IN (SELECT value FROM json_each(?4))"
                     values.append(orjson.dumps(channels).decode())
                 for channel, at, turns, messages in connection.execute(
                     f"SELECT channel, {hour}, sum(turns), sum(user_messages + assistant_messages + tool_messages)"
-                    f" FROM {of} WHERE {time} >= ?1 AND {time} < ?2{wanted} GROUP BY 1, 2",
+                    f" FROM {of} WHERE {time} >= ?1 AND {time} < ?2{condition} GROUP BY 1, 2",
                     values,
                 ):
                     counts = sums.setdefault((str(channel), int(at)), [0, 0])

@@ -237,8 +237,8 @@ def wrong_sums(connection: apsw.Connection) -> list[str]:
         )
     wrong = []
     for table, (key, query) in expected.items():
-        kept = f"SELECT {key}, {_COUNTERS} FROM {table}"
-        for one, other in ((kept, query), (query, kept)):
+        rows = f"SELECT {key}, {_COUNTERS} FROM {table}"
+        for one, other in ((rows, query), (query, rows)):
             # In a query of its own each: EXCEPT binds to the left.
             if connection.execute(f"SELECT 1 FROM ({one} EXCEPT {other}) LIMIT 1").get:
                 wrong.append(table)
