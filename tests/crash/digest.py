@@ -22,7 +22,9 @@ _BY_NAME = (
     "progress",
     "anchors",
     "note_records",
+    "activity",
 )
+_AS_THEY_ARE = ("activity_by_hour", "activity_by_day", "topics_by_hour", "topics_by_day", "facets")
 _BY_MESSAGE = {
     "messages": "SELECT * FROM messages",
     "words": "SELECT doc, term, col, offset FROM turns_occurrences",
@@ -49,6 +51,8 @@ def digest(folder: Path) -> Digest:
                 )
                 for row in connection.execute(f"SELECT * FROM {table}")  # noqa: S608 - a constant
             ]
+        for table in _AS_THEY_ARE:
+            contents[table] = connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
         for table, query in _BY_MESSAGE.items():
             contents[table] = [
                 (names.get(row[0] >> SEQUENCE_BITS, "nothing"), row[0] & _LINE, *row[1:])

@@ -2,6 +2,8 @@
 
 import pytest
 from recollect.v1 import conversation_service_pb2 as conversation_api
+from recollect.v1 import insight_service_pb2 as insight_api
+from recollect.v1.insight_service_pb2_grpc import InsightServiceStub
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.digest import digest, rebuilt_digest
@@ -324,3 +326,26 @@ def test_a_message_dated_ahead_and_a_clock_that_jumped_do_not_stop_the_idle_cloc
     service.append(jumped, user("What is a pangolin?"))
     clock.now = now
     until(lambda: service.get(jumped).abbreviation)
+
+
+def test_notes_by_a_model_keep_what_they_cost_and_insight_counts_it(
+    start_server: Start, connect: Connect, api: Api, clock: MovableClock
+) -> None:
+    garbage = wrote("Sure! Here are the notes.")
+    api.answers = [garbage, wrote(NOTES)]
+    server = start_server(
+        abbreviator="anthropic", abbreviation_input_price=3.0, abbreviation_output_price=15.0
+    )
+    service = connect(server)
+    left = service.told(*TURNS)
+    service.switch(left)
+    until(lambda: api.requests)
+    clock.move(5 * MINUTE)  # the answer that was none is not among the notes' calls
+    until(lambda: service.get(left).abbreviation)
+    use = {"calls": 1, "input": 100, "output": 20, "cost": 0.0006}
+    assert [it.get("modelUse") for it in events(server, left)][:1] == [use]
+    assert sum("modelUse" in it for it in events(server, left)) == 1
+    [row] = InsightServiceStub(service.channel).Usage(insight_api.UsageRequest()).rows
+    notes = row.activity.notes
+    assert (notes.calls, notes.usage.input, notes.usage.output) == (1, 100, 20)
+    assert round(notes.cost, 9) == 0.0006

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from recollect_server.domain.conversation import ModelUse
 from recollect_server.inference.circuit_breaker import TryLater
 from recollect_server.inference.hosted import calling, hooks, timeouts
 from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
@@ -74,6 +75,10 @@ class AnthropicEndpoint:
             ),
         )
         return self._object_in(answer)
+
+    def take_use(self) -> ModelUse:
+        """Return what this thread's calls used since it asked last."""
+        return self._spending.take_use()
 
     def close(self) -> None:
         """Close the connections."""

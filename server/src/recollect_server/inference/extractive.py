@@ -103,6 +103,9 @@ class Extractive:
         )
         return "\n".join(part for part in (summary, used) if part)
 
+    def take_use(self) -> None:
+        """Return None: a rule calls no API."""
+
     def close(self) -> None:
         """Return at once: there is nothing to wait for."""
 

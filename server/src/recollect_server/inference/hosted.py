@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 import httpx2
 
 from recollect_server.domain.budget import message_tokens
+from recollect_server.domain.conversation import ModelUse
 from recollect_server.domain.message import Message
 from recollect_server.domain.notes import Notes, WrongNotes, notes_of
 from recollect_server.domain.topics import is_filler
@@ -67,6 +68,9 @@ class Endpoint(Protocol):
         ModelUnavailable.
         """
 
+    def take_use(self) -> ModelUse:
+        """Return what this thread's calls used since it asked last."""
+
     def close(self) -> None:
         """Close the connections."""
 
@@ -114,6 +118,10 @@ class HostedModel:
         for part in self._parts(messages):
             earlier = self._ask(SUMMARY_SYSTEM, SUMMARY_SCHEMA, part, earlier, summary_from)
         return with_tools(earlier, tools)
+
+    def take_use(self) -> ModelUse:
+        """Return what this thread's calls used since it asked last."""
+        return self._endpoint.take_use()
 
     def close(self) -> None:
         """Close the connections; a call that waits for its next try gives up."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from recollect_server.domain.conversation import ModelUse
 from recollect_server.domain.message import Message
 from recollect_server.domain.notes import Notes
 
@@ -52,6 +53,9 @@ class LanguageModel(Protocol):
 
         At most `notes.MAX_SUMMARY` tokens. Raises CannotWrite, ModelUnavailable.
         """
+
+    def take_use(self) -> ModelUse | None:
+        """Return what this thread's calls of an API used since it asked last; None for a rule."""
 
     def close(self) -> None:
         """Cancel pending calls. A call under way raises ModelUnavailable soon."""

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from recollect_server.domain.conversation import ModelUse
 from recollect_server.inference.circuit_breaker import TryLater
 from recollect_server.inference.hosted import calling, hooks, timeouts
 from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
@@ -86,6 +87,10 @@ class OpenAIEndpoint:
                 continue
             self._form = form, limit
             return self._object_in(answer, schema)
+
+    def take_use(self) -> ModelUse:
+        """Return what this thread's calls used since it asked last."""
+        return self._spending.take_use()
 
     def close(self) -> None:
         """Close the connections."""

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from recollect_server.domain.conversation import ModelUse
 from recollect_server.domain.time import Clock, to_text
 from recollect_server.inference.language_model import ModelUnavailable
 
@@ -47,6 +48,7 @@ class Spending:
         self._read, self._write = read, write
         self._lock = threading.Lock()  # guards `_day` and `_spent`, and orders what is written
         self._day, self._spent = "", Spent()
+        self._own = threading.local()  # calls of each thread since it asked for them
 
     def allow(self) -> None:
         """Count a call that is about to be made. Raise ModelUnavailable if the day's budget is
@@ -60,6 +62,7 @@ class Spending:
                     f"the budget of {self._day} is spent: {spent.calls} calls, {spent.tokens} tokens{cost}"
                 )
             self._set(Spent(spent.calls + 1, spent.tokens, spent.cost))
+        self._count(ModelUse(1))
 
     def add(self, read: object, written: object) -> None:
         """Count the tokens of a call that was answered. What is no number counts as none."""
@@ -70,6 +73,22 @@ class Spending:
                 tokens[0] * self._budget.input_price + tokens[1] * self._budget.output_price
             ) / 1_000_000
             self._set(Spent(spent.calls, spent.tokens + sum(tokens), spent.cost + cost))
+        self._count(ModelUse(0, max(tokens[0], 0), max(tokens[1], 0), max(cost, 0.0)))
+
+    def take_use(self) -> ModelUse:
+        """Return what this thread's calls used since it asked last."""
+        use: ModelUse = getattr(self._own, "use", ModelUse())
+        self._own.use = ModelUse()
+        return use
+
+    def _count(self, more: ModelUse) -> None:
+        before: ModelUse = getattr(self._own, "use", ModelUse())
+        self._own.use = ModelUse(
+            before.calls + more.calls,
+            before.input + more.input,
+            before.output + more.output,
+            before.cost + more.cost,
+        )
 
     def share(self) -> float:
         """Return the share of today's budget that is spent, of the resource that is nearest to its

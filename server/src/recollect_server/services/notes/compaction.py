@@ -71,10 +71,11 @@ class Compaction:
                 for message in material.messages
                 if conversation.compressed_through < message.turn_number <= through
             ]
+            self._model.take_use()  # of a try that came to nothing
             summary = self._model.condense(old, conversation.compression_summary)
-            return (
-                Outcome.WENT_ON if given_up() else self._record(waiting, material, through, summary)
-            )
+            if given_up():
+                return Outcome.WENT_ON
+            return self._record(waiting, material, through, summary)
         except ConversationNotFound:  # deleted; or somebody took the file away
             self._space.index.notes.put_off_compaction(waiting.number, 0)
             return Outcome.NOTHING_DUE
@@ -96,7 +97,8 @@ class Compaction:
             if state.conversation.compressed_through != conversation.compressed_through:
                 return Outcome.WENT_ON  # the agent did it itself
             hit("event.begun")
-            self._space.append(state, [Compressed(through, summary, self._space.clock())])
+            event = Compressed(through, summary, self._space.clock(), self._model.take_use())
+            self._space.append(state, [event])
             hit("event.recorded")
         self._space.index.notes.put_off_compaction(
             waiting.number, sum(message.turn_number > through for message in material.messages)

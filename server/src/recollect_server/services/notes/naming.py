@@ -19,6 +19,7 @@ from recollect_server.domain.conversation import (
     AnchorSet,
     Conversation,
     Event,
+    ModelUse,
     SplitSuggested,
     TitleAssigned,
 )
@@ -141,9 +142,12 @@ class Naming:
             if not material.messages:
                 raise CannotWrite("none of its messages can be read")
             labels = self._space.index.notes.labels(MAX_LABELS)
+            self._model.take_use()  # of a try that came to nothing
             notes = self._model.write_notes(material.messages, conversation.abbreviation, labels)
             notes = replace(notes, topics=shared(notes.topics, labels))
-            return Outcome.WENT_ON if given_up() else self._record(material, notes, waiting)
+            if given_up():
+                return Outcome.WENT_ON
+            return self._record(material, notes, waiting, self._model.take_use())
         except ConversationNotFound:
             # deleted; or somebody took the file away, and the index still waits for its notes
             self._space.index.notes.keep_failure(waiting.number, "its transcript is not there")
@@ -171,7 +175,9 @@ class Naming:
         offline = conversation.abbreviation_record.writer == RULE != self._model.writer
         return offline and not notes_due(conversation) and self._may_redo()
 
-    def _record(self, material: Material, notes: Notes, waiting: Waiting) -> Outcome:
+    def _record(
+        self, material: Material, notes: Notes, waiting: Waiting, use: ModelUse | None
+    ) -> Outcome:
         idle, by = waiting.idle, self._model
         conversation_id = material.conversation.id
         with self._space.writing(conversation_id) as state:
@@ -181,7 +187,9 @@ class Naming:
             time = self._space.clock()
             if not went_on and self._wants_notes(state.conversation, waiting):
                 events.append(
-                    Abbreviated(notes.abbreviation, time, notes.topics or None, by.writer, by.model)
+                    Abbreviated(
+                        notes.abbreviation, time, notes.topics or None, by.writer, by.model, use
+                    )
                 )
                 events += [
                     AnchorSet(anchor.key, anchor.value, anchor.confidence, anchor.sequence, time)
@@ -191,7 +199,11 @@ class Naming:
                 if notes.split and not material.split_suggested:
                     events.append(SplitSuggested(notes.split.reason, notes.split.titles, time))
             if due and notes.title and not (went_on and (idle or waiting.redo)):
-                events.append(TitleAssigned(notes.title, notes.topics, time, by.writer, by.model))
+                # both are of the same calls: the first has them
+                own_use = None if events else use
+                events.append(
+                    TitleAssigned(notes.title, notes.topics, time, by.writer, by.model, own_use)
+                )
             if events:
                 hit("event.begun")
                 self._space.append(state, events)
