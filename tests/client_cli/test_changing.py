@@ -28,6 +28,28 @@ def test_model_shows_and_sets_the_model_that_answers(
     assert inside("model", it.id, "haiku", "--default").code == 2
 
 
+def test_topics_are_shown_and_set_and_left_to_the_notes_again(
+    inside: Inside, client: Client, talked: Talked
+) -> None:
+    it = talked()
+    assert inside("topics", it.id, "disk", "logs").lines[0]["topics"] == ["disk", "logs"]
+    assert inside("topics", it.id, on_terminal=True).out == f"{it.id} is about disk, logs.\n"
+    assert "topics" not in inside("topics", it.id, "--automatic").lines[0]
+    assert not client.conversations.get(it.id).topics_by_hand
+    assert inside("topics", it.id, "disk", "--automatic").code == 2
+
+
+def test_an_archived_conversation_is_listed_only_among_the_archived(
+    inside: Inside, client: Client, talked: Talked
+) -> None:
+    it = talked()
+    assert inside("archive", it.id, on_terminal=True).out == f"{it.id} is archived.\n"
+    assert inside("list").lines == []
+    assert inside("list", "--archived").lines == [plain(client.conversations.get(it.id))]
+    assert inside("archive", it.id, "--undo").code == 0
+    assert [line["id"] for line in inside("list").lines] == [it.id]
+
+
 def test_notes_shows_and_records_the_notes(
     inside: Inside, client: Client, talked: Talked, tmp_path: Path
 ) -> None:

@@ -309,6 +309,9 @@ def _as_before_activity(index: Path) -> object:
         for kind in ("trigger", "index", "table"):
             for _, name in [row for row in names if row[0] == kind]:
                 connection.execute(f"DROP {kind} {name}")
+        connection.execute("DROP TRIGGER take_in")  # it names what the step after that added
+        for column in ("topics_by_hand", "archived", "metadata"):
+            connection.execute(f"ALTER TABLE conversations DROP COLUMN {column}")
         step = [it.__module__.endswith("activity_tables") for it in MIGRATIONS].index(True)
         connection.pragma("user_version", step)
     connection.close()

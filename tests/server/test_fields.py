@@ -22,6 +22,7 @@ from recollect_server.domain.conversation import (
     Began,
     Compressed,
     Conversation,
+    MetaUpdated,
     Party,
     TitleAssigned,
 )
@@ -50,7 +51,8 @@ COMMUNICATION = "ext-01HQ0000000000000000000000"
 ESCALATION = "esc-01HQ0000000000000000000000"
 TIME = 1_700_000_000_123
 # only notes that failed have the one, and titles of the owner, which no model wrote, the other
-ABSENT = {"notes.failure", "manually_named"}
+# and lists leave out those that have the third
+ABSENT = {"notes.failure", "manually_named", "archived"}
 DECLARATIONS = [
     it for module in (columns, external_rows) for it in vars(module).values() if type(it) is Columns
 ]
@@ -87,7 +89,7 @@ def test_the_index_keeps_every_field_of_a_conversation(tmp_path: Path) -> None:
 def test_the_columns_of_a_table_have_every_field_of_its_rows(declared: Columns[Any]) -> None:
     row = filled(declared.kind)
     # A conversation's come as JSON, which turns arrays into text.
-    own = [dump_json(it) if type(it) is tuple else it for it in declared.values(row)]
+    own = [dump_json(it) if type(it) in (tuple, dict) else it for it in declared.values(row)]
     others = [_at(row, column.path) for column in declared.columns if column.expression]
     assert declared.reader()((*own, *others)) == row
 
@@ -149,6 +151,7 @@ def stored(start_server: Callable[..., RunningServer], tmp_path: Path) -> Runnin
         TitleAssigned("Title", ("a topic",), TIME, "anthropic", "haiku"),
         Compressed(1, "A summary.", TIME),
         Abbreviated("Notes.", TIME, ("a topic",), "anthropic", "haiku"),
+        MetaUpdated(TIME, topics=("a topic",), metadata={"key": [1, "two"]}),
     ]
     inbound = dataclasses.replace(filled(ExternalMessage), timestamp=TIME, sequence=2)
     communication = [

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from recollect._types.conversation import (
         AnchorDisposition,
         AppendedTurn,
+        ArchiveFilter,
         Conversation,
         ConversationPage,
         DeletionReceipt,
@@ -158,6 +159,7 @@ __all__ = [
     "AnchorDisposition",
     "AnchorSource",
     "AppendedTurn",
+    "ArchiveFilter",
     "AsyncClient",
     "Attachment",
     "BuiltContext",

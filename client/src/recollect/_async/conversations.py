@@ -1,7 +1,8 @@
 """`client.conversations`."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
+from typing import Any
 
 from recollect._async.invoker import Invoker
 from recollect._async.watch import Watch
@@ -9,6 +10,7 @@ from recollect._shared.calls import conversations as calls
 from recollect._types.conversation import (
     AnchorDisposition,
     AppendedTurn,
+    ArchiveFilter,
     Conversation,
     ConversationPage,
     DeletionReceipt,
@@ -91,6 +93,7 @@ class Conversations:
         updated_before: datetime | None = None,
         query: str | None = None,
         notes_failed: bool | None = None,
+        archived: ArchiveFilter | None = None,
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[Conversation]:
@@ -98,7 +101,8 @@ class Conversations:
         by page.
 
         `query` is looked for in the title; `notes_failed` chooses those whose notes the server
-        could not write. `timeout` bounds each page.
+        could not write. Archived ones are left out unless `archived` asks for them. `timeout`
+        bounds each page.
 
         >>> async for conversation in client.conversations.list(channels=["web"]):
         ...     print(conversation.title)
@@ -114,6 +118,7 @@ class Conversations:
             updated_before,
             query,
             notes_failed,
+            archived,
         )
         return self._all_pages(call, timeout)
 
@@ -129,6 +134,7 @@ class Conversations:
         updated_before: datetime | None = None,
         query: str | None = None,
         notes_failed: bool | None = None,
+        archived: ArchiveFilter | None = None,
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> ConversationPage:
@@ -150,6 +156,7 @@ class Conversations:
             updated_before,
             query,
             notes_failed,
+            archived,
         )
         return await self._invoker.run(call, timeout)
 
@@ -324,6 +331,54 @@ class Conversations:
         >>> await client.conversations.set_model(conversation_id, "haiku")
         """
         return await self._invoker.run(calls.set_model(conversation_id, model, request_id), timeout)
+
+    async def set_topics(
+        self,
+        conversation_id: str,
+        topics: Iterable[str],
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Conversation:
+        """Set the topics of a conversation by hand: automatic notes leave them from then on. None
+        leaves them to the notes again.
+
+        >>> await client.conversations.set_topics(conversation_id, ["disk", "servers"])
+        """
+        call = calls.set_topics(conversation_id, topics, request_id)
+        return await self._invoker.run(call, timeout)
+
+    async def archive(
+        self,
+        conversation_id: str,
+        *,
+        unarchive: bool = False,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Conversation:
+        """Archive a conversation: lists leave it out, and searches find it as before. A message of
+        the person takes it out again, as does `unarchive`.
+
+        >>> await client.conversations.archive(conversation_id)
+        """
+        call = calls.archive(conversation_id, unarchive, request_id)
+        return await self._invoker.run(call, timeout)
+
+    async def update_metadata(
+        self,
+        conversation_id: str,
+        metadata: Mapping[str, Any],
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Conversation:
+        """Keep values with a conversation, by key; `None` removes one, and others stay.
+
+        >>> metadata = {"sdk_session": "s-1", "task": None}
+        >>> await client.conversations.update_metadata(conversation_id, metadata)
+        """
+        call = calls.update_metadata(conversation_id, metadata, request_id)
+        return await self._invoker.run(call, timeout)
 
     async def record_compression(
         self,

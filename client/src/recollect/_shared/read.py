@@ -77,6 +77,9 @@ def conversation(it: conversation_pb2.Conversation) -> conversations.Conversatio
         cost_total=it.cost_total,
         compressed_through=it.compressed_through,
         notes=_notes(it.notes) if it.HasField("notes") else None,
+        topics_by_hand=it.topics_by_hand,
+        archived=it.archived,
+        metadata=_struct(it.metadata),
     )
 
 

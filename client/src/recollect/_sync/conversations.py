@@ -1,8 +1,9 @@
 # Generated from recollect/_async/conversations.py by scripts/unasync.py: edit that one.
 """`client.conversations`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from typing import Any
 
 from recollect._shared.calls import conversations as calls
 from recollect._sync.invoker import Invoker
@@ -10,6 +11,7 @@ from recollect._sync.watch import Watch
 from recollect._types.conversation import (
     AnchorDisposition,
     AppendedTurn,
+    ArchiveFilter,
     Conversation,
     ConversationPage,
     DeletionReceipt,
@@ -92,6 +94,7 @@ class Conversations:
         updated_before: datetime | None = None,
         query: str | None = None,
         notes_failed: bool | None = None,
+        archived: ArchiveFilter | None = None,
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> Iterator[Conversation]:
@@ -99,7 +102,8 @@ class Conversations:
         by page.
 
         `query` is looked for in the title; `notes_failed` chooses those whose notes the server
-        could not write. `timeout` bounds each page.
+        could not write. Archived ones are left out unless `archived` asks for them. `timeout`
+        bounds each page.
 
         >>> for conversation in client.conversations.list(channels=["web"]):
         ...     print(conversation.title)
@@ -115,6 +119,7 @@ class Conversations:
             updated_before,
             query,
             notes_failed,
+            archived,
         )
         return self._all_pages(call, timeout)
 
@@ -130,6 +135,7 @@ class Conversations:
         updated_before: datetime | None = None,
         query: str | None = None,
         notes_failed: bool | None = None,
+        archived: ArchiveFilter | None = None,
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> ConversationPage:
@@ -151,6 +157,7 @@ class Conversations:
             updated_before,
             query,
             notes_failed,
+            archived,
         )
         return self._invoker.run(call, timeout)
 
@@ -325,6 +332,54 @@ class Conversations:
         >>> client.conversations.set_model(conversation_id, "haiku")
         """
         return self._invoker.run(calls.set_model(conversation_id, model, request_id), timeout)
+
+    def set_topics(
+        self,
+        conversation_id: str,
+        topics: Iterable[str],
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Conversation:
+        """Set the topics of a conversation by hand: automatic notes leave them from then on. None
+        leaves them to the notes again.
+
+        >>> client.conversations.set_topics(conversation_id, ["disk", "servers"])
+        """
+        call = calls.set_topics(conversation_id, topics, request_id)
+        return self._invoker.run(call, timeout)
+
+    def archive(
+        self,
+        conversation_id: str,
+        *,
+        unarchive: bool = False,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Conversation:
+        """Archive a conversation: lists leave it out, and searches find it as before. A message of
+        the person takes it out again, as does `unarchive`.
+
+        >>> client.conversations.archive(conversation_id)
+        """
+        call = calls.archive(conversation_id, unarchive, request_id)
+        return self._invoker.run(call, timeout)
+
+    def update_metadata(
+        self,
+        conversation_id: str,
+        metadata: Mapping[str, Any],
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Conversation:
+        """Keep values with a conversation, by key; `None` removes one, and others stay.
+
+        >>> metadata = {"sdk_session": "s-1", "task": None}
+        >>> client.conversations.update_metadata(conversation_id, metadata)
+        """
+        call = calls.update_metadata(conversation_id, metadata, request_id)
+        return self._invoker.run(call, timeout)
 
     def record_compression(
         self,

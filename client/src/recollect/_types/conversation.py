@@ -1,9 +1,10 @@
 """A conversation, and what the calls about conversations answer."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from recollect._types.message import Message, Usage
 
@@ -113,6 +114,21 @@ class Conversation:
     """
     notes: Notes | None = None
     """The origin of its abbreviation and its title. `None` while it has neither."""
+    topics_by_hand: bool = False
+    """True if its topics were set by `set_topics`: automatic notes leave them."""
+    archived: bool = False
+    """True while it is archived, and left out of lists."""
+    metadata: dict[str, Any] = field(default_factory=dict, hash=False)
+    """Values that callers keep with it."""
+
+
+class ArchiveFilter(StrEnum):
+    """Choice of conversations by whether they are archived. Without one those that are not."""
+
+    ARCHIVED = "archived"
+    """Those that are archived."""
+    ALL = "all"
+    """Both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

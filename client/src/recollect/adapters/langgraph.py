@@ -57,6 +57,7 @@ from langgraph.store.base import (
 from recollect import (
     MATCH_END,
     MATCH_START,
+    ArchiveFilter,
     Client,
     Conversation,
     Message,
@@ -147,7 +148,9 @@ class RecollectMemory:
         return next(
             iter(
                 self._client.conversations.list(
-                    channels=[self._channel], party=Party(group_id=thread_id)
+                    channels=[self._channel],
+                    party=Party(group_id=thread_id),
+                    archived=ArchiveFilter.ALL,
                 )
             ),
             None,

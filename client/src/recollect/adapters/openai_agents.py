@@ -29,7 +29,15 @@ from typing import Any, Self, cast
 from agents.items import TResponseInputItem
 from agents.memory import SessionSettings
 
-from recollect import AsyncClient, Conversation, InvalidArgument, Message, Party, ResourceExhausted
+from recollect import (
+    ArchiveFilter,
+    AsyncClient,
+    Conversation,
+    InvalidArgument,
+    Message,
+    Party,
+    ResourceExhausted,
+)
 from recollect._shared.history import MAX_TOKENS, History
 from recollect.adapters.items import Item, items_of, message_of, taken_back, what_it_takes_back
 
@@ -140,7 +148,9 @@ class RecollectSession:
         candidates = [
             it
             async for it in calls.list(
-                channels=[self._channel], party=Party(group_id=self.session_id)
+                channels=[self._channel],
+                party=Party(group_id=self.session_id),
+                archived=ArchiveFilter.ALL,
             )
         ]
         return max(candidates, key=_generation, default=None)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from recollect import Conversation, LoadedConversation, Message, RecentOrder, Role
+from recollect import ArchiveFilter, Conversation, LoadedConversation, Message, RecentOrder, Role
 from recollect._shared.history import History
 from recollect._shared.plain import plain
 from recollect.cli.exits import NOT_FOUND, Ended
@@ -40,6 +40,7 @@ _STYLES = {Role.USER: "bold cyan", Role.ASSISTANT: "bold green", Role.TOOL: "mag
 @click.option(
     "--pinned/--not-pinned", default=None, help="Only the pinned ones, or only the others."
 )
+@click.option("--archived", is_flag=True, help="Only those in the archive.")
 @with_span
 @click.option(
     "--limit",
@@ -55,6 +56,7 @@ def list_(
     topics: tuple[str, ...],
     title: str | None,
     pinned: bool | None,
+    archived: bool,
     since: datetime | None,
     until: datetime | None,
     limit: int,
@@ -65,6 +67,7 @@ def list_(
         topics=topics,
         query=title,
         pinned=pinned,
+        archived=ArchiveFilter.ARCHIVED if archived else None,
         updated_after=since,
         updated_before=until,
         page_size=min(limit or 500, 500),

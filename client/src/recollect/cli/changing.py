@@ -1,5 +1,5 @@
-"""`recollect rename`, `model`, `notes`, `redo-notes`, `switch` and `delete`: what a person changes
-about a conversation.
+"""`recollect rename`, `model`, `topics`, `archive`, `notes`, `redo-notes`, `switch` and `delete`:
+what a person changes about a conversation.
 """
 
 from datetime import datetime
@@ -55,6 +55,31 @@ def model(shell: Shell, conversation: str, model: str | None, default: bool) -> 
     _print_changed(
         shell, it, f"is answered by {it.model or 'the default model of whoever calls'} from here on"
     )
+
+
+@click.command()
+@click.argument("conversation", type=CONVERSATION)
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@click.option("--automatic", is_flag=True, help="Leave them to the server's notes again.")
+@with_shell
+def topics(shell: Shell, conversation: str, topics: tuple[str, ...], automatic: bool) -> None:
+    """Show the topics of CONVERSATION, or set them, in kebab-case: automatic notes leave them."""
+    if topics and automatic:
+        raise click.UsageError("Name topics or --automatic, not both.")
+    calls = shell.client.conversations
+    changes = bool(topics) or automatic
+    it = calls.set_topics(conversation, topics) if changes else calls.get(conversation)
+    _print_changed(shell, it, f"is about {', '.join(it.topics) or 'nothing that has a name'}")
+
+
+@click.command()
+@click.argument("conversation", type=CONVERSATION)
+@click.option("--undo", is_flag=True, help="Take it out of the archive.")
+@with_shell
+def archive(shell: Shell, conversation: str, undo: bool) -> None:
+    """Put CONVERSATION into the archive: lists leave it out, searches find it."""
+    it = shell.client.conversations.archive(conversation, unarchive=undo)
+    _print_changed(shell, it, "is out of the archive" if undo else "is archived")
 
 
 @click.command()

@@ -10,7 +10,7 @@ from typing import IO
 
 import click
 
-from recollect import Client, DataDamaged, NotFound
+from recollect import ArchiveFilter, Client, DataDamaged, NotFound
 from recollect.cli import transcript
 from recollect.cli.exits import INCOMPLETE, Ended
 from recollect.cli.options import (
@@ -108,7 +108,9 @@ def _chosen(client: Client, names: tuple[str, ...], channels: tuple[str, ...]) -
         before = len(ids)
         # A conversation that gets a message while the pages are read moves to the front, unseen:
         # read until nothing is new.
-        pages = client.conversations.list(channels=channels, page_size=500)
+        pages = client.conversations.list(
+            channels=channels, page_size=500, archived=ArchiveFilter.ALL
+        )
         ids |= dict.fromkeys(it.id for it in pages)
         if len(ids) == before:
             return list(ids)

@@ -9,7 +9,7 @@ import click
 from recollect.cli import exits
 from recollect.cli.anchors import anchors
 from recollect.cli.browsing import list_, recent, show
-from recollect.cli.changing import delete, model, notes, redo_notes, rename, switch
+from recollect.cli.changing import archive, delete, model, notes, redo_notes, rename, switch, topics
 from recollect.cli.chatting import chat
 from recollect.cli.exporting import export
 from recollect.cli.finding import search
@@ -72,6 +72,8 @@ for command in (
         chat,
         switch,
         rename,
+        topics,
+        archive,
         model,
         notes,
         redo_notes,

@@ -14,6 +14,7 @@ from typing import Any
 
 from recollect import (
     AlreadyExists,
+    ArchiveFilter,
     Client,
     ErrorReason,
     FailedPrecondition,
@@ -135,6 +136,7 @@ class _Sending:
                 channels=[beginning.channel],
                 updated_after=begins,
                 updated_before=begins + timedelta(milliseconds=1),
+                archived=ArchiveFilter.ALL,
             )
             existing = {it.id for it in page}
         self._id = self._create_in_any_form(pinned=self._has_free_place())
@@ -198,7 +200,12 @@ class _Sending:
                     pinned = False
         if not pinned or beginning.channel == "email":
             return pinned  # on e-mail several are pinned: the ids of messages lead to each
-        there = self._calls.list(channels=[beginning.channel], party=beginning.party, pinned=True)
+        there = self._calls.list(
+            channels=[beginning.channel],
+            party=beginning.party,
+            pinned=True,
+            archived=ArchiveFilter.ALL,
+        )
         return not any(there)
 
     def _append(self, number: str, batch: list[Placed]) -> None:
@@ -314,6 +321,14 @@ class _Sending:
             left = "the API takes no word on who gave the title without the title"
         if (model := event.get("model")) is not None:
             self._calls.set_model(self._id, model, request_id=named("model", model))
+        if (topics := event.get("topics")) is not None:
+            self._calls.set_topics(self._id, topics, request_id=named("topics", *topics))
+        if (metadata := event.get("metadata")) is not None:
+            key = named("metadata", json.dumps(metadata, sort_keys=True))
+            self._calls.update_metadata(self._id, metadata, request_id=key)
+        if (archived := event.get("archived")) is not None:
+            key = named("archived", str(archived))
+            self._calls.archive(self._id, unarchive=not archived, request_id=key)
         if event.get("pinned") and not self._pinned:
             left = "another conversation is pinned at its place, or its party names none"
         return left

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from recollect import Conversation
+from recollect import ArchiveFilter, Conversation
 from recollect._shared.plain import time_text
 from recollect.cli.options import Shell, with_channels, with_shell
 from recollect.cli.printing import clean, console, json_line, local
@@ -71,7 +71,9 @@ def stats(shell: Shell, channels: tuple[str, ...]) -> None:
     total, by_channel = _Figures(), dict[str, _Figures]()
     # One that gets a message while the pages are read moves to the front, and may come twice.
     ids: set[str] = set()
-    for it in shell.client.conversations.list(channels=channels, page_size=500):
+    for it in shell.client.conversations.list(
+        channels=channels, page_size=500, archived=ArchiveFilter.ALL
+    ):
         if it.id not in ids:
             ids.add(it.id)
             total.add(it)

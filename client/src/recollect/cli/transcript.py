@@ -149,8 +149,15 @@ def _events_of(now: LoadedConversation) -> Iterator[dict[str, Any]]:
         )
     if it.manually_named:
         yield {"event": "meta_update", "title": it.title, "manuallyNamed": True}
+    if it.topics_by_hand:
+        yield {"event": "meta_update", "topics": topics}
     if it.pinned:
         yield {"event": "meta_update", "pinned": True}
+    if it.metadata:
+        metadata = json.loads(json.dumps(it.metadata, sort_keys=True))
+        yield {"event": "meta_update", "metadata": metadata}
+    if it.archived:
+        yield {"event": "meta_update", "archived": True}
 
 
 def _written_by(record: NoteRecord | None) -> dict[str, Any]:

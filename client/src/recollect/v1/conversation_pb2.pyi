@@ -6,8 +6,10 @@ A conversation: a continuous exchange between one user and the agent, on one cha
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from recollect.v1 import message_pb2 as _message_pb2
 import builtins as _builtins
 import sys
@@ -19,6 +21,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ArchiveFilter:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ArchiveFilterEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ArchiveFilter.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ARCHIVE_FILTER_UNSPECIFIED: _ArchiveFilter.ValueType  # 0
+    """Unset. Means those that are not archived."""
+    ARCHIVE_FILTER_ARCHIVED: _ArchiveFilter.ValueType  # 1
+    """Those that are archived."""
+    ARCHIVE_FILTER_ALL: _ArchiveFilter.ValueType  # 2
+    """Both."""
+
+class ArchiveFilter(_ArchiveFilter, metaclass=_ArchiveFilterEnumTypeWrapper):
+    """Choice of conversations by whether they are archived."""
+
+ARCHIVE_FILTER_UNSPECIFIED: ArchiveFilter.ValueType  # 0
+"""Unset. Means those that are not archived."""
+ARCHIVE_FILTER_ARCHIVED: ArchiveFilter.ValueType  # 1
+"""Those that are archived."""
+ARCHIVE_FILTER_ALL: ArchiveFilter.ValueType  # 2
+"""Both."""
+Global___ArchiveFilter: _TypeAlias = ArchiveFilter  # noqa: Y015
 
 @_typing.final
 class Party(_message.Message):
@@ -164,6 +190,9 @@ class Conversation(_message.Message):
     COST_TOTAL_FIELD_NUMBER: _builtins.int
     COMPRESSED_THROUGH_FIELD_NUMBER: _builtins.int
     NOTES_FIELD_NUMBER: _builtins.int
+    TOPICS_BY_HAND_FIELD_NUMBER: _builtins.int
+    ARCHIVED_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`conv-` and a ULID of 26 characters. Given at creation, never changed, never used again."""
     channel: _builtins.str
@@ -192,6 +221,10 @@ class Conversation(_message.Message):
     """The sum of its messages' cost in US dollars."""
     compressed_through: _builtins.int
     """The last turn that the newest compression summary covers. 0 means that nothing was compressed."""
+    topics_by_hand: _builtins.bool
+    """True if its topics were set by SetTopics: automatic notes leave them."""
+    archived: _builtins.bool
+    """True while it is archived (see ConversationService.Archive)."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Topics in kebab-case, most important first. At most 16, each at most 64 characters."""
@@ -227,6 +260,10 @@ class Conversation(_message.Message):
         them failed.
         """
 
+    @_builtins.property
+    def metadata(self) -> _struct_pb2.Struct:
+        """Values that callers keep with it (see ConversationService.UpdateMetadata). Unset without any."""
+
     def __init__(
         self,
         *,
@@ -248,10 +285,13 @@ class Conversation(_message.Message):
         cost_total: _builtins.float = ...,
         compressed_through: _builtins.int = ...,
         notes: Global___Notes | None = ...,
+        topics_by_hand: _builtins.bool = ...,
+        archived: _builtins.bool = ...,
+        metadata: _struct_pb2.Struct | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "notes", b"notes", "party", b"party", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "metadata", b"metadata", "notes", b"notes", "party", b"party", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "channel", b"channel", "compressed_through", b"compressed_through", "cost_total", b"cost_total", "create_time", b"create_time", "id", b"id", "manually_named", b"manually_named", "message_count", b"message_count", "model", b"model", "notes", b"notes", "participants", b"participants", "party", b"party", "pinned", b"pinned", "title", b"title", "topics", b"topics", "turn_count", b"turn_count", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "archived", b"archived", "channel", b"channel", "compressed_through", b"compressed_through", "cost_total", b"cost_total", "create_time", b"create_time", "id", b"id", "manually_named", b"manually_named", "message_count", b"message_count", "metadata", b"metadata", "model", b"model", "notes", b"notes", "participants", b"participants", "party", b"party", "pinned", b"pinned", "title", b"title", "topics", b"topics", "topics_by_hand", b"topics_by_hand", "turn_count", b"turn_count", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -6,6 +6,7 @@ Conversations: begin, write, read, name and delete them, and watch them live."""
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -237,6 +238,7 @@ class ListRequest(_message.Message):
     UPDATED_BEFORE_FIELD_NUMBER: _builtins.int
     QUERY_FIELD_NUMBER: _builtins.int
     NOTES_FAILED_FIELD_NUMBER: _builtins.int
+    ARCHIVED_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """Maximum number. 0 means 50; above 500 counts as 500. Not negative."""
     page_token: _builtins.str
@@ -251,6 +253,8 @@ class ListRequest(_message.Message):
     """Those whose notes the server could not write (see Notes.failure), or the others. Unset means
     both.
     """
+    archived: _conversation_pb2.ArchiveFilter.ValueType
+    """Those that are archived, or all. Unset means those that are not."""
     @_builtins.property
     def channels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """On any of these channels, at most 64. Unset means all."""
@@ -286,10 +290,11 @@ class ListRequest(_message.Message):
         updated_before: _timestamp_pb2.Timestamp | None = ...,
         query: _builtins.str = ...,
         notes_failed: _builtins.bool | None = ...,
+        archived: _conversation_pb2.ArchiveFilter.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_notes_failed", b"_notes_failed", "_pinned", b"_pinned", "notes_failed", b"notes_failed", "party", b"party", "pinned", b"pinned", "updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notes_failed", b"_notes_failed", "_pinned", b"_pinned", "channels", b"channels", "notes_failed", b"notes_failed", "page_size", b"page_size", "page_token", b"page_token", "party", b"party", "pinned", b"pinned", "query", b"query", "topics", b"topics", "updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notes_failed", b"_notes_failed", "_pinned", b"_pinned", "archived", b"archived", "channels", b"channels", "notes_failed", b"notes_failed", "page_size", b"page_size", "page_token", b"page_token", "party", b"party", "pinned", b"pinned", "query", b"query", "topics", b"topics", "updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__notes_failed: _TypeAlias = _typing.Literal["notes_failed"]  # noqa: Y015
     _WhichOneofArgType__notes_failed: _TypeAlias = _typing.Literal["_notes_failed", b"_notes_failed"]  # noqa: Y015
@@ -945,8 +950,178 @@ class SetModelResponse(_message.Message):
 Global___SetModelResponse: _TypeAlias = SetModelResponse  # noqa: Y015
 
 @_typing.final
+class SetTopicsRequest(_message.Message):
+    """Request to set a conversation's topics."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """`conv-` and a ULID. Required."""
+    request_id: _builtins.str
+    """Makes the call exactly-once (see ConversationService)."""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The topics, as in Conversation: at most 16, none twice. Empty removes them, and automatic notes
+        may give it others.
+        """
+
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "request_id", b"request_id", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetTopicsRequest: _TypeAlias = SetTopicsRequest  # noqa: Y015
+
+@_typing.final
+class SetTopicsResponse(_message.Message):
+    """Response of SetTopics."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def conversation(self) -> _conversation_pb2.Conversation:
+        """The conversation with its new topics."""
+
+    def __init__(
+        self,
+        *,
+        conversation: _conversation_pb2.Conversation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetTopicsResponse: _TypeAlias = SetTopicsResponse  # noqa: Y015
+
+@_typing.final
+class ArchiveRequest(_message.Message):
+    """Request to archive a conversation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    UNARCHIVE_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """`conv-` and a ULID. Required."""
+    unarchive: _builtins.bool
+    """Takes it out of the archive instead."""
+    request_id: _builtins.str
+    """Makes the call exactly-once (see ConversationService)."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        unarchive: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "request_id", b"request_id", "unarchive", b"unarchive"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveRequest: _TypeAlias = ArchiveRequest  # noqa: Y015
+
+@_typing.final
+class ArchiveResponse(_message.Message):
+    """Response of Archive."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def conversation(self) -> _conversation_pb2.Conversation:
+        """The conversation as it is now."""
+
+    def __init__(
+        self,
+        *,
+        conversation: _conversation_pb2.Conversation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveResponse: _TypeAlias = ArchiveResponse  # noqa: Y015
+
+@_typing.final
+class UpdateMetadataRequest(_message.Message):
+    """Request to change a conversation's metadata."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """`conv-` and a ULID. Required."""
+    request_id: _builtins.str
+    """Makes the call exactly-once (see ConversationService)."""
+    @_builtins.property
+    def metadata(self) -> _struct_pb2.Struct:
+        """The values to set, by key; null removes a key. At least one. With what is there at most 64 KiB
+        as JSON and 24 levels deep. Its numbers are doubles. Not searched.
+        """
+
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        metadata: _struct_pb2.Struct | None = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["metadata", b"metadata"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "metadata", b"metadata", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateMetadataRequest: _TypeAlias = UpdateMetadataRequest  # noqa: Y015
+
+@_typing.final
+class UpdateMetadataResponse(_message.Message):
+    """Response of UpdateMetadata."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def conversation(self) -> _conversation_pb2.Conversation:
+        """The conversation with its new metadata."""
+
+    def __init__(
+        self,
+        *,
+        conversation: _conversation_pb2.Conversation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateMetadataResponse: _TypeAlias = UpdateMetadataResponse  # noqa: Y015
+
+@_typing.final
 class RecordCompressionRequest(_message.Message):
-    """Request to record a compression."""
+    """Request to set a conversation's model.."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -100,6 +100,21 @@ class ConversationServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_conversation__service__pb2.SetModelRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_conversation__service__pb2.SetModelResponse.FromString,
                 _registered_method=True)
+        self.SetTopics = channel.unary_unary(
+                '/recollect.v1.ConversationService/SetTopics',
+                request_serializer=recollect_dot_v1_dot_conversation__service__pb2.SetTopicsRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_conversation__service__pb2.SetTopicsResponse.FromString,
+                _registered_method=True)
+        self.Archive = channel.unary_unary(
+                '/recollect.v1.ConversationService/Archive',
+                request_serializer=recollect_dot_v1_dot_conversation__service__pb2.ArchiveRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_conversation__service__pb2.ArchiveResponse.FromString,
+                _registered_method=True)
+        self.UpdateMetadata = channel.unary_unary(
+                '/recollect.v1.ConversationService/UpdateMetadata',
+                request_serializer=recollect_dot_v1_dot_conversation__service__pb2.UpdateMetadataRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_conversation__service__pb2.UpdateMetadataResponse.FromString,
+                _registered_method=True)
         self.RecordCompression = channel.unary_unary(
                 '/recollect.v1.ConversationService/RecordCompression',
                 request_serializer=recollect_dot_v1_dot_conversation__service__pb2.RecordCompressionRequest.SerializeToString,
@@ -225,6 +240,31 @@ class ConversationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetTopics(self, request, context):
+        """Set the topics of a conversation by hand: automatic notes leave them from then on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Archive(self, request, context):
+        """Archive a conversation, or take it out of the archive. An archived one leaves the lists: List
+        and the snapshot of StreamUpdates have it only where they are asked to, and Load by channel
+        passes over it. Everything else is as before: it is found by Search and Recent, and its place
+        still leads to it. A message of the person takes it out of the archive.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateMetadata(self, request, context):
+        """Keep values with a conversation: the session of an agent's SDK, its task, its workspace. Keys
+        that are not named stay as they are.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RecordCompression(self, request, context):
         """Record that the agent compressed its working context. Nothing is indexed because of it, and no
         message changes.
@@ -314,6 +354,21 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.SetModel,
                     request_deserializer=recollect_dot_v1_dot_conversation__service__pb2.SetModelRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_conversation__service__pb2.SetModelResponse.SerializeToString,
+            ),
+            'SetTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetTopics,
+                    request_deserializer=recollect_dot_v1_dot_conversation__service__pb2.SetTopicsRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_conversation__service__pb2.SetTopicsResponse.SerializeToString,
+            ),
+            'Archive': grpc.unary_unary_rpc_method_handler(
+                    servicer.Archive,
+                    request_deserializer=recollect_dot_v1_dot_conversation__service__pb2.ArchiveRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_conversation__service__pb2.ArchiveResponse.SerializeToString,
+            ),
+            'UpdateMetadata': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateMetadata,
+                    request_deserializer=recollect_dot_v1_dot_conversation__service__pb2.UpdateMetadataRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_conversation__service__pb2.UpdateMetadataResponse.SerializeToString,
             ),
             'RecordCompression': grpc.unary_unary_rpc_method_handler(
                     servicer.RecordCompression,
@@ -622,6 +677,87 @@ class ConversationService(object):
             '/recollect.v1.ConversationService/SetModel',
             recollect_dot_v1_dot_conversation__service__pb2.SetModelRequest.SerializeToString,
             recollect_dot_v1_dot_conversation__service__pb2.SetModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.ConversationService/SetTopics',
+            recollect_dot_v1_dot_conversation__service__pb2.SetTopicsRequest.SerializeToString,
+            recollect_dot_v1_dot_conversation__service__pb2.SetTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Archive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.ConversationService/Archive',
+            recollect_dot_v1_dot_conversation__service__pb2.ArchiveRequest.SerializeToString,
+            recollect_dot_v1_dot_conversation__service__pb2.ArchiveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateMetadata(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.ConversationService/UpdateMetadata',
+            recollect_dot_v1_dot_conversation__service__pb2.UpdateMetadataRequest.SerializeToString,
+            recollect_dot_v1_dot_conversation__service__pb2.UpdateMetadataResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -87,6 +87,18 @@ class ConversationServiceStub:
     """Name a conversation by hand, for good: nothing automatic renames it after that."""
     SetModel: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SetModelRequest, _conversation_service_pb2.SetModelResponse]
     """Set the model that answers in a conversation."""
+    SetTopics: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SetTopicsRequest, _conversation_service_pb2.SetTopicsResponse]
+    """Set the topics of a conversation by hand: automatic notes leave them from then on."""
+    Archive: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ArchiveRequest, _conversation_service_pb2.ArchiveResponse]
+    """Archive a conversation, or take it out of the archive. An archived one leaves the lists: List
+    and the snapshot of StreamUpdates have it only where they are asked to, and Load by channel
+    passes over it. Everything else is as before: it is found by Search and Recent, and its place
+    still leads to it. A message of the person takes it out of the archive.
+    """
+    UpdateMetadata: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.UpdateMetadataRequest, _conversation_service_pb2.UpdateMetadataResponse]
+    """Keep values with a conversation: the session of an agent's SDK, its task, its workspace. Keys
+    that are not named stay as they are.
+    """
     RecordCompression: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.RecordCompressionRequest, _conversation_service_pb2.RecordCompressionResponse]
     """Record that the agent compressed its working context. Nothing is indexed because of it, and no
     message changes.
@@ -168,6 +180,18 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     """Name a conversation by hand, for good: nothing automatic renames it after that."""
     SetModel: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SetModelRequest, _conversation_service_pb2.SetModelResponse]  # type: ignore[assignment]
     """Set the model that answers in a conversation."""
+    SetTopics: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SetTopicsRequest, _conversation_service_pb2.SetTopicsResponse]  # type: ignore[assignment]
+    """Set the topics of a conversation by hand: automatic notes leave them from then on."""
+    Archive: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ArchiveRequest, _conversation_service_pb2.ArchiveResponse]  # type: ignore[assignment]
+    """Archive a conversation, or take it out of the archive. An archived one leaves the lists: List
+    and the snapshot of StreamUpdates have it only where they are asked to, and Load by channel
+    passes over it. Everything else is as before: it is found by Search and Recent, and its place
+    still leads to it. A message of the person takes it out of the archive.
+    """
+    UpdateMetadata: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.UpdateMetadataRequest, _conversation_service_pb2.UpdateMetadataResponse]  # type: ignore[assignment]
+    """Keep values with a conversation: the session of an agent's SDK, its task, its workspace. Keys
+    that are not named stay as they are.
+    """
     RecordCompression: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RecordCompressionRequest, _conversation_service_pb2.RecordCompressionResponse]  # type: ignore[assignment]
     """Record that the agent compressed its working context. Nothing is indexed because of it, and no
     message changes.
@@ -306,6 +330,36 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.SetModelResponse, _abc.Awaitable[_conversation_service_pb2.SetModelResponse]]:
         """Set the model that answers in a conversation."""
+
+    @_abc_1.abstractmethod
+    def SetTopics(
+        self,
+        request: _conversation_service_pb2.SetTopicsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.SetTopicsResponse, _abc.Awaitable[_conversation_service_pb2.SetTopicsResponse]]:
+        """Set the topics of a conversation by hand: automatic notes leave them from then on."""
+
+    @_abc_1.abstractmethod
+    def Archive(
+        self,
+        request: _conversation_service_pb2.ArchiveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.ArchiveResponse, _abc.Awaitable[_conversation_service_pb2.ArchiveResponse]]:
+        """Archive a conversation, or take it out of the archive. An archived one leaves the lists: List
+        and the snapshot of StreamUpdates have it only where they are asked to, and Load by channel
+        passes over it. Everything else is as before: it is found by Search and Recent, and its place
+        still leads to it. A message of the person takes it out of the archive.
+        """
+
+    @_abc_1.abstractmethod
+    def UpdateMetadata(
+        self,
+        request: _conversation_service_pb2.UpdateMetadataRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.UpdateMetadataResponse, _abc.Awaitable[_conversation_service_pb2.UpdateMetadataResponse]]:
+        """Keep values with a conversation: the session of an agent's SDK, its task, its workspace. Keys
+        that are not named stay as they are.
+        """
 
     @_abc_1.abstractmethod
     def RecordCompression(

@@ -36,7 +36,9 @@ class _ScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Scope.ValueType
     own, and leave conversations.
     """
     SCOPE_CONVERSATIONS_MANAGE: _Scope.ValueType  # 4
-    """Rename conversations, set their model and queue their notes to be written again."""
+    """Rename and archive conversations, set their model and their topics, and queue their notes to be
+    written again.
+    """
     SCOPE_CONVERSATIONS_DELETE: _Scope.ValueType  # 5
     """Delete conversations."""
     SCOPE_RECALL: _Scope.ValueType  # 6
@@ -73,7 +75,9 @@ SCOPE_CONVERSATIONS_WRITE: Scope.ValueType  # 3
 own, and leave conversations.
 """
 SCOPE_CONVERSATIONS_MANAGE: Scope.ValueType  # 4
-"""Rename conversations, set their model and queue their notes to be written again."""
+"""Rename and archive conversations, set their model and their topics, and queue their notes to be
+written again.
+"""
 SCOPE_CONVERSATIONS_DELETE: Scope.ValueType  # 5
 """Delete conversations."""
 SCOPE_RECALL: Scope.ValueType  # 6

@@ -5,7 +5,8 @@ and a rebuild from the files use the same function, so they cannot come to diffe
 """
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role, Usage
@@ -111,6 +112,11 @@ class Conversation:
     """
     abbreviation_record: NoteRecord = NO_RECORD
     title_record: NoteRecord = NO_RECORD
+    topics_by_hand: bool = False
+    """True if a person set its topics: automatic notes leave them."""
+    archived: bool = False
+    metadata: dict[str, Any] | None = field(default=None, hash=False)
+    """Values that callers keep with it. None: there are none."""
 
     @property
     def name(self) -> str:
@@ -181,6 +187,11 @@ class MetaUpdated:
     manually_named: bool | None = None
     model: str | None = None
     pinned: bool | None = None
+    topics: tuple[str, ...] | None = None
+    """An empty list leaves them to the automatic notes again."""
+    archived: bool | None = None
+    metadata: dict[str, Any] | None = field(default=None, hash=False)
+    """Values by key that are set; a value of None removes its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +306,7 @@ def fold(before: Conversation | None, content: object) -> Conversation | None:
             return replace(
                 before,
                 title=content.title,
-                topics=content.topics or before.topics,
+                topics=before.topics if before.topics_by_hand else content.topics or before.topics,
                 title_record=_record_of(content),
             )
         case Compressed():
@@ -307,7 +318,9 @@ def fold(before: Conversation | None, content: object) -> Conversation | None:
                 before,
                 abbreviation=content.text,
                 abbreviated_through=before.turn_count,
-                topics=before.topics if content.topics is None else content.topics,
+                topics=before.topics
+                if content.topics is None or before.topics_by_hand
+                else content.topics,
                 abbreviation_record=_record_of(content),
             )
         case MetaUpdated():
@@ -320,6 +333,12 @@ def fold(before: Conversation | None, content: object) -> Conversation | None:
                 else content.manually_named,
                 model=before.model if content.model is None else content.model,
                 pinned=before.pinned if content.pinned is None else content.pinned,
+                topics=before.topics if content.topics is None else content.topics,
+                topics_by_hand=before.topics_by_hand
+                if content.topics is None
+                else bool(content.topics),
+                archived=before.archived if content.archived is None else content.archived,
+                metadata=merged(before.metadata, content.metadata),
             )
         case Continued():
             return replace(before, pinned=False)
@@ -380,7 +399,19 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         open_calls=open_calls_after(before.open_calls, message),
         abbreviation_record=before.abbreviation_record,
         title_record=before.title_record,
+        topics_by_hand=before.topics_by_hand,
+        # a person who writes wants it back
+        archived=before.archived and message.role is not Role.USER,
+        metadata=before.metadata,
     )
+
+
+def merged(before: dict[str, Any] | None, changes: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return metadata after changes by key; None if nothing is left."""
+    if changes is None:
+        return before
+    both = (before or {}) | changes
+    return {key: value for key, value in both.items() if value is not None} or None
 
 
 def _record_of(note: TitleAssigned | Abbreviated) -> NoteRecord:

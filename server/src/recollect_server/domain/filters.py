@@ -21,6 +21,7 @@ class Filter:
     updated_before: int | None = None
     title: str = ""
     notes_failed: bool | None = None
+    archived: bool | None = None
     conversation_id: str = ""
     conversation_ids: tuple[str, ...] = ()
     identities: tuple[tuple[str, str], ...] = ()

@@ -23,6 +23,7 @@ from recollect_server.domain.conversation import (
     Party,
     TitleAssigned,
     fold,
+    merged,
 )
 from recollect_server.domain.errors import (
     ConversationNotFound,
@@ -48,6 +49,9 @@ from recollect_server.storage.logs.entries import message_fields
 from recollect_server.storage.logs.lines import messages_of
 
 log = structlog.get_logger("recollect.conversations")
+
+MAX_METADATA = 64 << 10
+"""Bytes of a conversation's metadata as JSON."""
 
 
 @frozen
@@ -335,6 +339,43 @@ class Conversations:
         return self._space.record(
             conversation_id, lambda _: [MetaUpdated(self._space.clock(), model=model)], request
         )
+
+    def set_topics(
+        self, conversation_id: str, topics: tuple[str, ...], request_id: str
+    ) -> Conversation:
+        """Set topics that automatic notes leave; none leaves them to those again."""
+        request = key_of("SetTopics", request_id, {"id": conversation_id, "topics": topics})
+        return self._space.record(
+            conversation_id, lambda _: [MetaUpdated(self._space.clock(), topics=topics)], request
+        )
+
+    def archive(self, conversation_id: str, *, archived: bool, request_id: str) -> Conversation:
+        """Take a conversation out of lists, or put it back."""
+        request = key_of("Archive", request_id, {"id": conversation_id, "archived": archived})
+
+        def event(state: ConversationState) -> list[Content]:
+            if state.conversation.archived == archived and not request_id:
+                return []  # as it is: nobody needs to be told
+            return [MetaUpdated(self._space.clock(), archived=archived)]
+
+        return self._space.record(conversation_id, event, request)
+
+    def update_metadata(
+        self, conversation_id: str, changes: dict[str, Any], request_id: str
+    ) -> Conversation:
+        """Set values of a conversation's metadata by key; a value of None removes its key."""
+        request = key_of("UpdateMetadata", request_id, {"id": conversation_id, "metadata": changes})
+
+        def event(state: ConversationState) -> list[Content]:
+            after = merged(state.conversation.metadata, changes)
+            if (size := len(orjson.dumps(after))) > MAX_METADATA:
+                raise InvalidField.of(
+                    "metadata",
+                    f"would be {size} bytes as JSON with what is there; at most {MAX_METADATA} are allowed",
+                )
+            return [MetaUpdated(self._space.clock(), metadata=changes)]
+
+        return self._space.record(conversation_id, event, request)
 
     def record_compression(
         self, conversation_id: str, through: int, summary: str, request_id: str

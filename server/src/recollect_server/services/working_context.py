@@ -72,7 +72,9 @@ class WorkingContext:
 
     def most_recent(self, channel: str) -> str | None:
         """Return the conversation of a channel with the newest message, or None."""
-        newest = self._space.index.conversations.select(Filter(channels=(channel,)), 1)
+        newest = self._space.index.conversations.select(
+            Filter(channels=(channel,), archived=False), 1
+        )
         return newest[0].conversation.id if newest else None
 
     def load(

@@ -123,7 +123,7 @@ def _check_message(
     if value.attachments:
         check_attachments(checks, f"{name}.attachments", value.attachments)
     if value.HasField("metadata"):
-        _check_metadata(checks, f"{name}.metadata", value.metadata)
+        check_metadata(checks, f"{name}.metadata", value.metadata)
 
 
 def _check_tool_calls(checks: Checks, name: str, calls: Sequence[ToolCall]) -> None:
@@ -137,7 +137,8 @@ def _check_tool_calls(checks: Checks, name: str, calls: Sequence[ToolCall]) -> N
         checks.refuse(name, "has two calls of one id")
 
 
-def _check_metadata(checks: Checks, name: str, value: Struct) -> None:
+def check_metadata(checks: Checks, name: str, value: Struct) -> None:
+    """Check that a Struct is JSON of some depth and size."""
     try:
         text = json_format.MessageToJson(value, indent=None)
     except (json_format.SerializeToJsonError, ValueError) as error:

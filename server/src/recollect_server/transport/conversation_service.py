@@ -2,6 +2,8 @@
 
 from functools import partial
 
+from google.protobuf import json_format
+from recollect.v1 import conversation_pb2
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.message_pb2 import ROLE_USER
 
@@ -20,7 +22,7 @@ from recollect_server.services.streaming.snapshot import Choice
 from recollect_server.services.working_context import Loaded, WorkingContext
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_FILTER, Checks, Limits
-from recollect_server.transport.checks_message import check_messages
+from recollect_server.transport.checks_message import check_messages, check_metadata
 from recollect_server.transport.convert import (
     conversation_to,
     fill_conversation,
@@ -44,6 +46,13 @@ _MAX_TURNS = 1000
 _MAX_CONVERSATIONS = 1000
 _MAX_BATCH = 1000
 _MAX_WRITERS = 8
+
+
+_ARCHIVED: dict[int, bool | None] = {
+    conversation_pb2.ARCHIVE_FILTER_UNSPECIFIED: False,
+    conversation_pb2.ARCHIVE_FILTER_ARCHIVED: True,
+    conversation_pb2.ARCHIVE_FILTER_ALL: None,
+}
 
 
 class ConversationHandlers:
@@ -131,6 +140,8 @@ class ConversationHandlers:
         checks.party("party", request.party)
         checks.span(request, "updated_after", "updated_before")
         checks.text("query", request.query, most=_MAX_QUERY)
+        if request.archived not in _ARCHIVED:
+            checks.refuse("archived", f"is {request.archived}, which the contract does not name")
         checks.done()
         chosen = Filter(
             conversation_id=call.principal.conversation_id,
@@ -141,6 +152,7 @@ class ConversationHandlers:
             updated_after=optional_milliseconds(request, "updated_after"),
             updated_before=optional_milliseconds(request, "updated_before"),
             title=request.query,
+            archived=_ARCHIVED.get(request.archived, False),
             notes_failed=request.notes_failed if request.HasField("notes_failed") else None,
         )
         page = self._conversations.page(
@@ -341,6 +353,52 @@ class ConversationHandlers:
             request.conversation_id, model or "", request.request_id
         )
         return api.SetModelResponse(conversation=conversation_to(conversation))
+
+    def SetTopics(self, request: api.SetTopicsRequest, call: Call) -> api.SetTopicsResponse:
+        """Set topics by hand."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        checks.topics("topics", request.topics)
+        if len(set(request.topics)) != len(request.topics):
+            checks.refuse("topics", "names a topic twice")
+        checks.request_id(request.request_id)
+        checks.done()
+        conversation = self._conversations.set_topics(
+            request.conversation_id, tuple(request.topics), request.request_id
+        )
+        return api.SetTopicsResponse(conversation=conversation_to(conversation))
+
+    def Archive(self, request: api.ArchiveRequest, call: Call) -> api.ArchiveResponse:
+        """Archive a conversation, or take it out of the archive."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        checks.request_id(request.request_id)
+        checks.done()
+        conversation = self._conversations.archive(
+            request.conversation_id,
+            archived=not request.unarchive,
+            request_id=request.request_id,
+        )
+        return api.ArchiveResponse(conversation=conversation_to(conversation))
+
+    def UpdateMetadata(
+        self, request: api.UpdateMetadataRequest, call: Call
+    ) -> api.UpdateMetadataResponse:
+        """Set values of a conversation's metadata."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        checks.request_id(request.request_id)
+        if not request.metadata.fields:
+            checks.refuse("metadata", "is empty: give the keys to set, and null to remove one")
+        else:
+            check_metadata(checks, "metadata", request.metadata)
+        checks.done()
+        conversation = self._conversations.update_metadata(
+            request.conversation_id,
+            json_format.MessageToDict(request.metadata),
+            request.request_id,
+        )
+        return api.UpdateMetadataResponse(conversation=conversation_to(conversation))
 
     def RecordCompression(
         self, request: api.RecordCompressionRequest, call: Call

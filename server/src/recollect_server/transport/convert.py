@@ -171,6 +171,12 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
         value.cost_total = conversation.cost_total
     if conversation.compressed_through:
         value.compressed_through = conversation.compressed_through
+    if conversation.topics_by_hand:
+        value.topics_by_hand = True
+    if conversation.archived:
+        value.archived = True
+    if conversation.metadata is not None:
+        value.metadata.update(conversation.metadata)
     if conversation.party is not NOBODY and conversation.party != NOBODY:
         party, there = conversation.party, value.party
         there.contact, there.group_id, there.thread_id, there.subject = (

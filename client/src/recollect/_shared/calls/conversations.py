@@ -1,8 +1,9 @@
 """The calls of ConversationService."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from recollect._shared import read, read_update
 from recollect._shared.calls import parts
@@ -12,6 +13,7 @@ from recollect._shared.watching import Element
 from recollect._types.conversation import (
     AnchorDisposition,
     AppendedTurn,
+    ArchiveFilter,
     Conversation,
     ConversationPage,
     DeletionReceipt,
@@ -21,6 +23,7 @@ from recollect._types.conversation import (
 )
 from recollect._types.message import Message
 from recollect._types.update import Update
+from recollect.v1 import conversation_pb2
 from recollect.v1 import conversation_service_pb2 as pb
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["ConversationService"]
@@ -35,6 +38,11 @@ _STREAM_UPDATES = Method(
 _PUBLISH_DELTA = Method(_SERVICE, "PublishDelta", pb.PublishDeltaRequest, pb.PublishDeltaResponse)
 _SWITCH = Method(_SERVICE, "Switch", pb.SwitchRequest, pb.SwitchResponse)
 _RENAME = Method(_SERVICE, "Rename", pb.RenameRequest, pb.RenameResponse)
+_SET_TOPICS = Method(_SERVICE, "SetTopics", pb.SetTopicsRequest, pb.SetTopicsResponse)
+_ARCHIVE = Method(_SERVICE, "Archive", pb.ArchiveRequest, pb.ArchiveResponse)
+_UPDATE_METADATA = Method(
+    _SERVICE, "UpdateMetadata", pb.UpdateMetadataRequest, pb.UpdateMetadataResponse
+)
 _SET_MODEL = Method(_SERVICE, "SetModel", pb.SetModelRequest, pb.SetModelResponse)
 _RECORD_COMPRESSION = Method(
     _SERVICE, "RecordCompression", pb.RecordCompressionRequest, pb.RecordCompressionResponse
@@ -48,6 +56,10 @@ _REGENERATE_NOTES = Method(
 _DELETE = Method(_SERVICE, "Delete", pb.DeleteRequest, pb.DeleteResponse)
 
 _BATCH = 1000  # updates in one element of a stream, where so many wait
+_ARCHIVED = {
+    ArchiveFilter.ARCHIVED: conversation_pb2.ARCHIVE_FILTER_ARCHIVED,
+    ArchiveFilter.ALL: conversation_pb2.ARCHIVE_FILTER_ALL,
+}
 _DISPOSITIONS = {
     AnchorDisposition.KEEP: pb.ANCHOR_DISPOSITION_KEEP,
     AnchorDisposition.DELETE: pb.ANCHOR_DISPOSITION_DELETE,
@@ -101,8 +113,11 @@ def list_page(
     updated_before: datetime | None,
     query: str | None,
     notes_failed: bool | None,
+    archived: ArchiveFilter | None,
 ) -> ListCall:
     """Return the call of List for one page."""
+    if archived is not None and archived not in _ARCHIVED:
+        raise invalid("archived", f"is one of {', '.join(_ARCHIVED)}, not {archived!r}")
     request = fill(
         pb.ListRequest(),
         page_size=page_size,
@@ -115,6 +130,7 @@ def list_page(
         updated_before=updated_before,
         query=query,
         notes_failed=notes_failed,
+        archived=None if archived is None else _ARCHIVED[archived],
     )
     return Call(_LIST, request, read.conversation_page)
 
@@ -260,6 +276,47 @@ def set_model(
         request_id=parts.request_id(request_id),
     )
     return Call(_SET_MODEL, request, lambda response: read.conversation(response.conversation))
+
+
+def set_topics(
+    conversation_id: str, topics: Iterable[str], request_id: str | None
+) -> Call[pb.SetTopicsRequest, pb.SetTopicsResponse, Conversation]:
+    """Return the call of SetTopics."""
+    request = fill(
+        pb.SetTopicsRequest(),
+        conversation_id=conversation_id,
+        topics=topics,
+        request_id=parts.request_id(request_id),
+    )
+    return Call(_SET_TOPICS, request, lambda response: read.conversation(response.conversation))
+
+
+def archive(
+    conversation_id: str, unarchive: bool, request_id: str | None
+) -> Call[pb.ArchiveRequest, pb.ArchiveResponse, Conversation]:
+    """Return the call of Archive."""
+    request = fill(
+        pb.ArchiveRequest(),
+        conversation_id=conversation_id,
+        unarchive=unarchive or None,
+        request_id=parts.request_id(request_id),
+    )
+    return Call(_ARCHIVE, request, lambda response: read.conversation(response.conversation))
+
+
+def update_metadata(
+    conversation_id: str, metadata: Mapping[str, Any], request_id: str | None
+) -> Call[pb.UpdateMetadataRequest, pb.UpdateMetadataResponse, Conversation]:
+    """Return the call of UpdateMetadata."""
+    request = fill(
+        pb.UpdateMetadataRequest(),
+        conversation_id=conversation_id,
+        metadata=metadata,
+        request_id=parts.request_id(request_id),
+    )
+    return Call(
+        _UPDATE_METADATA, request, lambda response: read.conversation(response.conversation)
+    )
 
 
 def record_compression(

@@ -84,6 +84,7 @@ class Snapshots:
         chosen = Filter(
             conversation_ids=tuple(sorted(interest.conversation_ids)),
             channels=tuple(sorted(interest.channels)),
+            archived=False,
         )
         newest = index.log.newest_conversations(
             replace(chosen, channels=choice.list_channels) if choice.list_channels else chosen,
@@ -122,5 +123,5 @@ class Snapshots:
 def _loaded(chosen: Filter, choice: Choice) -> Filter:
     """Return which conversations the loaded one is the newest of."""
     if choice.load_conversation_id:
-        return replace(chosen, conversation_id=choice.load_conversation_id)
+        return replace(chosen, conversation_id=choice.load_conversation_id, archived=None)
     return replace(chosen, channels=(choice.load_channel,)) if choice.load_channel else chosen

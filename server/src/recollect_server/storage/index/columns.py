@@ -118,6 +118,10 @@ def _load_calls(text: str | None) -> tuple[tuple[int, str], ...]:
     return tuple((turn, name) for turn, name in orjson.loads(text)) if text else ()
 
 
+def _load_object(text: str | None) -> dict[str, Any] | None:
+    return cast(dict[str, Any], orjson.loads(text)) if text else None
+
+
 CONVERSATIONS = Columns(
     "conversations",
     Conversation,
@@ -145,6 +149,9 @@ CONVERSATIONS = Columns(
     Column("compressed_through"),
     Column("abbreviated_through"),
     Column("open_calls", load=_load_calls),
+    Column("topics_by_hand", load=bool),
+    Column("archived", load=bool),
+    Column("metadata", load=_load_object),
     # In tables of their own, so that an append does not write them again.
     Column("abbreviation", expression="coalesce(n.abbreviation, '')"),
     Column("compression_summary", expression="coalesce(n.compression_summary, '')"),

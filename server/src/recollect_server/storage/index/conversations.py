@@ -94,6 +94,8 @@ def condition_of(chosen: Filter) -> tuple[str, list[Any]]:
             add(f"c.{column} = ?", value)
     if chosen.pinned is not None:
         add("c.pinned = ?", int(chosen.pinned))
+    if chosen.archived is not None:
+        add("c.archived = ?", int(chosen.archived))
     if chosen.notes_failed is not None:
         add("c.needs_abbreviation <> ''" if chosen.notes_failed else "c.needs_abbreviation = ''")
     if chosen.updated_after is not None:

@@ -312,6 +312,19 @@ def _note_records(connection: apsw.Connection) -> None:
     """)
 
 
+def _archive(connection: apsw.Connection) -> None:
+    """Add topics by hand, the archive, and the metadata of conversations. No transcript before this
+    step has any.
+    """
+    connection.execute(f"""
+        ALTER TABLE conversations ADD COLUMN topics_by_hand INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE conversations ADD COLUMN archived INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE conversations ADD COLUMN metadata TEXT;  -- as JSON; NULL: none
+        DROP TRIGGER IF EXISTS take_in;
+        {take_in_trigger()}
+    """)
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _first_tables,
     _notes_and_anchors,
@@ -324,6 +337,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _notes_words,
     _note_records,
     activity_tables.add_tables,
+    _archive,
 )
 
 

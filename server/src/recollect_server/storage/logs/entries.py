@@ -162,6 +162,9 @@ _EVENTS: dict[str, Codec[Any]] = {
             Field("manuallyNamed", SWITCH, "manually_named", None),
             Field("model", TEXT, default=None),
             Field("pinned", SWITCH, default=None),
+            Field("topics", TEXTS, default=None),
+            Field("archived", SWITCH, default=None),
+            Field("metadata", OBJECT, default=None),
         ),
         _event(SplitSuggested, "split_suggested", Field("reason", TEXT), Field("titles", TEXTS)),
         _event(
