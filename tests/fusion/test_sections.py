@@ -23,7 +23,7 @@ class Halves:
     def sections(self, _number: int, _lines: object) -> Sections:
         """Return both sections."""
         return Sections(
-            np.array([2, 4]), np.array([3, 15]), np.array([1.0, 2.0]), np.array([100, 100]), 4
+            np.array([2, 4]), np.array([3, 19]), np.array([1.0, 2.0]), np.array([100, 100]), 4
         )
 
     def lengths(self) -> tuple[Any, int, float]:

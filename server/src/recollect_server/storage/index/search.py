@@ -29,7 +29,7 @@ from recollect_server.storage.index.words import QuestionWords, Term
 from recollect_server.storage.ranking import starts
 
 _QUIET = 3_600_000  # milliseconds without a message that end a section
-SECTION = 16
+SECTION = 20
 """Messages of a section, at the most."""
 # of a time: conversations that are looked into, and messages of them all and of one
 _LOOKED_INTO, _VISITED, _VISITED_OF_ONE = 1_000, 20_000, 2_000
@@ -113,7 +113,7 @@ def sections(connection: apsw.Connection, number: int, lines: NDArray[np.int64])
     """Return the sections of a conversation that these lines are in, which ascend.
 
     A section ends where the conversation was quiet for an hour, and before every line whose number
-    16 divides: so nothing but the lines around a message says where its section begins, however
+    `SECTION` divides: so nothing but the lines around a message says where its section begins, however
     long the conversation is.
     """
     blocks = lines // SECTION
