@@ -189,16 +189,16 @@ def test_a_stream_behind_a_cursor_has_every_later_update_once_and_in_order(
 def updates_behind(service: InSpace, cursors: list[str], after: int) -> list[str]:
     """Return the texts of the updates behind a cursor up to the last, and check theirs."""
     stream = service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=cursors[after]))
-    seen: list[str] = []
+    contents: list[str] = []
     for answer in stream:
         update = answer.update
         if update.HasField("conversation_updated"):
-            assert update.cursor == cursors[after + 1 + len(seen)]
-            seen += [it.content for it in update.conversation_updated.messages]
-        if len(seen) == len(cursors) - 1 - after:
+            assert update.cursor == cursors[after + 1 + len(contents)]
+            contents += [it.content for it in update.conversation_updated.messages]
+        if len(contents) == len(cursors) - 1 - after:
             break
     stream.cancel()
-    return seen
+    return contents
 
 
 def test_a_draft_ends_with_the_append_that_completes_it(
