@@ -33,6 +33,7 @@ from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
 from recollect_server.services.external.store import CommunicationStore
+from recollect_server.services.insight import Insight
 from recollect_server.services.limits import Limiter, Quota, Stored
 from recollect_server.services.notes.compaction import Compaction
 from recollect_server.services.notes.naming import Naming
@@ -57,6 +58,7 @@ from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
 from recollect_server.transport.external_communication_service import ExternalCommunicationHandlers
+from recollect_server.transport.insight_service import InsightHandlers
 from recollect_server.transport.pages import Seal
 from recollect_server.transport.recall_service import RecallHandlers
 from recollect_server.transport.streams import Streams
@@ -308,6 +310,7 @@ class OpenSpace:
                 seal,
                 search_timeout,
             ),
+            "InsightService": InsightHandlers(Insight(space), shared.answers, seal),
         }
         self.notes = self._notes(space)
         self.jobs |= {INDEX: IndexKeeper(space), TIERS: tier_keeper, PRUNER: self._pruner}
