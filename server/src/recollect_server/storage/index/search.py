@@ -112,8 +112,8 @@ class Messages:
 def sections(connection: apsw.Connection, number: int, lines: NDArray[np.int64]) -> Sections:
     """Return the sections of a conversation that these lines are in, which ascend.
 
-    A section ends where the conversation was quiet for an hour, and before every line whose number
-    `SECTION` divides: so nothing but the lines around a message says where its section begins, however
+    A section ends where the conversation was quiet for an hour, and before every line that
+    `SECTION` divides. So the lines around a message alone say where its section begins, however
     long the conversation is.
     """
     blocks = lines // SECTION
