@@ -83,6 +83,17 @@ def taken_back(sequence: int, index: int) -> Message:
     )
 
 
+def cleared() -> Message:
+    """Return the message that takes every item before it back."""
+    return Message.assistant("[cleared]", metadata={KEY: json.dumps({"cleared": True})})
+
+
+def is_clearing(message: Message) -> bool:
+    """Return whether the message takes every item before it back."""
+    shape = message.metadata.get(KEY)
+    return message.content == "[cleared]" and shape == json.dumps({"cleared": True})
+
+
 def what_it_takes_back(message: Message) -> tuple[int, int] | None:
     """Return the message and the place of the item that this message takes back, else None."""
     shape = message.metadata.get(KEY)
