@@ -19,9 +19,11 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from recollect import Client, Message, ToolCall
+from recollect.adapters import anthropic
 from recollect.adapters.langgraph import (
     MARK,
     STATE,
+    HasMessages,
     RecallStore,
     RecollectMemory,
     langchain_message,
@@ -211,7 +213,7 @@ def test_a_state_without_ids_is_kept_in_every_run_and_once_in_each(
 
 
 def test_a_node_that_runs_again_keeps_nothing_twice(memory: RecollectMemory) -> None:
-    state = {
+    state: HasMessages = {
         "messages": [
             HumanMessage("one", id="m1"),
             AIMessage("two", id="m2"),
@@ -261,6 +263,41 @@ def test_every_message_comes_back_as_it_was(memory: RecollectMemory) -> None:
     assert (stored.tool_calls[0].name, stored.usage and stored.usage.output) == ("df", 4)
     with pytest.raises(TypeError, match="system"):
         message_of(SystemMessage("be short"))
+
+
+def test_images_come_back_and_are_no_words(start_server: Start) -> None:
+    client = Client(start_server(max_answer_bytes=1 << 20).target)
+    memory = RecollectMemory(client)
+    picture, sound = "Zm9v" * 200_000, "YmFy" * 40_000
+    messages: list[BaseMessage] = [
+        HumanMessage(
+            [
+                {"type": "text", "text": "What is on it?"},
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{picture}"}},
+                {"type": "audio", "base64": sound, "mime_type": "audio/wav"},
+            ],
+            id="h1",
+        ),
+        AIMessage([{"type": "image", "base64": picture, "mime_type": "image/png"}], id="a1"),
+    ]
+    graph = graph_of(memory, lambda _: [messages[1]], checkpointer=InMemorySaver())
+    for number in range(2):
+        result = graph.invoke({"messages": messages[:1]}, ALEX)["messages"]
+        assert [it.content for it in result] == [it.content for it in messages[:2]], number
+    back = memory.load({"messages": []}, ALEX)["messages"][1:]
+    assert [it.content for it in back] == [it.content for it in messages[:2]]
+    conversation = memory.conversation_of("alex")
+    assert conversation is not None
+    memory_of_turn = client.conversations.load(conversation.id)
+    assert memory_of_turn.cut_before_sequence  # the turn is larger than an answer
+    _, stored = memory._load(conversation)
+    assert [it.content for it in stored if it.content] == [
+        "What is on it?\n\n[image: image/png, 600 kB]\n\n[audio: audio/wav, 120 kB]",
+        "[image: image/png, 600 kB]",
+    ]
+    assert not client.recall.search("Zm9v YmFy").hits
+    assert len(anthropic.messages(stored)) == 2
+    client.close()
 
 
 def test_what_another_program_wrote_is_read(client: Client) -> None:

@@ -11,6 +11,8 @@ from agents import Agent, RunConfig, Runner, SQLiteSession, function_tool
 from agents.memory import Session, SessionSettings
 from agents.testing import ScriptedModel, assistant_message, function_call
 from recollect import AsyncClient, Client, Message, Role, ToolCall
+from recollect.adapters.files import Files
+from recollect.adapters.items import items_of
 from recollect.adapters.openai_agents import RecollectSession
 
 ITEMS: list[Any] = [
@@ -122,7 +124,8 @@ async def test_a_limit_gives_the_latest_items(memory: AsyncClient) -> None:
     bounded = RecollectSession("alex", memory, session_settings={"limit": 1})
     assert bounded.session_settings == SessionSettings(limit=1)
     assert len(await bounded.get_items()) == 1
-    bounded.session_settings = {"limit": 3}  # type: ignore[assignment] - as the SDK takes it too
+    settings: Any = {"limit": 3}
+    bounded.session_settings = settings  # as the SDK takes it too
     assert len(await bounded.get_items()) == 3
     with pytest.raises(Exception, match="limits"):
         RecollectSession("alex", memory, session_settings={"limits": 1})
@@ -164,6 +167,48 @@ async def test_what_was_taken_back_or_cleared_stays_in_its_transcript(memory: As
     assert (await memory.recall.search("zeppelins")).hits[
         0
     ].snippet == "about \ue000zeppelins\ue001"
+
+
+async def test_images_come_back_and_are_no_words(memory: AsyncClient, client: Client) -> None:
+    picture = "data:image/png;base64," + "Zm9v" * 100_000
+    shot = "data:image/jpeg;base64," + "YmFy" * 1_600_000  # more than an append may have
+    items: list[Any] = [
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "What is on it?"},
+                {"type": "input_image", "image_url": picture, "detail": "auto"},
+                {"type": "input_file", "filename": "a.pdf", "file_data": "JVBERi0" * 1_000},
+            ],
+        },
+        {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"},
+        {
+            "type": "function_call_output",
+            "call_id": "call_1",
+            "output": [{"type": "input_image", "image_url": shot}],
+        },
+        {"type": "image_generation_call", "id": "ig_1", "result": "aGlj" * 300_000},
+        {"role": "assistant", "content": "A zeppelin."},
+    ]
+    session = RecollectSession("alex", memory)
+    await session.add_items(items)
+    assert await session.get_items() == items
+    assert await RecollectSession("alex", memory).get_items(3) == items[2:]
+    [conversation] = client.conversations.list()
+    loaded = client.conversations.load(conversation.id)  # of 8,000 tokens at most
+    assert [it.content for it in loaded.messages if it.content] == [
+        "What is on it?\n\n[image: image/png, 300 kB]\n\n[file: 5 kB]",
+        "[image: image/jpeg, 4.8 MB]",
+        "[image: 900 kB]",
+        "A zeppelin.",
+    ]
+    assert not client.recall.search("Zm9v YmFy aGlj JVBERi0").hits
+    context = client.recall.build_context(conversation.id, "What did the zeppelin look like?")
+    assert "Zm9v" not in str(context)
+    assert [await session.pop_item() for _ in range(6)] == [*items[::-1], None]
+    # A line of it is damaged: the model still gets the words.
+    first = next(it for it in loaded.messages if it.content)
+    assert items_of(first, Files()) == [{"role": "user", "content": first.content}]
 
 
 async def test_taking_many_items_back_reads_no_page_twice(

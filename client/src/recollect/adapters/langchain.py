@@ -14,17 +14,27 @@ from langchain_core.messages import (
 )
 
 from recollect import Message, Role, ToolCall, Usage
+from recollect.adapters.files import Files
 from recollect.adapters.packing import CONTENT, THINKING, Packed, Path, unpacked
 
 KEY = "langchain"
 
 
-def message_of(it: BaseMessage) -> Message:
-    """Return the message that keeps one of LangChain. Raises TypeError for one that no conversation
-    has, or that JSON cannot hold.
+def messages_of(it: BaseMessage) -> list[Message]:
+    """Return the message that keeps one of LangChain, and the parts of its files. Raises TypeError
+    for one that no conversation has, or that JSON cannot hold.
     """
     overflow = THINKING if isinstance(it, AIMessage) else CONTENT
     packed = Packed(message_to_dict(it), [(CONTENT, path) for path in _texts(it)], overflow)
+    return [_message_of(it, packed), *packed.parts()]
+
+
+def message_of(it: BaseMessage) -> Message:
+    """Return the message that keeps one of LangChain, without its files. Raises TypeError."""
+    return messages_of(it)[0]
+
+
+def _message_of(it: BaseMessage, packed: Packed) -> Message:
     content, metadata = packed.words(CONTENT), {KEY: packed.shape}
     match it:
         case HumanMessage():
@@ -47,13 +57,16 @@ def message_of(it: BaseMessage) -> Message:
     raise TypeError(f"a message of the type {it.type!r} is no part of a conversation")
 
 
-def langchain_message(message: Message) -> BaseMessage:
-    """Return the message of LangChain for one of Recollect, whoever wrote it."""
+def langchain_message(message: Message, files: Files | None = None) -> BaseMessage:
+    """Return the message of LangChain for one of Recollect, whoever wrote it. `files` has those
+    that were read.
+    """
     shape = message.metadata.get(KEY)
     result: BaseMessage
-    if isinstance(shape, str):
-        words = {CONTENT: message.content, THINKING: message.thinking_text}
-        [result] = messages_from_dict([unpacked(shape, words)])
+    words = {CONTENT: message.content, THINKING: message.thinking_text}
+    original = unpacked(shape, words, files or Files()) if isinstance(shape, str) else None
+    if original is not None:
+        [result] = messages_from_dict([original])
     elif message.role is Role.USER:
         result = HumanMessage(message.content, name=message.sender or None)
     elif message.role is Role.TOOL:

@@ -49,8 +49,9 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from typing_extensions import ReadOnly, TypedDict
 
-from recollect import Client, Conversation, Message, Party
-from recollect.adapters.langchain import langchain_message, message_of
+from recollect import Client, Conversation, LoadedConversation, Message, Party
+from recollect.adapters.files import Files, batches, is_part
+from recollect.adapters.langchain import langchain_message, message_of, messages_of
 from recollect.adapters.recall_store import RecallStore
 
 __all__ = ["HasMessages", "RecallStore", "RecollectMemory", "langchain_message", "message_of"]
@@ -93,13 +94,13 @@ class RecollectMemory:
         conversation = self._find(_thread(config))
         if conversation is None:
             return {"messages": messages if _is_plain(messages) else []}
-        loaded = self._client.conversations.load(conversation.id, max_turns=self._max_turns)
+        loaded, stored = self._load(conversation)
         result: list[BaseMessage] = []
         if loaded.compression_summary:
             text = f"Earlier in this conversation: {loaded.compression_summary}"
             result = [_marked(SystemMessage(text), 0)]
         # A checkpointer brings back what was loaded before: what is kept is loaded anew, once.
-        view = _View(_versions(loaded.messages), messages)
+        view = _View(_versions(stored), messages)
         seen = _ranges([*view.kept, *view.removed])
         for sequence, it in view.kept.items():
             digest = _digest(view.versions[sequence])
@@ -118,23 +119,27 @@ class RecollectMemory:
         thread = _thread(config)
         conversation = self._find(thread)
         if conversation is not None and _misses_any(messages):
-            loaded = self._client.conversations.load(conversation.id, max_turns=self._max_turns)
-            view = _View(_versions(loaded.messages), messages)
+            view = _View(_versions(self._load(conversation)[1]), messages)
         else:
             view = _View({}, messages)
         new = [it for it in view.new if not isinstance(it, SystemMessage)]
-        changes = [_replacement(sequence, it) for sequence, it in view.edited.items()]
+        groups = [_replacement(sequence, it) for sequence, it in view.edited.items()]
         if view.removed:
-            changes.append(_removal(view.removed))
+            groups.append([_removal(view.removed)])
+        changes = sum(map(len, groups))
         if not new and not changes:
             return {"messages": []}
         conversation = conversation or self._begin(thread)
-        stored = self._client.conversations.append_turn(
-            conversation.id,
-            [*changes, *(message_of(_unmarked(it)) for it in new)],
-            request_id=_request_id("keep", conversation.id, *_identity(new, view, config)),
-        )
-        sequences = [it.sequence for it in stored.messages[len(changes) :]]
+        identity = ["keep", conversation.id, *_identity(new, view, config)]
+        groups += [messages_of(_unmarked(it)) for it in new]
+        stored: list[Message] = []
+        for number, batch in enumerate(batches(groups)):
+            request_id = _request_id(*identity, *([number] if number else []))
+            done = self._client.conversations.append_turn(
+                conversation.id, batch, request_id=request_id
+            )
+            stored += done.messages
+        sequences = [it.sequence for it in stored[changes:] if not is_part(it)]
         seen = _ranges([*view.marked, *sequences])
         placed = [*zip(sequences, new, strict=True), *view.edited.items()]
         marked = {
@@ -143,6 +148,23 @@ class RecollectMemory:
         if not _is_plain(messages):
             return {"messages": list(marked.values())}
         return {"messages": [marked.get(id(it), it) for it in messages]}
+
+    def _load(self, conversation: Conversation) -> tuple[LoadedConversation, list[Message]]:
+        """Return the working context and its messages, in whole turns: one with images may be
+        larger than an answer.
+        """
+        load = self._client.conversations.load
+        page = loaded = load(conversation.id, max_turns=self._max_turns)
+        messages = list(loaded.messages)
+        while page.cut_before_sequence:
+            page = load(
+                conversation.id,
+                max_turns=1,
+                before_turn=messages[0].turn_number + 1,
+                before_sequence=page.cut_before_sequence,
+            )
+            messages[:0] = page.messages
+        return loaded, messages
 
     def conversation_of(self, thread_id: str) -> Conversation | None:
         """Return the conversation of a thread; None before its first message. Raises
@@ -208,6 +230,7 @@ class _View:
 
 def _versions(messages: Sequence[Message]) -> dict[int, BaseMessage]:
     """Return the newest version of each message, by the sequence of its first one."""
+    files = Files(messages)
     newest: dict[int, Message] = {}
     removed: set[int] = set()
     for message in sorted(messages, key=lambda it: it.sequence):
@@ -220,28 +243,31 @@ def _versions(messages: Sequence[Message]) -> dict[int, BaseMessage]:
             newest[read["replaces"]] = message
     result = {}
     for message in messages:
-        if _CHANGE not in message.metadata and message.sequence not in removed:
-            it = langchain_message(newest.get(message.sequence, message))
+        if is_part(message) or _CHANGE in message.metadata:
+            continue
+        if message.sequence not in removed:
+            it = langchain_message(newest.get(message.sequence, message), files)
             # Without an id it could not be edited.
             it.id = it.id or f"recollect-{message.sequence}"
             result[message.sequence] = it
     return result
 
 
-def _replacement(sequence: int, it: BaseMessage) -> Message:
-    """Return the message that replaces a kept one. It is no call and no result: the first one
+def _replacement(sequence: int, it: BaseMessage) -> list[Message]:
+    """Return the messages that replace a kept one. They are no call and no result: the first one
     was.
     """
-    message = message_of(_unmarked(it))
-    change = {_CHANGE: json.dumps({"replaces": sequence})}
+    message, *parts = messages_of(_unmarked(it))
+    metadata = {**message.metadata, _CHANGE: json.dumps({"replaces": sequence})}
     if isinstance(it, HumanMessage):
-        return replace(message, metadata={**message.metadata, **change})
-    return Message.assistant(
+        return [replace(message, metadata=metadata), *parts]
+    bare = Message.assistant(
         message.content or "[message]",
         thinking_text=message.thinking_text,
         sender="tool" if isinstance(it, ToolMessage) else "",
-        metadata={**message.metadata, **change},
+        metadata=metadata,
     )
+    return [bare, *parts]
 
 
 def _removal(sequences: Iterable[int]) -> Message:

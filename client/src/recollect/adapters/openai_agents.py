@@ -12,6 +12,8 @@ What it maps, and what not:
 
 - Every item comes back exactly as the SDK gave it, and its words are found by
   `client.recall.search` at once.
+- Images and other files that an item has in itself are kept apart from its words, and restored: in
+  the content stands a note, as `[image: image/png, 200 kB]`.
 - A session is a conversation of the channel `agents`, of the group that has the session's id.
 - A transcript only grows. `pop_item` therefore writes a line that takes the item back: the session
   does not have it any more, the transcript and the search do.
@@ -42,18 +44,18 @@ from recollect import (
     ResourceExhausted,
 )
 from recollect._shared.history import MAX_TOKENS, MAX_TURNS, History
+from recollect.adapters.files import Files, batches, is_part
 from recollect.adapters.items import (
     Item,
     cleared,
     is_clearing,
     items_of,
-    message_of,
+    messages_of,
     taken_back,
     what_it_takes_back,
 )
 
 CHANNEL = "agents"
-_MAX_BATCH = 1000
 _PAGE = 10  # turns of the first page, where few items are wanted
 _NO_CALL = re.compile(r"messages\[(\d+)\]\.tool_call")
 _NO_ID = "(a session without an id)"
@@ -119,17 +121,15 @@ class RecollectSession:
         return [cast(TResponseInputItem, item) for _, item in items]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Add items, all of one call or none; more than 1000 are sent in thousands. Raises
-        RecollectError.
+        """Add items, all of one call or none; more than 1000, or than 6 MiB, are sent in batches of
+        so many. Raises RecollectError.
         """
         if not items:
             return
         conversation = await self._current() or await self._begin(1)
-        for start in range(0, len(items), _MAX_BATCH):
-            await self._add(
-                conversation.id,
-                [cast(Item, dict(item)) for item in items[start : start + _MAX_BATCH]],
-            )
+        groups = [_Group(cast(Item, dict(item))) for item in items]
+        for batch in batches([group.messages for group in groups]):
+            await self._add(conversation.id, batch, groups)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the latest item back and return it; None if there is none. Raises RecollectError."""
@@ -189,8 +189,11 @@ class RecollectSession:
             request_id=_request_id("session", self._channel, self.session_id, generation),
         )
 
-    async def _add(self, conversation_id: str, items: list[Item]) -> None:
-        messages, orphans = list(map(message_of, items)), set[int]()
+    async def _add(
+        self, conversation_id: str, messages: list[Message], groups: "list[_Group]"
+    ) -> None:
+        by_message = {id(group.messages[0]): group for group in groups}
+        orphans = set[int]()
         while True:
             try:
                 stored = await self._client.conversations.append_turn(conversation_id, messages)
@@ -204,7 +207,7 @@ class RecollectSession:
                     raise
                 orphans |= more
                 for index in more:
-                    messages[index] = message_of(items[index], bare=True)
+                    messages[index] = by_message[id(messages[index])].bare()
             else:
                 break
         if self._end is not None and not self._end.appended(stored):
@@ -229,6 +232,18 @@ class RecollectSession:
             end.read(page)
 
 
+class _Group:
+    """The messages of one item: the one with its words, and the parts of its files."""
+
+    def __init__(self, item: Item) -> None:
+        self._item = item
+        self.messages = messages_of(item)
+
+    def bare(self) -> Message:
+        """Return the message of an item that has no call."""
+        return messages_of(self._item, bare=True)[0]
+
+
 class _End:
     """The last items of a conversation that were read and not taken back.
 
@@ -244,6 +259,7 @@ class _End:
         self.history.max_turns = min(turns or MAX_TURNS, MAX_TURNS)
         self._message_count = conversation.message_count
         self._taken_back: set[tuple[int, int]] = set()
+        self._files = Files()
 
     def is_of(self, conversation: Conversation) -> bool:
         """Return whether this is the end of the conversation as it is now."""
@@ -269,13 +285,14 @@ class _End:
             if is_clearing(message):
                 self.history.more, messages = False, messages[index + 1 :]
                 break
+        self._files.add(messages)  # those of a message follow it, so that they are read before it
         withdrawn = map(what_it_takes_back, messages)
         self._taken_back.update(place for place in withdrawn if place is not None)
         return [
             ((message.sequence, index), item)
             for message in messages
-            if what_it_takes_back(message) is None
-            for index, item in enumerate(items_of(message))
+            if what_it_takes_back(message) is None and not is_part(message)
+            for index, item in enumerate(items_of(message, self._files))
             if (message.sequence, index) not in self._taken_back
         ]
 

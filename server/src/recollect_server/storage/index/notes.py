@@ -319,7 +319,11 @@ class NoteQueue:
 
 
 def _waiting(
-    connection: apsw.Connection, idle_before: int, now: int, chosen: str, values: tuple[int, ...]
+    connection: apsw.Connection,
+    idle_before: int,
+    now: int,
+    chosen: str,
+    values: tuple[int | str, ...],
 ) -> list[Waiting]:
     rows = connection.execute(
         "SELECT number, id, turn_count > abbreviated_through AND (update_time <= ? OR update_time > ?"
