@@ -195,7 +195,7 @@ async def test_images_come_back_and_are_no_words(memory: AsyncClient, client: Cl
     assert await session.get_items() == items
     assert await RecollectSession("alex", memory).get_items(3) == items[2:]
     [conversation] = client.conversations.list()
-    loaded = client.conversations.load(conversation.id)  # of 8,000 tokens at most
+    loaded = client.recall.fetch_context(conversation.id)
     assert [it.content for it in loaded.messages if it.content] == [
         "What is on it?\n\n[image: image/png, 300 kB]\n\n[file: 5 kB]",
         "[image: image/jpeg, 4.8 MB]",

@@ -101,12 +101,12 @@ class RecollectMemory:
             result = [_marked(SystemMessage(text), 0)]
         # A checkpointer brings back what was loaded before: what is kept is loaded anew, once.
         view = _View(_versions(stored), messages)
-        seen = _ranges([*view.kept, *view.removed])
-        for sequence, it in view.kept.items():
+        extent = _ranges([*view.current, *view.removed])
+        for sequence, it in view.current.items():
             digest = _digest(view.versions[sequence])
-            result.append(_marked(it, sequence, seen=seen, digest=digest))
+            result.append(_marked(it, sequence, seen=extent, digest=digest))
         # The new ones tell what the state had, where a node removes all earlier ones.
-        result += [_marked(it, None, seen=seen) for it in view.new]
+        result += [_marked(it, None, seen=extent) for it in view.new]
         if not _is_plain(messages):
             result.insert(0, RemoveMessage(id=REMOVE_ALL_MESSAGES))
         return {"messages": result}
@@ -140,10 +140,11 @@ class RecollectMemory:
             )
             stored += done.messages
         sequences = [it.sequence for it in stored[changes:] if not is_part(it)]
-        seen = _ranges([*view.marked, *sequences])
+        extent = _ranges([*view.marked, *sequences])
         placed = [*zip(sequences, new, strict=True), *view.edited.items()]
         marked = {
-            id(it): _marked(it, sequence, seen=seen, digest=_digest(it)) for sequence, it in placed
+            id(it): _marked(it, sequence, seen=extent, digest=_digest(it))
+            for sequence, it in placed
         }
         if not _is_plain(messages):
             return {"messages": list(marked.values())}
@@ -217,10 +218,10 @@ class _View:
                 self.new.append(it)
             elif sequence:
                 self.marked[sequence] = it
-        seen = _seen(messages)
-        self.removed = [it for it in versions if it in seen and it not in self.marked]
+        before = _seen(messages)
+        self.removed = [it for it in versions if it in before and it not in self.marked]
         """Sequences of messages that the state had and has no more."""
-        self.kept = {
+        self.current = {
             sequence: self.edited.get(sequence, it)
             for sequence, it in versions.items()
             if sequence not in self.removed

@@ -69,8 +69,8 @@ class Packed:
         fields = holder if isinstance(holder, dict) else {}
         named = (fields[name] for name in _TYPES if isinstance(fields.get(name), str))
         media_type = media_type_of(text) or next(named, "")
-        said = f"{media_type} {fields.get('type', '')}"
-        kind = next((it for it in _KINDS if it in said), "file")
+        text_of_kind = f"{media_type} {fields.get('type', '')}"
+        kind = next((it for it in _KINDS if it in text_of_kind), "file")
         if media_type or kind != "file" or overflow == CONTENT:
             self._notes.append(note_of(kind, media_type, text))
             return True

@@ -37,8 +37,8 @@ def _service_v1() -> ServiceDescriptor:
         method.input_type = method.input_type.replace(".v1alpha.", ".v1.")
         method.output_type = method.output_type.replace(".v1alpha.", ".v1.")
     pool = descriptor_pool.Default()
-    pool.Add(file)  # type: ignore[no-untyped-call]
-    return cast(ServiceDescriptor, pool.FindServiceByName(f"{file.package}.ServerReflection"))
+    pool.Add(file)
+    return pool.FindServiceByName(f"{file.package}.ServerReflection")
 
 
 SERVICES = (
@@ -129,13 +129,13 @@ class Reflection:
         """Return the answer to a request. The file of a method is that of its service: protobuf's
         pool finds no symbol of a method.
         """
-        asked = pb.ServerReflectionRequest()
-        asked.CopyFrom(request)
+        lookup = pb.ServerReflectionRequest()
+        lookup.CopyFrom(request)
         service, _, method = request.file_containing_symbol.rpartition(".")
         if method and _has_method(service, method):
-            asked.file_containing_symbol = service
+            lookup.file_containing_symbol = service
         answer: pb.ServerReflectionResponse
-        (answer,) = self._servicer.ServerReflectionInfo(iter((asked,)), None)
+        (answer,) = self._servicer.ServerReflectionInfo(iter((lookup,)), None)
         answer.original_request.CopyFrom(request)
         return answer.SerializeToString()
 
