@@ -223,6 +223,12 @@ class Settings(BaseSettings):
     max_open_spaces: int = Field(
         100, ge=1, description="spaces that are open at a time; others are opened when called"
     )
+    max_suspended_spaces: int = Field(
+        1000,
+        ge=0,
+        description="spaces beside the open ones that stay in memory, without open files, and take"
+        " appends at once",
+    )
     auth: Literal["auto", "required"] = Field(
         "auto",
         description="auto: calls need a token once there is one (recollect-server token create); required: always",
@@ -242,7 +248,10 @@ class Settings(BaseSettings):
         8 << 20, ge=1024, le=64 << 20, description="largest batch of messages"
     )
     max_answer_bytes: int = Field(
-        8 << 20, ge=1024, le=1 << 30, description="largest answer, unless a single item is larger"
+        4_000_000,
+        ge=1024,
+        le=1 << 30,
+        description="largest answer, unless a single item is larger; gRPC's other clients accept 4 MiB",
     )
     threads: int = Field(
         32, ge=1, le=1000, description="concurrent calls, apart from writes and searches"
