@@ -309,10 +309,10 @@ def test_every_answer_fits_the_usual_limit_of_a_grpc_client_and_ours_joins_them(
             it.id, [Message.user(f"{turn}"), Message.assistant("x" * 900_000)]
         )
     with grpc.insecure_channel(server.target) as channel:  # accepts 4 MiB
-        recall: Any = RecallServiceStub(channel)  # type: ignore[no-untyped-call]
+        recall: Any = RecallServiceStub(channel)
         answer = recall.FetchContext(FetchContextRequest(conversation_id=it.id))
         assert (answer.has_more, len(answer.messages)) == (True, 8)
-        conversations: Any = ConversationServiceStub(channel)  # type: ignore[no-untyped-call]
+        conversations: Any = ConversationServiceStub(channel)
         request = LoadRequest(conversation_id=it.id, max_tokens=10_000_000, max_turns=100)
         assert conversations.Load(request).has_more
     fetched = client.recall.fetch_context(it.id, timeout=20)

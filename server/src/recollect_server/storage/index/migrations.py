@@ -330,7 +330,7 @@ def _note_refusals(connection: apsw.Connection) -> None:
     connection.execute("""
         -- `messages` is how many the conversation had at the last try, `next_try` when the model is asked
         -- again; NULL: not before the conversation goes on. Nothing in the transcripts says this.
-        CREATE TABLE note_refusals(
+        CREATE TABLE IF NOT EXISTS note_refusals(
             number INTEGER PRIMARY KEY, model TEXT NOT NULL, messages INTEGER NOT NULL, tries INTEGER NOT NULL,
             next_try INTEGER);
     """)
