@@ -13,6 +13,7 @@ from recollect.errors import InternalError
 from recollect.v1 import (
     conversation_pb2,
     conversation_service_pb2,
+    error_pb2,
     message_pb2,
     recall_pb2,
     recall_service_pb2,
@@ -127,6 +128,23 @@ def receipt(it: conversation_service_pb2.DeleteResponse) -> conversations.Deleti
     return conversations.DeletionReceipt(
         conversation_id=it.conversation_id,
         removed=tuple(conversations.RemovedFrom(entry.place, entry.count) for entry in it.removed),
+        delete_time=moment(it.delete_time),
+    )
+
+
+def deleted(it: conversation_service_pb2.DeleteManyResponse) -> conversations.DeletedConversations:
+    """Return the answer to DeleteMany."""
+    return conversations.DeletedConversations(
+        conversation_ids=tuple(it.conversation_ids),
+        left=tuple(
+            (
+                left.conversation_id,
+                error_pb2.ErrorReason.Name(left.reason).removeprefix("ERROR_REASON_"),
+            )
+            for left in it.left
+        ),
+        removed=tuple(conversations.RemovedFrom(entry.place, entry.count) for entry in it.removed),
+        has_more=it.has_more,
         delete_time=moment(it.delete_time),
     )
 

@@ -14,6 +14,7 @@ from recollect._types.conversation import (
     ArchiveFilter,
     Conversation,
     ConversationPage,
+    DeletedConversations,
     DeletionReceipt,
     LoadedConversation,
     Party,
@@ -486,6 +487,46 @@ class Conversations:
         >>> receipt = client.conversations.delete(conversation_id, anchors=keep)
         """
         return self._invoker.run(calls.delete(conversation_id, anchors, force, request_id), timeout)
+
+    def delete_many(
+        self,
+        *,
+        conversation_ids: Iterable[str] | None = None,
+        channels: Iterable[str] | None = None,
+        topics: Iterable[str] | None = None,
+        updated_after: datetime | None = None,
+        updated_before: datetime | None = None,
+        archived: ArchiveFilter | None = None,
+        anchors: AnchorDisposition | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+        limit: int | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> DeletedConversations:
+        """Delete the conversations that match all filters, the longest unchanged first, as `delete`
+        does, and return a receipt. At least one filter must be given.
+
+        Those that `delete` would refuse are left and named. `dry_run` deletes nothing, and answers
+        what would be deleted.
+
+        >>> before = datetime.now(UTC) - timedelta(days=365)
+        >>> receipt = client.conversations.delete_many(updated_before=before, dry_run=True)
+        """
+        call = calls.delete_many(
+            conversation_ids,
+            channels,
+            topics,
+            updated_after,
+            updated_before,
+            archived,
+            anchors,
+            force,
+            dry_run,
+            limit,
+            request_id,
+        )
+        return self._invoker.run(call, timeout)
 
     def _all_pages(
         self, call: calls.ListCall | None, timeout: float | None

@@ -218,3 +218,21 @@ class DeletionReceipt:
     """Every place that it was removed from."""
     delete_time: datetime
     """The time of the deletion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedConversations:
+    """The receipt of `delete_many`."""
+
+    conversation_ids: tuple[str, ...]
+    """The conversations that are gone, or with `dry_run` would be."""
+    left: tuple[tuple[str, str], ...]
+    """Those that match and were left, each with the reason: `CONVERSATION_PINNED` or
+    `ANCHORS_PRESENT`.
+    """
+    removed: tuple[RemovedFrom, ...]
+    """Every place that they were removed from, added up."""
+    has_more: bool
+    """True if more match: ask again."""
+    delete_time: datetime
+    """The time of the deletion."""

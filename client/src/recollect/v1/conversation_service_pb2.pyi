@@ -11,6 +11,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from recollect.v1 import conversation_pb2 as _conversation_pb2
+from recollect.v1 import error_pb2 as _error_pb2
 from recollect.v1 import message_pb2 as _message_pb2
 from recollect.v1 import update_pb2 as _update_pb2
 import builtins as _builtins
@@ -1447,3 +1448,155 @@ class DeleteResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteResponse: _TypeAlias = DeleteResponse  # noqa: Y015
+
+@_typing.final
+class DeleteManyRequest(_message.Message):
+    """Request to delete conversations by a filter. At least one filter must be set: `conversation_ids`,
+    `channels`, `topics`, `updated_after`, `updated_before` or `archived`.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_IDS_FIELD_NUMBER: _builtins.int
+    CHANNELS_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    UPDATED_AFTER_FIELD_NUMBER: _builtins.int
+    UPDATED_BEFORE_FIELD_NUMBER: _builtins.int
+    ARCHIVED_FIELD_NUMBER: _builtins.int
+    ANCHORS_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    archived: _conversation_pb2.ArchiveFilter.ValueType
+    """Those that are archived, or ARCHIVE_FILTER_ALL, which counts as a filter: with nothing else it
+    selects every conversation. Unset means any.
+    """
+    anchors: Global___AnchorDisposition.ValueType
+    """Whether to keep or delete the anchors that came from them. Unset leaves conversations that have
+    any.
+    """
+    force: _builtins.bool
+    """Deletes pinned conversations too. Unset leaves them."""
+    dry_run: _builtins.bool
+    """Deletes nothing, and answers what would be deleted and left."""
+    limit: _builtins.int
+    """Number of conversations to delete. 0 means 100; above 1000 counts as 1000. Not negative."""
+    request_id: _builtins.str
+    """Makes the call exactly-once (see ConversationService): the receipt is answered again for as
+    long as the index exists.
+    """
+    @_builtins.property
+    def conversation_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """These, at most 1000. Those that are not there are passed over. Unset means any."""
+
+    @_builtins.property
+    def channels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """On any of these channels, at most 64. Unset means all."""
+
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """About any of these topics, at most 64. Unset means all."""
+
+    @_builtins.property
+    def updated_after(self) -> _timestamp_pb2.Timestamp:
+        """With `update_time` at or after this moment."""
+
+    @_builtins.property
+    def updated_before(self) -> _timestamp_pb2.Timestamp:
+        """With `update_time` before this moment. Later than `updated_after` if both are set."""
+
+    def __init__(
+        self,
+        *,
+        conversation_ids: _abc.Iterable[_builtins.str] | None = ...,
+        channels: _abc.Iterable[_builtins.str] | None = ...,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        updated_after: _timestamp_pb2.Timestamp | None = ...,
+        updated_before: _timestamp_pb2.Timestamp | None = ...,
+        archived: _conversation_pb2.ArchiveFilter.ValueType = ...,
+        anchors: Global___AnchorDisposition.ValueType = ...,
+        force: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
+        limit: _builtins.int = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "archived", b"archived", "channels", b"channels", "conversation_ids", b"conversation_ids", "dry_run", b"dry_run", "force", b"force", "limit", b"limit", "request_id", b"request_id", "topics", b"topics", "updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteManyRequest: _TypeAlias = DeleteManyRequest  # noqa: Y015
+
+@_typing.final
+class LeftConversation(_message.Message):
+    """A conversation that matches and was left."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    reason: _error_pb2.ErrorReason.ValueType
+    """Why Delete would refuse it: ERROR_REASON_CONVERSATION_PINNED or ERROR_REASON_ANCHORS_PRESENT."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        reason: _error_pb2.ErrorReason.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeftConversation: _TypeAlias = LeftConversation  # noqa: Y015
+
+@_typing.final
+class DeleteManyResponse(_message.Message):
+    """Response of DeleteMany: the receipt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_IDS_FIELD_NUMBER: _builtins.int
+    LEFT_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
+    HAS_MORE_FIELD_NUMBER: _builtins.int
+    DELETE_TIME_FIELD_NUMBER: _builtins.int
+    has_more: _builtins.bool
+    """True if more conversations match than `limit`: ask again, with another `request_id`."""
+    @_builtins.property
+    def conversation_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The conversations that were deleted, or with `dry_run` would be."""
+
+    @_builtins.property
+    def left(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeftConversation]:
+        """Those that match and were left, at most 1000."""
+
+    @_builtins.property
+    def removed(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemovedFrom]:
+        """Every place that they were removed from, added up. Empty with `dry_run`."""
+
+    @_builtins.property
+    def delete_time(self) -> _timestamp_pb2.Timestamp:
+        """When they were deleted."""
+
+    def __init__(
+        self,
+        *,
+        conversation_ids: _abc.Iterable[_builtins.str] | None = ...,
+        left: _abc.Iterable[Global___LeftConversation] | None = ...,
+        removed: _abc.Iterable[Global___RemovedFrom] | None = ...,
+        has_more: _builtins.bool = ...,
+        delete_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delete_time", b"delete_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_ids", b"conversation_ids", "delete_time", b"delete_time", "has_more", b"has_more", "left", b"left", "removed", b"removed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteManyResponse: _TypeAlias = DeleteManyResponse  # noqa: Y015

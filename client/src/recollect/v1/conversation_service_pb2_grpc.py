@@ -135,6 +135,11 @@ class ConversationServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_conversation__service__pb2.DeleteRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_conversation__service__pb2.DeleteResponse.FromString,
                 _registered_method=True)
+        self.DeleteMany = channel.unary_unary(
+                '/recollect.v1.ConversationService/DeleteMany',
+                request_serializer=recollect_dot_v1_dot_conversation__service__pb2.DeleteManyRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_conversation__service__pb2.DeleteManyResponse.FromString,
+                _registered_method=True)
 
 
 class ConversationServiceServicer(object):
@@ -302,6 +307,16 @@ class ConversationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteMany(self, request, context):
+        """Delete the conversations that match all filters, each as Delete does, the longest unchanged
+        first. Those that Delete would refuse are left and named, with the reason. An answer is not all
+        or nothing: a call that fails has deleted some, and a repeat with the same `request_id` deletes
+        the rest. Its receipt names only what it deleted itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ConversationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -389,6 +404,11 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.Delete,
                     request_deserializer=recollect_dot_v1_dot_conversation__service__pb2.DeleteRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_conversation__service__pb2.DeleteResponse.SerializeToString,
+            ),
+            'DeleteMany': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteMany,
+                    request_deserializer=recollect_dot_v1_dot_conversation__service__pb2.DeleteManyRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_conversation__service__pb2.DeleteManyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -866,6 +886,33 @@ class ConversationService(object):
             '/recollect.v1.ConversationService/Delete',
             recollect_dot_v1_dot_conversation__service__pb2.DeleteRequest.SerializeToString,
             recollect_dot_v1_dot_conversation__service__pb2.DeleteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteMany(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.ConversationService/DeleteMany',
+            recollect_dot_v1_dot_conversation__service__pb2.DeleteManyRequest.SerializeToString,
+            recollect_dot_v1_dot_conversation__service__pb2.DeleteManyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -120,6 +120,12 @@ class ConversationServiceStub:
     ERROR_REASON_ANCHORS_PRESENT. If it is pinned, the request needs `force`: else
     ERROR_REASON_CONVERSATION_PINNED.
     """
+    DeleteMany: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteManyRequest, _conversation_service_pb2.DeleteManyResponse]
+    """Delete the conversations that match all filters, each as Delete does, the longest unchanged
+    first. Those that Delete would refuse are left and named, with the reason. An answer is not all
+    or nothing: a call that fails has deleted some, and a repeat with the same `request_id` deletes
+    the rest. Its receipt names only what it deleted itself.
+    """
 
 @_typing.type_check_only
 class ConversationServiceAsyncStub(ConversationServiceStub):
@@ -212,6 +218,12 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     was removed from. If it has anchors, the request must say whether to keep or delete them: else
     ERROR_REASON_ANCHORS_PRESENT. If it is pinned, the request needs `force`: else
     ERROR_REASON_CONVERSATION_PINNED.
+    """
+    DeleteMany: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteManyRequest, _conversation_service_pb2.DeleteManyResponse]  # type: ignore[assignment]
+    """Delete the conversations that match all filters, each as Delete does, the longest unchanged
+    first. Those that Delete would refuse are left and named, with the reason. An answer is not all
+    or nothing: a call that fails has deleted some, and a repeat with the same `request_id` deletes
+    the rest. Its receipt names only what it deleted itself.
     """
 
 class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -404,6 +416,18 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         was removed from. If it has anchors, the request must say whether to keep or delete them: else
         ERROR_REASON_ANCHORS_PRESENT. If it is pinned, the request needs `force`: else
         ERROR_REASON_CONVERSATION_PINNED.
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteMany(
+        self,
+        request: _conversation_service_pb2.DeleteManyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.DeleteManyResponse, _abc.Awaitable[_conversation_service_pb2.DeleteManyResponse]]:
+        """Delete the conversations that match all filters, each as Delete does, the longest unchanged
+        first. Those that Delete would refuse are left and named, with the reason. An answer is not all
+        or nothing: a call that fails has deleted some, and a repeat with the same `request_id` deletes
+        the rest. Its receipt names only what it deleted itself.
         """
 
 def add_ConversationServiceServicer_to_server(servicer: ConversationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

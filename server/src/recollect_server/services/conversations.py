@@ -1,5 +1,6 @@
 """Conversations: begin, write, read, name, list and delete them."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -26,7 +27,9 @@ from recollect_server.domain.conversation import (
     merged,
 )
 from recollect_server.domain.errors import (
+    AnchorsPresent,
     ConversationNotFound,
+    ConversationPinned,
     ConversationReadOnly,
     IndexUnavailable,
     InvalidField,
@@ -50,6 +53,8 @@ from recollect_server.storage.logs.lines import messages_of
 
 log = structlog.get_logger("recollect.conversations")
 
+_DELETED_AT_ONCE = 100  # conversations that one query names
+_MAX_LEFT = 1000  # conversations that a receipt names as left
 MAX_METADATA = 64 << 10
 """Bytes of a conversation's metadata as JSON."""
 
@@ -72,6 +77,31 @@ class Page:
     next: tuple[int, str] | None
     failures: dict[str, str]
     """Reasons of the last failed notes, by conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """Receipt of a delete of many conversations."""
+
+    conversations: list[str]
+    """Those that were deleted, or would be."""
+    left: list[tuple[str, str]]
+    """Those that match and were left, each with the name of the error that refuses it."""
+    removed: dict[str, int]
+    """Entries removed, by place."""
+    has_more: bool
+    time: int
+
+    @property
+    def text(self) -> str:
+        """The receipt as it is remembered with its request."""
+        return orjson.dumps(self).decode()
+
+    @classmethod
+    def of(cls, text: str) -> "Deleted":
+        """Return the receipt that was remembered."""
+        fields = orjson.loads(text)
+        return cls(**fields | {"left": [(name, reason) for name, reason in fields["left"]]})
 
 
 class Conversations:
@@ -464,6 +494,67 @@ class Conversations:
         payload: dict[str, Any] = {"id": conversation_id, "anchors": anchors}
         request = key_of("Delete", request_id, payload | ({"force": True} if force else {}))
         return self._space.delete(conversation_id, anchors, request, force=force)
+
+    def delete_many(
+        self,
+        chosen: Filter,
+        anchors: int,
+        limit: int,
+        request_id: str,
+        *,
+        force: bool,
+        dry_run: bool,
+    ) -> Deleted:
+        """Delete the conversations that match, the longest unchanged first, at most `limit`.
+
+        With `dry_run` nothing is deleted, and the answer says what would be. One that `delete`
+        would refuse is left, with the reason. What was deleted before a failure stays deleted: a
+        repeat of the request goes on with the rest.
+        """
+        payload = {
+            "chosen": asdict(chosen),
+            "anchors": anchors,
+            "limit": limit,
+            "force": force,
+            "dry_run": dry_run,
+        }
+        request = key_of("DeleteMany", request_id, payload)
+        with self._space.exclusive(request=request_id or "DeleteMany"):
+            if request and (record := self._space.find_request(request)):
+                return Deleted.of(record.answer)
+            deleted: list[str] = []
+            left: list[tuple[str, str]] = []
+            removed: Counter[str] = Counter()
+            place: tuple[int, str] | None = None
+            while len(deleted) < limit:
+                rows = self._space.index.conversations.select(
+                    chosen, _DELETED_AT_ONCE, place, newest_first=False
+                )
+                for row in rows:
+                    if len(deleted) == limit:
+                        break
+                    name = row.conversation.id
+                    place = row.conversation.update_time, name
+                    try:
+                        if dry_run:
+                            self._space.check_delete(name, anchors, force=force)
+                        else:
+                            removed.update(self._space.delete(name, anchors, force=force).removed)
+                        deleted.append(name)
+                    except (ConversationPinned, AnchorsPresent) as error:
+                        if len(left) < _MAX_LEFT:
+                            left.append((name, type(error).__name__))
+                    except ConversationNotFound:
+                        pass  # somebody else deleted it meanwhile
+                if len(rows) < _DELETED_AT_ONCE:
+                    break
+            following = self._space.index.conversations.select(chosen, 1, place, newest_first=False)
+            done = Deleted(deleted, left, dict(removed), bool(following), self._space.clock())
+            if request:
+                self._space.index.requests.add(
+                    KnownRequest(request.id, request.hash, "", answer=done.text)
+                )
+            return done
 
     # Inside ---------------------------------------------------------------------------------------
 

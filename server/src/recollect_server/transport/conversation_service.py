@@ -3,7 +3,7 @@
 from functools import partial
 
 from google.protobuf import json_format
-from recollect.v1 import conversation_pb2
+from recollect.v1 import conversation_pb2, error_pb2
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.message_pb2 import ROLE_USER
 
@@ -46,12 +46,19 @@ _MAX_TURNS = 1000
 _MAX_CONVERSATIONS = 1000
 _MAX_BATCH = 1000
 _MAX_WRITERS = 8
+_USUAL_DELETED = 100
 
 
 _ARCHIVED: dict[int, bool | None] = {
     conversation_pb2.ARCHIVE_FILTER_UNSPECIFIED: False,
     conversation_pb2.ARCHIVE_FILTER_ARCHIVED: True,
     conversation_pb2.ARCHIVE_FILTER_ALL: None,
+}
+
+
+_LEFT = {
+    "ConversationPinned": error_pb2.ERROR_REASON_CONVERSATION_PINNED,
+    "AnchorsPresent": error_pb2.ERROR_REASON_ANCHORS_PRESENT,
 }
 
 
@@ -491,6 +498,57 @@ class ConversationHandlers:
                 api.RemovedFrom(place=place, count=count)
                 for place, count in receipt.removed.items()
             ],
+            delete_time=timestamp(receipt.time),
+        )
+
+    def DeleteMany(self, request: api.DeleteManyRequest, call: Call) -> api.DeleteManyResponse:
+        """Delete conversations by a filter."""
+        checks = Checks()
+        checks.count("conversation_ids", request.conversation_ids, _MAX_CONVERSATIONS)
+        for index, name in enumerate(request.conversation_ids[:_MAX_CONVERSATIONS]):
+            checks.conversation_id(f"conversation_ids[{index}]", name)
+        checks.channels("channels", request.channels)
+        checks.topics("topics", request.topics, most=MAX_FILTER)
+        checks.span(request, "updated_after", "updated_before")
+        if request.archived not in _ARCHIVED:
+            checks.refuse("archived", f"is {request.archived}, which the contract does not name")
+        if request.anchors not in api.AnchorDisposition.values():
+            checks.refuse("anchors", "is not a disposition of this version")
+        checks.not_negative("limit", request.limit)
+        checks.request_id(request.request_id)
+        archived = request.archived != conversation_pb2.ARCHIVE_FILTER_UNSPECIFIED
+        filters = (request.conversation_ids, request.channels, request.topics, archived)
+        times = (request.HasField("updated_after"), request.HasField("updated_before"))
+        if not any((*filters, *times)):
+            checks.refuse("conversation_ids", "is empty, and no other filter is set")
+        checks.done()
+        chosen = Filter(
+            conversation_ids=tuple(request.conversation_ids),
+            channels=tuple(request.channels),
+            topics=tuple(request.topics),
+            updated_after=optional_milliseconds(request, "updated_after"),
+            updated_before=optional_milliseconds(request, "updated_before"),
+            archived=_ARCHIVED[request.archived] if archived else None,
+        )
+        receipt = self._conversations.delete_many(
+            chosen,
+            request.anchors,
+            min(request.limit or _USUAL_DELETED, _MAX_CONVERSATIONS),
+            request.request_id,
+            force=request.force,
+            dry_run=request.dry_run,
+        )
+        return api.DeleteManyResponse(
+            conversation_ids=receipt.conversations,
+            left=[
+                api.LeftConversation(conversation_id=name, reason=_LEFT[reason])
+                for name, reason in receipt.left
+            ],
+            removed=[
+                api.RemovedFrom(place=place, count=count)
+                for place, count in receipt.removed.items()
+            ],
+            has_more=receipt.has_more,
             delete_time=timestamp(receipt.time),
         )
 

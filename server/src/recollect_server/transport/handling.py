@@ -108,6 +108,7 @@ _STORING = frozenset(
     {
         "ConversationService.Create",
         "ConversationService.AppendTurn",
+        "ConversationService.UpdateMetadata",
         "ConversationService.RecordCompression",
         "ConversationService.RecordAbbreviation",
         "RecallService.SetAnchor",
@@ -124,6 +125,7 @@ _APPEND = "ConversationService.AppendTurn"
 ADMINISTRATIVE = frozenset(
     {
         "ConversationService.Delete",
+        "ConversationService.DeleteMany",
         "ConversationService.RegenerateNotes",
         "RecallService.DeleteAnchor",
         "ChannelService.AddOwnerIdentity",

@@ -56,7 +56,10 @@ _COMPUTING = {
     "BuildContext",
     "SearchCommunications",
 }  # reads that compute for long: many at once would take Python's lock from all others
-_LONG = {"Delete"}  # writes that may take long: they do not stand in the way of the others
+_LONG = {
+    "Delete",
+    "DeleteMany",
+}  # writes that may take long: they do not stand in the way of the others
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from recollect._shared import read, read_update
 from recollect._shared.calls import parts
@@ -16,6 +17,7 @@ from recollect._types.conversation import (
     ArchiveFilter,
     Conversation,
     ConversationPage,
+    DeletedConversations,
     DeletionReceipt,
     LoadedConversation,
     Party,
@@ -25,6 +27,9 @@ from recollect._types.message import Message
 from recollect._types.update import Update
 from recollect.v1 import conversation_pb2
 from recollect.v1 import conversation_service_pb2 as pb
+
+K = TypeVar("K", bound=StrEnum)
+V = TypeVar("V")
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["ConversationService"]
 _CREATE = Method(_SERVICE, "Create", pb.CreateRequest, pb.CreateResponse)
@@ -38,6 +43,7 @@ _STREAM_UPDATES = Method(
 _PUBLISH_DELTA = Method(_SERVICE, "PublishDelta", pb.PublishDeltaRequest, pb.PublishDeltaResponse)
 _SWITCH = Method(_SERVICE, "Switch", pb.SwitchRequest, pb.SwitchResponse)
 _RENAME = Method(_SERVICE, "Rename", pb.RenameRequest, pb.RenameResponse)
+_DELETE_MANY = Method(_SERVICE, "DeleteMany", pb.DeleteManyRequest, pb.DeleteManyResponse)
 _SET_TOPICS = Method(_SERVICE, "SetTopics", pb.SetTopicsRequest, pb.SetTopicsResponse)
 _ARCHIVE = Method(_SERVICE, "Archive", pb.ArchiveRequest, pb.ArchiveResponse)
 _UPDATE_METADATA = Method(
@@ -116,8 +122,6 @@ def list_page(
     archived: ArchiveFilter | None,
 ) -> ListCall:
     """Return the call of List for one page."""
-    if archived is not None and archived not in _ARCHIVED:
-        raise invalid("archived", f"is one of {', '.join(_ARCHIVED)}, not {archived!r}")
     request = fill(
         pb.ListRequest(),
         page_size=page_size,
@@ -130,7 +134,7 @@ def list_page(
         updated_before=updated_before,
         query=query,
         notes_failed=notes_failed,
-        archived=None if archived is None else _ARCHIVED[archived],
+        archived=_number("archived", archived, _ARCHIVED),
     )
     return Call(_LIST, request, read.conversation_page)
 
@@ -389,13 +393,51 @@ def delete(
     conversation_id: str, anchors: AnchorDisposition | None, force: bool, request_id: str | None
 ) -> Call[pb.DeleteRequest, pb.DeleteResponse, DeletionReceipt]:
     """Return the call of Delete."""
-    if anchors is not None and anchors not in _DISPOSITIONS:
-        raise invalid("anchors", f"is one of {', '.join(_DISPOSITIONS)}, not {anchors!r}")
     request = fill(
         pb.DeleteRequest(),
         conversation_id=conversation_id,
-        anchors=None if anchors is None else _DISPOSITIONS[anchors],
+        anchors=_number("anchors", anchors, _DISPOSITIONS),
         force=force or None,
         request_id=parts.request_id(request_id),
     )
     return Call(_DELETE, request, read.receipt)
+
+
+def delete_many(
+    conversation_ids: Iterable[str] | None,
+    channels: Iterable[str] | None,
+    topics: Iterable[str] | None,
+    updated_after: datetime | None,
+    updated_before: datetime | None,
+    archived: ArchiveFilter | None,
+    anchors: AnchorDisposition | None,
+    force: bool,
+    dry_run: bool,
+    limit: int | None,
+    request_id: str | None,
+) -> Call[pb.DeleteManyRequest, pb.DeleteManyResponse, DeletedConversations]:
+    """Return the call of DeleteMany."""
+    request = fill(
+        pb.DeleteManyRequest(),
+        conversation_ids=conversation_ids,
+        channels=channels,
+        topics=topics,
+        updated_after=updated_after,
+        updated_before=updated_before,
+        archived=_number("archived", archived, _ARCHIVED),
+        anchors=_number("anchors", anchors, _DISPOSITIONS),
+        force=force or None,
+        dry_run=dry_run or None,
+        limit=limit,
+        request_id=parts.request_id(request_id),
+    )
+    return Call(_DELETE_MANY, request, read.deleted)
+
+
+def _number(name: str, value: K | None, numbers: Mapping[K, V]) -> V | None:
+    """Return the contract's number of a value, at the field of this name."""
+    if value is None:
+        return None
+    if value not in numbers:
+        raise invalid(name, f"is one of {', '.join(numbers)}, not {value!r}")
+    return numbers[value]

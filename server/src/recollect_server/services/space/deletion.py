@@ -146,6 +146,22 @@ class Deletions:
             del self._under_way[conversation_id]
             end.set()
 
+    def check(self, conversation_id: str, anchors: int, *, force: bool) -> None:
+        """Raise what `delete` would refuse a conversation with, and change nothing."""
+        with self._locks.conversations.hold(conversation_id):
+            state = self._states.get(conversation_id)
+            if state.conversation.pinned and not force:
+                raise ConversationPinned(conversation_id)
+            if anchors not in (KEEP_ANCHORS, DELETE_ANCHORS):
+                settle_anchors(
+                    self._anchors,
+                    self._projection.index,
+                    self._store,
+                    conversation_id,
+                    state.number,
+                    anchors,
+                )
+
     def _finish(
         self, conversation_id: str, number: int | None, request: RequestKey | None
     ) -> Receipt:

@@ -333,6 +333,10 @@ class Space:
         """
         return self._deletions.delete(conversation_id, anchors, request, force=force)
 
+    def check_delete(self, conversation_id: str, anchors: int, *, force: bool = False) -> None:
+        """Raise what `delete` would refuse a conversation with, and change nothing."""
+        self._deletions.check(conversation_id, anchors, force=force)
+
     def flush(self) -> None:
         """Try once more to write every pending message: the server stops. The rest is logged, and
         lost.

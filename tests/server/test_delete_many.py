@@ -1,0 +1,76 @@
+"""DeleteMany: which conversations it takes, in which order, and what a repeat finds."""
+
+from datetime import timedelta
+from typing import Any
+
+from recollect.v1 import conversation_service_pb2 as api
+from recollect.v1.conversation_pb2 import ARCHIVE_FILTER_ALL, ARCHIVE_FILTER_ARCHIVED
+
+from tests.conftest import RunningServer, Start
+from tests.server.conftest import Connect, Service, files_with, moment
+
+DAY = timedelta(days=1) // timedelta(milliseconds=1)
+
+
+def delete(service: Service, **fields: Any) -> api.DeleteManyResponse:
+    return service.conversations.DeleteMany(api.DeleteManyRequest(**fields))
+
+
+def days(service: Service, server: RunningServer, count: int) -> list[str]:
+    """Begin a conversation a day, the oldest first."""
+    begun = []
+    for at in range(count):
+        created = moment(server.clock.now - (count - at) * DAY)
+        begun.append(service.create(create_time=created).id)
+    return begun
+
+
+def test_the_longest_unchanged_go_first_and_the_limit_leaves_the_others(
+    service: Service, server: RunningServer
+) -> None:
+    begun = days(service, server, 5)
+    before = moment(server.clock.now - 2 * DAY + 1)
+    planned = delete(service, updated_before=before, limit=3, dry_run=True)
+    first = delete(service, updated_before=before, limit=3)
+    assert list(planned.conversation_ids) == list(first.conversation_ids) == begun[:3]
+    assert planned.has_more
+    assert first.has_more
+    assert not planned.removed
+    rest = delete(service, updated_before=before, limit=3)
+    assert (list(rest.conversation_ids), rest.has_more) == (begun[3:4], False)
+    assert [it.id for it in service.listed().conversations] == begun[4:]
+    assert {it.place: it.count for it in first.removed}["conversations"] == 3
+
+
+def test_archived_conversations_and_everything_can_be_chosen(service: Service) -> None:
+    archived, other = service.told("one"), service.told("two")
+    service.conversations.Archive(api.ArchiveRequest(conversation_id=archived))
+    assert list(delete(service, archived=ARCHIVE_FILTER_ARCHIVED).conversation_ids) == [archived]
+    assert list(delete(service, archived=ARCHIVE_FILTER_ALL).conversation_ids) == [other]
+
+
+def test_a_pinned_conversation_is_left_unless_it_is_forced(
+    service: Service, server: RunningServer
+) -> None:
+    pinned = service.create("cli", pinned=True).id
+    others = [service.create("cli").id for _ in range(2)]
+    planned = delete(service, channels=["cli"], limit=2, dry_run=True)
+    receipt = delete(service, channels=["cli"], limit=2)
+    assert set(receipt.conversation_ids) == set(planned.conversation_ids) == set(others)
+    assert [it.conversation_id for it in receipt.left] == [pinned]
+    assert not receipt.has_more
+    assert list(delete(service, channels=["cli"], force=True).conversation_ids) == [pinned]
+
+
+def test_the_receipt_is_kept_and_the_text_is_gone_after_a_restart(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server()
+    service = connect(server)
+    gone, stays = service.told("The zanzibarian pangolin."), service.told("Something else.")
+    first = delete(service, conversation_ids=[gone], request_id="clean-1")
+    assert files_with(server.data_dir, "zanzibarian") == []
+    server.stop()
+    again = connect(start_server())
+    assert delete(again, conversation_ids=[gone], request_id="clean-1") == first
+    assert [it.id for it in again.listed().conversations] == [stays]
