@@ -144,7 +144,7 @@ class _Plan:
 
 
 class _Changed(Exception):
-    """A model is not there any more: the next turn has another plan."""
+    """A model is not there any more, or another one is needed: the next turn has another plan."""
 
 
 class _Stopped(Exception):
@@ -447,6 +447,7 @@ class Embedding:
                 ended.append(name)
         if not texts and not progress and not ended:
             return 0
+        self._note_census(plan.store)
         self._keep(plan, texts, progress)
         for name, lines in after.items():
             self._waiting[name].after = lines
@@ -454,16 +455,16 @@ class Embedding:
                 long.looked_at = lines
         for name in ended:
             del self._waiting[name]
-        self._note_census(plan.store)
         return max(1, size)
 
     def _note_census(self, store: VectorStore) -> None:
-        """Note what languages the space's texts are in; with enough of others, from now on."""
+        """Note what languages the space's texts are in. Raises _Changed if there are others."""
         if self._census is not None:
             store.note(_CENSUS, self._census.written())
             if self._census.is_mixed:
                 store.note(_LANGUAGES, "others")
                 log.info("space_has_other_languages")
+                raise _Changed
 
     def _keep(self, plan: _Plan, texts: list[_Text], progress: dict[str, int]) -> None:
         """Embed texts with the models that they are given to, and keep and show their vectors."""
@@ -646,8 +647,7 @@ class Embedding:
 
         Raises _Stopped.
         """
-        pause = min(max(0.0, processor / _SHARE - worked), _MOST_PAUSE)
-        end = time.monotonic() + pause
+        end = time.monotonic() + pause_after(worked, processor)
         while (
             (busy := self._is_busy())
             and (left := end - time.monotonic()) > 0
@@ -731,6 +731,13 @@ def _text(number: int, name: str, message: Message) -> _Text | None:
         hash_of(text),
         message.content,
     )
+
+
+def pause_after(worked: float, processor: float) -> float:
+    """Return the seconds that a thread pauses after it worked for some seconds, in which it had a
+    processor for so long, to take its share of the time and no more.
+    """
+    return min(max(0.0, processor / _SHARE - worked), _MOST_PAUSE)
 
 
 def _rotated(long: dict[str, list[_Long]], most: int) -> dict[str, list[_Long]]:
