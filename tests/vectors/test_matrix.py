@@ -247,9 +247,9 @@ def test_scans_of_two_models_give_each_message_the_mean_of_what_knows_it() -> No
     best = joint.nearest(5)
     assert best.cosines.tolist() == sorted(best.cosines.tolist(), reverse=True)
     assert best.cosines[0] == pytest.approx(max(expected.values()))
-    near, known = joint.conversations(numbers), first.conversations(numbers)
-    assert near.numbers.tolist() == known.numbers.tolist()
-    assert (near.best >= known.best - 1e-12).all()
+    near, alone = joint.conversations(numbers), first.conversations(numbers)
+    assert near.numbers.tolist() == alone.numbers.tolist()
+    assert (near.best >= alone.best - 1e-12).all()
     assert joint.best_of(numbers)[1].tolist() == near.best.tolist()
     assert joint.best_piece(int(names[0])) == first.best_piece(int(names[0]))
     assert len(joint.within(int(numbers[0]), 3).ids) <= 3

@@ -48,7 +48,7 @@ class Workers:
         self._low = ThreadPoolExecutor(threads, "embedder", stand_back)
         self._usual = ThreadPoolExecutor(threads, "embedder-usual")
         self.is_starved = False
-        """Whether the last parts got too little of the processor."""
+        """True after a part that got too little of the processor."""
 
     def embed(
         self, embedder: Embedder, pieces: list[Piece], yields: Callable[[float, float], bool]

@@ -42,7 +42,7 @@ log = structlog.get_logger("recollect.meaning")
 _TEXTS = 128  # texts of one turn
 # Bytes of their lines: so many that a turn takes about `_TURN` seconds, of which newer messages and
 # other spaces wait for one.
-_LEAST_BYTES, _BYTES, _MOST_BYTES = 2 << 10, 16 << 10, 128 << 10
+_LEAST_BYTES, _BYTES, _MOST_BYTES = 2 << 10, 8 << 10, 128 << 10
 _TURN = 0.7
 _LONG = 16 << 10  # bytes of a text that is embedded a slice at a time, behind all shorter ones
 # pieces of a long text between two looks for newer messages: at rest, and while others wait
@@ -101,7 +101,7 @@ class _Part:
     until: int
     """The line up to which they go."""
     is_end: bool
-    """Whether that is the end of what waits."""
+    """True at the end of what waits."""
     bytes: int
     """The bytes of their lines."""
 
@@ -160,7 +160,7 @@ class _Long:
     looked_at: int
     """Up to which line its conversation was looked at by then."""
     text: _Text | None = None
-    """Where it stands, without its words. Set, with the next two, while it is at work."""
+    """The text without its words. Set, with the next two, while it is at work."""
     model: int = 0
     pieces: list[NDArray[np.int32]] | None = None
     done: int = 0
@@ -391,7 +391,7 @@ class Embedding:
         waits.
         """
         self._newest_first = not self._newest_first
-        if self._newest_first and len(self._waiting) > 1:
+        if self._newest_first:
             return self._newest(plan) or self._oldest(plan)
         return self._oldest(plan) or self._newest(plan)
 
@@ -468,10 +468,10 @@ class Embedding:
 
     def _keep(self, plan: _Plan, texts: list[_Text], progress: dict[str, int]) -> None:
         """Embed texts with the models that they are given to, and keep and show their vectors."""
-        wanted = {(text.conversation_id, text.line): plan.models_of(text) for text in texts}
+        models = {(text.conversation_id, text.line): plan.models_of(text) for text in texts}
         for model, embedder in plan.embedders():
             own, others = (
-                [it for it in texts if (model in wanted[it.conversation_id, it.line]) is inside]
+                [it for it in texts if (model in models[it.conversation_id, it.line]) is inside]
                 for inside in (True, False)
             )
             places = self._embedded(plan, model, embedder, own)

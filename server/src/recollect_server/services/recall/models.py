@@ -138,4 +138,4 @@ class EmbeddingModels:
     languages: EmbeddingModel | None = None
     """The model of other languages."""
     both: bool = False
-    """Whether the model of other languages embeds English as well."""
+    """True if the model of other languages embeds English as well."""

@@ -119,8 +119,8 @@ class JointScan:
 
 def _known_mean(values: Cosines) -> Cosines:
     """Return the mean of the values that are known in each column."""
-    known = ~np.isnan(values)
-    mean: Cosines = np.where(known, values, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    present = ~np.isnan(values)
+    mean: Cosines = np.where(present, values, 0).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
     return mean
 
 

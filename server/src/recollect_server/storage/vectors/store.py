@@ -120,15 +120,15 @@ class VectorStore:
         remove the vectors of all others.
         """
         self.accompany(beside)
-        kept = (model, model if beside is None else beside)
+        models = (model, model if beside is None else beside)
         with self._using() as connection:
             connection.execute("INSERT OR REPLACE INTO facts VALUES('served', ?)", (str(model),))
             for table in ("progress", "places", "parts"):
-                connection.execute(f"DELETE FROM {table} WHERE model NOT IN (?, ?)", kept)
+                connection.execute(f"DELETE FROM {table} WHERE model NOT IN (?, ?)", models)
             _drop_texts(
-                connection, "SELECT text, pieces FROM texts WHERE model NOT IN (?, ?)", kept
+                connection, "SELECT text, pieces FROM texts WHERE model NOT IN (?, ?)", models
             )
-            connection.execute("DELETE FROM models WHERE model NOT IN (?, ?)", kept)
+            connection.execute("DELETE FROM models WHERE model NOT IN (?, ?)", models)
 
     def accompany(self, beside: int | None) -> None:
         """Mark a model as that of other languages beside the served one; None for no model."""
