@@ -248,7 +248,10 @@ class Settings(BaseSettings):
         8 << 20, ge=1024, le=64 << 20, description="largest batch of messages"
     )
     max_answer_bytes: int = Field(
-        8 << 20, ge=1024, le=1 << 30, description="largest answer, unless a single item is larger"
+        4_000_000,
+        ge=1024,
+        le=1 << 30,
+        description="largest answer, unless a single item is larger; gRPC's other clients accept 4 MiB",
     )
     threads: int = Field(
         32, ge=1, le=1000, description="concurrent calls, apart from writes and searches"

@@ -66,6 +66,8 @@ class Writer:
 
     model: LanguageModel
     may_redo: Callable[[], bool] = lambda: False
+    offline: LanguageModel | None = None
+    """Writer of the notes that the model does not write, if it is hosted."""
 
 
 def writer_of_notes(settings: Settings, clock: Clock) -> Writer | None:
@@ -106,7 +108,11 @@ def writer_of_notes(settings: Settings, clock: Clock) -> Writer | None:
         model = HostedModel(_endpoint(settings, chosen, spending), backoff)
     except ModelUnavailable as error:
         raise CannotStart(str(error)) from error
-    return Writer(model, lambda: settings.redo_offline_notes and spending.share() < _REDO_SHARE)
+    return Writer(
+        model,
+        lambda: settings.redo_offline_notes and spending.share() < _REDO_SHARE,
+        Extractive(Throttle()),
+    )
 
 
 def abbreviator(settings: Settings) -> str:

@@ -329,7 +329,14 @@ class OpenSpace:
         if writer is None:
             return SpaceNotes((), sweep_interval, lambda: None, lambda _: None)
         model = writer.model
-        naming = Naming(space, model, milliseconds(settings.idle_timeout), writer.may_redo)
+        naming = Naming(
+            space,
+            model,
+            milliseconds(settings.idle_timeout),
+            writer.may_redo,
+            offline=writer.offline,
+            retry_after=sweep_interval,
+        )
         tasks: list[Task] = [naming]
         compaction = (
             Compaction(space, model, settings.compaction_messages, settings.compaction_keep)
