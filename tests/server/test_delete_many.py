@@ -18,27 +18,27 @@ def delete(service: Service, **fields: Any) -> api.DeleteManyResponse:
 
 def days(service: Service, server: RunningServer, count: int) -> list[str]:
     """Begin a conversation a day, the oldest first."""
-    begun = []
+    conversations = []
     for at in range(count):
         created = moment(server.clock.now - (count - at) * DAY)
-        begun.append(service.create(create_time=created).id)
-    return begun
+        conversations.append(service.create(create_time=created).id)
+    return conversations
 
 
 def test_the_longest_unchanged_go_first_and_the_limit_leaves_the_others(
     service: Service, server: RunningServer
 ) -> None:
-    begun = days(service, server, 5)
+    conversations = days(service, server, 5)
     before = moment(server.clock.now - 2 * DAY + 1)
     planned = delete(service, updated_before=before, limit=3, dry_run=True)
     first = delete(service, updated_before=before, limit=3)
-    assert list(planned.conversation_ids) == list(first.conversation_ids) == begun[:3]
+    assert list(planned.conversation_ids) == list(first.conversation_ids) == conversations[:3]
     assert planned.has_more
     assert first.has_more
     assert not planned.removed
     rest = delete(service, updated_before=before, limit=3)
-    assert (list(rest.conversation_ids), rest.has_more) == (begun[3:4], False)
-    assert [it.id for it in service.listed().conversations] == begun[4:]
+    assert (list(rest.conversation_ids), rest.has_more) == (conversations[3:4], False)
+    assert [it.id for it in service.listed().conversations] == conversations[4:]
     assert {it.place: it.count for it in first.removed}["conversations"] == 3
 
 
@@ -67,10 +67,10 @@ def test_the_receipt_is_kept_and_the_text_is_gone_after_a_restart(
 ) -> None:
     server = start_server()
     service = connect(server)
-    gone, stays = service.told("The zanzibarian pangolin."), service.told("Something else.")
-    first = delete(service, conversation_ids=[gone], request_id="clean-1")
+    deleted, stays = service.told("The zanzibarian pangolin."), service.told("Something else.")
+    first = delete(service, conversation_ids=[deleted], request_id="clean-1")
     assert files_with(server.data_dir, "zanzibarian") == []
     server.stop()
     again = connect(start_server())
-    assert delete(again, conversation_ids=[gone], request_id="clean-1") == first
+    assert delete(again, conversation_ids=[deleted], request_id="clean-1") == first
     assert [it.id for it in again.listed().conversations] == [stays]
