@@ -26,6 +26,7 @@ ALLOWED = {
     "ConversationService.Switch": "brain project admin",
     "ConversationService.Rename": "brain panel admin",
     "ConversationService.SetModel": "brain panel admin",
+    "ConversationService.Fork": "brain admin",
     "ConversationService.SetTopics": "brain panel admin",
     "ConversationService.Archive": "brain panel admin",
     "ConversationService.UpdateMetadata": "brain project admin",

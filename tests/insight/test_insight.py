@@ -310,7 +310,7 @@ def _as_before_activity(index: Path) -> object:
             for _, name in [row for row in names if row[0] == kind]:
                 connection.execute(f"DROP {kind} {name}")
         connection.execute("DROP TRIGGER take_in")  # it names what the step after that added
-        for column in ("topics_by_hand", "archived", "metadata"):
+        for column in ("topics_by_hand", "archived", "metadata", "origin_id", "origin_turn"):
             connection.execute(f"ALTER TABLE conversations DROP COLUMN {column}")
         step = [it.__module__.endswith("activity_tables") for it in MIGRATIONS].index(True)
         connection.pragma("user_version", step)

@@ -146,7 +146,17 @@ def stored(start_server: Callable[..., RunningServer], tmp_path: Path) -> Runnin
     ]
     party = Party("contact", "group", "thread", "subject", "Contact")
     conversation = [
-        Began(CONVERSATION, "discord", TIME, ("alex",), party, "haiku", pinned=True),
+        Began(
+            CONVERSATION,
+            "discord",
+            TIME,
+            ("alex",),
+            party,
+            "haiku",
+            pinned=True,
+            origin_id=CONVERSATION,
+            origin_turn=1,
+        ),
         *messages,
         TitleAssigned("Title", ("a topic",), TIME, "anthropic", "haiku"),
         Compressed(1, "A summary.", TIME),

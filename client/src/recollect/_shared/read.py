@@ -81,6 +81,11 @@ def conversation(it: conversation_pb2.Conversation) -> conversations.Conversatio
         topics_by_hand=it.topics_by_hand,
         archived=it.archived,
         metadata=_struct(it.metadata),
+        origin=conversations.ForkOrigin(
+            conversation_id=it.origin.conversation_id, turn_number=it.origin.turn_number
+        )
+        if it.HasField("origin")
+        else None,
     )
 
 

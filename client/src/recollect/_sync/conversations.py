@@ -334,6 +334,23 @@ class Conversations:
         """
         return self._invoker.run(calls.set_model(conversation_id, model, request_id), timeout)
 
+    def fork(
+        self,
+        conversation_id: str,
+        *,
+        through_turn: int | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Conversation:
+        """Begin a conversation as a copy of another one up to a turn (the newest, if none is
+        named), to go on from there in another way.
+
+        >>> fork = client.conversations.fork(conversation_id, through_turn=3)
+        >>> fork.origin
+        """
+        call = calls.fork(conversation_id, through_turn, request_id)
+        return self._invoker.run(call, timeout)
+
     def set_topics(
         self,
         conversation_id: str,

@@ -70,6 +70,16 @@ class RegeneratedNotes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForkOrigin:
+    """The origin of a fork."""
+
+    conversation_id: str
+    """The conversation that was copied. It may be deleted since."""
+    turn_number: int
+    """The last turn that was copied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
     """The facts about a conversation, without its messages.
 
@@ -120,6 +130,8 @@ class Conversation:
     """True while it is archived, and left out of lists."""
     metadata: dict[str, Any] = field(default_factory=dict, hash=False)
     """Values that callers keep with it."""
+    origin: ForkOrigin | None = None
+    """The conversation that it began as a copy of. `None` if it is no fork."""
 
 
 class ArchiveFilter(StrEnum):

@@ -194,6 +194,7 @@ class Conversation(_message.Message):
     TOPICS_BY_HAND_FIELD_NUMBER: _builtins.int
     ARCHIVED_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`conv-` and a ULID of 26 characters. Given at creation, never changed, never used again."""
     channel: _builtins.str
@@ -265,6 +266,12 @@ class Conversation(_message.Message):
     def metadata(self) -> _struct_pb2.Struct:
         """Values that callers keep with it (see ConversationService.UpdateMetadata). Unset without any."""
 
+    @_builtins.property
+    def origin(self) -> Global___ForkOrigin:
+        """The conversation that it began as a copy of (see ConversationService.Fork). Unset if it is no
+        fork.
+        """
+
     def __init__(
         self,
         *,
@@ -289,11 +296,38 @@ class Conversation(_message.Message):
         topics_by_hand: _builtins.bool = ...,
         archived: _builtins.bool = ...,
         metadata: _struct_pb2.Struct | None = ...,
+        origin: Global___ForkOrigin | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "metadata", b"metadata", "notes", b"notes", "party", b"party", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "metadata", b"metadata", "notes", b"notes", "origin", b"origin", "party", b"party", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "archived", b"archived", "channel", b"channel", "compressed_through", b"compressed_through", "cost_total", b"cost_total", "create_time", b"create_time", "id", b"id", "manually_named", b"manually_named", "message_count", b"message_count", "metadata", b"metadata", "model", b"model", "notes", b"notes", "participants", b"participants", "party", b"party", "pinned", b"pinned", "title", b"title", "topics", b"topics", "topics_by_hand", b"topics_by_hand", "turn_count", b"turn_count", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "archived", b"archived", "channel", b"channel", "compressed_through", b"compressed_through", "cost_total", b"cost_total", "create_time", b"create_time", "id", b"id", "manually_named", b"manually_named", "message_count", b"message_count", "metadata", b"metadata", "model", b"model", "notes", b"notes", "origin", b"origin", "participants", b"participants", "party", b"party", "pinned", b"pinned", "title", b"title", "topics", b"topics", "topics_by_hand", b"topics_by_hand", "turn_count", b"turn_count", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Conversation: _TypeAlias = Conversation  # noqa: Y015
+
+@_typing.final
+class ForkOrigin(_message.Message):
+    """Origin of a fork."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    TURN_NUMBER_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation that was copied. It may be deleted since."""
+    turn_number: _builtins.int
+    """The last turn that was copied."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        turn_number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "turn_number", b"turn_number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForkOrigin: _TypeAlias = ForkOrigin  # noqa: Y015

@@ -951,6 +951,72 @@ class SetModelResponse(_message.Message):
 Global___SetModelResponse: _TypeAlias = SetModelResponse  # noqa: Y015
 
 @_typing.final
+class ForkRequest(_message.Message):
+    """Request to fork a conversation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    THROUGH_TURN_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """`conv-` and a ULID. Required."""
+    through_turn: _builtins.int
+    """The last turn to copy. Not negative, at most the newest. 0 means the newest. There may be 1000
+    messages up to it, of 8 MiB together (setting `max_batch_bytes`).
+    """
+    request_id: _builtins.str
+    """Makes the call exactly-once (see ConversationService)."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        through_turn: _builtins.int = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "request_id", b"request_id", "through_turn", b"through_turn"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForkRequest: _TypeAlias = ForkRequest  # noqa: Y015
+
+@_typing.final
+class ForkResponse(_message.Message):
+    """Response of Fork."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
+    duplicate: _builtins.bool
+    """True if this `request_id` had forked it before, so that nothing was stored now."""
+    cursor: _builtins.str
+    """The position of the new conversation in the live updates. Unset if the index could not take it
+    yet.
+    """
+    @_builtins.property
+    def conversation(self) -> _conversation_pb2.Conversation:
+        """The new conversation."""
+
+    def __init__(
+        self,
+        *,
+        conversation: _conversation_pb2.Conversation | None = ...,
+        duplicate: _builtins.bool = ...,
+        cursor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "cursor", b"cursor", "duplicate", b"duplicate"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForkResponse: _TypeAlias = ForkResponse  # noqa: Y015
+
+@_typing.final
 class SetTopicsRequest(_message.Message):
     """Request to set a conversation's topics."""
 

@@ -100,6 +100,11 @@ class ConversationServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_conversation__service__pb2.SetModelRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_conversation__service__pb2.SetModelResponse.FromString,
                 _registered_method=True)
+        self.Fork = channel.unary_unary(
+                '/recollect.v1.ConversationService/Fork',
+                request_serializer=recollect_dot_v1_dot_conversation__service__pb2.ForkRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_conversation__service__pb2.ForkResponse.FromString,
+                _registered_method=True)
         self.SetTopics = channel.unary_unary(
                 '/recollect.v1.ConversationService/SetTopics',
                 request_serializer=recollect_dot_v1_dot_conversation__service__pb2.SetTopicsRequest.SerializeToString,
@@ -245,6 +250,18 @@ class ConversationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Fork(self, request, context):
+        """Begin a conversation as a copy of another one up to a turn, to go on from there in another way.
+        The copy has ids of its own, a link to its origin, its participants, its model, and its title
+        and topics, which the server may replace. It has no party and is not pinned: what comes in over
+        the channel joins the origin as before. Its messages keep their times and everything else but
+        usage and cost, which were spent once. All of it is stored, or nothing. A conversation on
+        `email` cannot be forked: ERROR_REASON_INVALID_FIELD.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SetTopics(self, request, context):
         """Set the topics of a conversation by hand: automatic notes leave them from then on.
         """
@@ -369,6 +386,11 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.SetModel,
                     request_deserializer=recollect_dot_v1_dot_conversation__service__pb2.SetModelRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_conversation__service__pb2.SetModelResponse.SerializeToString,
+            ),
+            'Fork': grpc.unary_unary_rpc_method_handler(
+                    servicer.Fork,
+                    request_deserializer=recollect_dot_v1_dot_conversation__service__pb2.ForkRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_conversation__service__pb2.ForkResponse.SerializeToString,
             ),
             'SetTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.SetTopics,
@@ -697,6 +719,33 @@ class ConversationService(object):
             '/recollect.v1.ConversationService/SetModel',
             recollect_dot_v1_dot_conversation__service__pb2.SetModelRequest.SerializeToString,
             recollect_dot_v1_dot_conversation__service__pb2.SetModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Fork(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.ConversationService/Fork',
+            recollect_dot_v1_dot_conversation__service__pb2.ForkRequest.SerializeToString,
+            recollect_dot_v1_dot_conversation__service__pb2.ForkResponse.FromString,
             options,
             channel_credentials,
             insecure,

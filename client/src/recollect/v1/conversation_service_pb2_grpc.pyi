@@ -87,6 +87,14 @@ class ConversationServiceStub:
     """Name a conversation by hand, for good: nothing automatic renames it after that."""
     SetModel: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SetModelRequest, _conversation_service_pb2.SetModelResponse]
     """Set the model that answers in a conversation."""
+    Fork: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ForkRequest, _conversation_service_pb2.ForkResponse]
+    """Begin a conversation as a copy of another one up to a turn, to go on from there in another way.
+    The copy has ids of its own, a link to its origin, its participants, its model, and its title
+    and topics, which the server may replace. It has no party and is not pinned: what comes in over
+    the channel joins the origin as before. Its messages keep their times and everything else but
+    usage and cost, which were spent once. All of it is stored, or nothing. A conversation on
+    `email` cannot be forked: ERROR_REASON_INVALID_FIELD.
+    """
     SetTopics: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SetTopicsRequest, _conversation_service_pb2.SetTopicsResponse]
     """Set the topics of a conversation by hand: automatic notes leave them from then on."""
     Archive: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ArchiveRequest, _conversation_service_pb2.ArchiveResponse]
@@ -186,6 +194,14 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     """Name a conversation by hand, for good: nothing automatic renames it after that."""
     SetModel: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SetModelRequest, _conversation_service_pb2.SetModelResponse]  # type: ignore[assignment]
     """Set the model that answers in a conversation."""
+    Fork: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ForkRequest, _conversation_service_pb2.ForkResponse]  # type: ignore[assignment]
+    """Begin a conversation as a copy of another one up to a turn, to go on from there in another way.
+    The copy has ids of its own, a link to its origin, its participants, its model, and its title
+    and topics, which the server may replace. It has no party and is not pinned: what comes in over
+    the channel joins the origin as before. Its messages keep their times and everything else but
+    usage and cost, which were spent once. All of it is stored, or nothing. A conversation on
+    `email` cannot be forked: ERROR_REASON_INVALID_FIELD.
+    """
     SetTopics: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SetTopicsRequest, _conversation_service_pb2.SetTopicsResponse]  # type: ignore[assignment]
     """Set the topics of a conversation by hand: automatic notes leave them from then on."""
     Archive: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ArchiveRequest, _conversation_service_pb2.ArchiveResponse]  # type: ignore[assignment]
@@ -342,6 +358,20 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.SetModelResponse, _abc.Awaitable[_conversation_service_pb2.SetModelResponse]]:
         """Set the model that answers in a conversation."""
+
+    @_abc_1.abstractmethod
+    def Fork(
+        self,
+        request: _conversation_service_pb2.ForkRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.ForkResponse, _abc.Awaitable[_conversation_service_pb2.ForkResponse]]:
+        """Begin a conversation as a copy of another one up to a turn, to go on from there in another way.
+        The copy has ids of its own, a link to its origin, its participants, its model, and its title
+        and topics, which the server may replace. It has no party and is not pinned: what comes in over
+        the channel joins the origin as before. Its messages keep their times and everything else but
+        usage and cost, which were spent once. All of it is stored, or nothing. A conversation on
+        `email` cannot be forked: ERROR_REASON_INVALID_FIELD.
+        """
 
     @_abc_1.abstractmethod
     def SetTopics(

@@ -117,6 +117,10 @@ class Conversation:
     archived: bool = False
     metadata: dict[str, Any] | None = field(default=None, hash=False)
     """Values that callers keep with it. None: there are none."""
+    origin_id: str = ""
+    """The conversation that it was copied of; empty: it is no fork."""
+    origin_turn: int = 0
+    """The last turn that was copied."""
 
     @property
     def name(self) -> str:
@@ -137,6 +141,9 @@ class Began:
     pinned: bool = False
     arrived: int = 0
     """The server's time when it began, where `time` lies ahead of it; else 0."""
+    origin_id: str = ""
+    """The conversation that it is a copy of, up to the turn `origin_turn`."""
+    origin_turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +302,8 @@ def fold(before: Conversation | None, content: object) -> Conversation | None:
                 party=content.party,
                 model=content.model,
                 pinned=content.pinned,
+                origin_id=content.origin_id,
+                origin_turn=content.origin_turn,
             )
         case _ if before is None:
             return None
@@ -403,6 +412,8 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         # a person who writes wants it back
         archived=before.archived and message.role is not Role.USER,
         metadata=before.metadata,
+        origin_id=before.origin_id,
+        origin_turn=before.origin_turn,
     )
 
 

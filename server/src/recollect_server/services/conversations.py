@@ -11,6 +11,7 @@ import orjson
 import structlog
 from ulid import ULID
 
+from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import (
     CALLER,
     Abbreviated,
@@ -38,7 +39,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.message import Message, Role
+from recollect_server.domain.message import Message, Role, reading_order
 from recollect_server.domain.notes import notes_due
 from recollect_server.domain.routing import Place, place_of
 from recollect_server.domain.time import arrival
@@ -54,6 +55,7 @@ from recollect_server.storage.logs.lines import messages_of
 log = structlog.get_logger("recollect.conversations")
 
 _DELETED_AT_ONCE = 100  # conversations that one query names
+_MAX_COPIED = 1000  # messages of a fork, as of any write
 _MAX_LEFT = 1000  # conversations that a receipt names as left
 MAX_METADATA = 64 << 10
 """Bytes of a conversation's metadata as JSON."""
@@ -252,6 +254,83 @@ class Conversations:
             self._space.index.log.cursor_text(done.cursor),
             duplicate=False,
         )
+
+    def fork(self, conversation_id: str, through: int, max_bytes: int, request_id: str) -> Appended:
+        """Begin a conversation as a copy of another one up to a turn (0: the newest), in one write:
+        all or none. The copies have no usage and no cost: those were spent once.
+        """
+        request = key_of("Fork", request_id, {"id": conversation_id, "through": through})
+        with self._space.exclusive(request=request_id):
+            if request and (previous := self._space.find_request(request)):
+                stored, conversation = self._space.replay(previous, None)
+                cursor = self._space.index.log.cursor_text(previous.cursor)
+                return Appended(conversation, stored, cursor, duplicate=True)
+            origin = self._space.read(conversation_id).conversation
+            if not 0 <= through <= origin.turn_count:
+                raise InvalidField.of(
+                    "through_turn", f"is {through}; the newest turn is {origin.turn_count}"
+                )
+            if origin.channel == EMAIL:
+                raise InvalidField.of(
+                    "conversation_id",
+                    "is on e-mail, where the ids of its messages lead replies to it alone",
+                )
+            last = through or origin.turn_count
+            now = self._space.clock()
+            began = Began(
+                f"conv-{ULID()}",
+                origin.channel,
+                now,
+                origin.participants,
+                model=origin.model,
+                origin_id=origin.id,
+                origin_turn=last,
+            )
+            contents: list[Content] = [began, *self._copies(conversation_id, last, max_bytes)]
+            if origin.title:
+                by = origin.title_record
+                contents.append(
+                    TitleAssigned(origin.title, origin.topics, now, by.writer, by.model)
+                )
+            done = self._space.begin(contents, request)
+        return Appended(
+            done.state.conversation,
+            messages_of(done.lines),
+            self._space.index.log.cursor_text(done.cursor),
+            duplicate=False,
+        )
+
+    def _copies(self, conversation_id: str, last: int, max_bytes: int) -> list[Message]:
+        """Return the messages of a conversation up to a turn, as those of a new one."""
+        messages: list[Message] = []
+        size = 0
+        for line in self._space.lines(conversation_id):
+            message = line.entry.content if line.entry else None
+            if not isinstance(message, Message) or message.turn_number > last:
+                continue
+            messages.append(message)
+            size += line.length
+            if len(messages) > _MAX_COPIED or size > max_bytes:
+                raise InvalidField.of(
+                    "through_turn",
+                    f"is after more than {_MAX_COPIED} messages or {max_bytes} bytes; fork at an earlier one",
+                )
+        messages.sort(key=reading_order)
+        # dense: a damaged line may have been all of a turn
+        turns = {
+            turn: number
+            for number, turn in enumerate(sorted({it.turn_number for it in messages}), start=1)
+        }
+        return [
+            replace(
+                message,
+                sequence=number,
+                turn_number=turns[message.turn_number],
+                usage=None,
+                cost=None,
+            )
+            for number, message in enumerate(messages, start=2)
+        ]
 
     def _pinned_at(self, place: Place) -> set[str]:
         """Return the conversations that are pinned at a place: one, or two after a crash. Hold the

@@ -361,6 +361,25 @@ class ConversationHandlers:
         )
         return api.SetModelResponse(conversation=conversation_to(conversation))
 
+    def Fork(self, request: api.ForkRequest, call: Call) -> api.ForkResponse:
+        """Begin a conversation as a copy of another one."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        checks.not_negative("through_turn", request.through_turn)
+        checks.request_id(request.request_id)
+        checks.done()
+        forked = self._conversations.fork(
+            request.conversation_id,
+            request.through_turn,
+            self._limits.batch_bytes,
+            request.request_id,
+        )
+        return api.ForkResponse(
+            conversation=conversation_to(forked.conversation),
+            duplicate=forked.duplicate,
+            cursor=self._seal.cursor(forked.cursor),
+        )
+
     def SetTopics(self, request: api.SetTopicsRequest, call: Call) -> api.SetTopicsResponse:
         """Set topics by hand."""
         checks = Checks()

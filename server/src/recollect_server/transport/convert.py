@@ -177,6 +177,9 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
         value.archived = True
     if conversation.metadata is not None:
         value.metadata.update(conversation.metadata)
+    if conversation.origin_id:
+        value.origin.conversation_id = conversation.origin_id
+        value.origin.turn_number = conversation.origin_turn
     if conversation.party is not NOBODY and conversation.party != NOBODY:
         party, there = conversation.party, value.party
         there.contact, there.group_id, there.thread_id, there.subject = (

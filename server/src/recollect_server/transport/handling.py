@@ -109,6 +109,7 @@ _STORING = frozenset(
         "ConversationService.Create",
         "ConversationService.AppendTurn",
         "ConversationService.UpdateMetadata",
+        "ConversationService.Fork",
         "ConversationService.RecordCompression",
         "ConversationService.RecordAbbreviation",
         "RecallService.SetAnchor",

@@ -44,6 +44,7 @@ _PUBLISH_DELTA = Method(_SERVICE, "PublishDelta", pb.PublishDeltaRequest, pb.Pub
 _SWITCH = Method(_SERVICE, "Switch", pb.SwitchRequest, pb.SwitchResponse)
 _RENAME = Method(_SERVICE, "Rename", pb.RenameRequest, pb.RenameResponse)
 _DELETE_MANY = Method(_SERVICE, "DeleteMany", pb.DeleteManyRequest, pb.DeleteManyResponse)
+_FORK = Method(_SERVICE, "Fork", pb.ForkRequest, pb.ForkResponse)
 _SET_TOPICS = Method(_SERVICE, "SetTopics", pb.SetTopicsRequest, pb.SetTopicsResponse)
 _ARCHIVE = Method(_SERVICE, "Archive", pb.ArchiveRequest, pb.ArchiveResponse)
 _UPDATE_METADATA = Method(
@@ -280,6 +281,19 @@ def set_model(
         request_id=parts.request_id(request_id),
     )
     return Call(_SET_MODEL, request, lambda response: read.conversation(response.conversation))
+
+
+def fork(
+    conversation_id: str, through_turn: int | None, request_id: str | None
+) -> Call[pb.ForkRequest, pb.ForkResponse, Conversation]:
+    """Return the call of Fork."""
+    request = fill(
+        pb.ForkRequest(),
+        conversation_id=conversation_id,
+        through_turn=through_turn,
+        request_id=parts.request_id(request_id),
+    )
+    return Call(_FORK, request, lambda response: read.conversation(response.conversation))
 
 
 def set_topics(

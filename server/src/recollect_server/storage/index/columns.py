@@ -152,6 +152,8 @@ CONVERSATIONS = Columns(
     Column("topics_by_hand", load=bool),
     Column("archived", load=bool),
     Column("metadata", load=_load_object),
+    Column("origin_id", is_fixed=True),
+    Column("origin_turn", is_fixed=True),
     # In tables of their own, so that an append does not write them again.
     Column("abbreviation", expression="coalesce(n.abbreviation, '')"),
     Column("compression_summary", expression="coalesce(n.compression_summary, '')"),

@@ -336,6 +336,16 @@ def _note_refusals(connection: apsw.Connection) -> None:
     """)
 
 
+def _forks(connection: apsw.Connection) -> None:
+    """Add the origins of forks. No transcript before this step is one."""
+    connection.execute(f"""
+        ALTER TABLE conversations ADD COLUMN origin_id TEXT NOT NULL DEFAULT '';
+        ALTER TABLE conversations ADD COLUMN origin_turn INTEGER NOT NULL DEFAULT 0;
+        DROP TRIGGER IF EXISTS take_in;
+        {take_in_trigger()}
+    """)
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _first_tables,
     _notes_and_anchors,
@@ -350,6 +360,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     activity_tables.add_tables,
     _note_refusals,
     _archive,
+    _forks,
 )
 
 

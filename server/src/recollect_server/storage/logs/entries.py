@@ -107,6 +107,8 @@ BEGAN = Codec(
     Field("pinned", FLAG, default=False),
     _ARRIVED,
     Field("party", _PARTY.value, default=Party()),
+    Field("originId", TEXT, "origin_id", ""),
+    Field("originTurn", _TURN, "origin_turn", 0),
     head={"type": "meta"},
 )
 

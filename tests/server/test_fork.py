@@ -1,0 +1,87 @@
+"""Fork: a copy up to a turn, whole or not there, that goes its own way."""
+
+from typing import Any
+
+from recollect.v1 import conversation_service_pb2 as api
+from recollect.v1.message_pb2 import ToolCall
+
+from tests.conftest import RunningServer, Start
+from tests.server.conftest import (
+    Connect,
+    Service,
+    agent,
+    delete_index,
+    failure_of,
+    tool,
+    transcript,
+    user,
+)
+
+
+def fork(service: Service, conversation_id: str, **fields: Any) -> api.ForkResponse:
+    return service.conversations.Fork(api.ForkRequest(conversation_id=conversation_id, **fields))
+
+
+def texts(service: Service, conversation_id: str) -> list[tuple[int, str]]:
+    messages = service.load(conversation_id, max_turns=1000).messages
+    return [(message.turn_number, message.content) for message in messages]
+
+
+def test_a_late_result_is_copied_in_its_turn_and_calls_may_still_be_answered(
+    service: Service,
+) -> None:
+    call = ToolCall(id="a", name="search")
+    origin = service.create().id
+    service.append(origin, user("one"), agent("", tool_calls=[call]))
+    service.append(origin, user("two"), agent("", tool_calls=[ToolCall(id="b", name="find")]))
+    service.append(origin, tool("a", "a late result"))
+    copy = fork(service, origin).conversation
+    assert texts(service, copy.id) == texts(service, origin)
+    assert service.append(copy.id, tool("b", "a result")).turn_number == 2
+    assert [it.sequence for it in service.load(copy.id).messages[:3]] == [2, 3, 4]
+
+
+def test_a_fork_is_found_and_survives_its_origin_and_its_index(
+    start_server: Start, connect: Connect
+) -> None:
+    server: RunningServer = start_server()
+    service = connect(server)
+    origin = service.told("The zanzibarian pangolin.", "Then another.")
+    copy = fork(service, origin, through_turn=1).conversation
+    assert copy.origin.conversation_id == origin
+    service.delete(origin)
+    assert service.found("zanzibarian") == [copy.id]
+    server.stop()
+    delete_index(server)
+    again = connect(start_server())
+    assert again.get(copy.id) == copy
+    assert again.found("zanzibarian") == [copy.id]
+
+
+def test_what_is_too_long_is_refused_and_nothing_is_stored(
+    service: Service, server: RunningServer
+) -> None:
+    origin = service.create().id
+    for _ in range(2):
+        service.append(origin, *[user("words")] * 501)
+    before = sorted(server.folder.glob("conv-*"))
+    failure = failure_of(lambda: fork(service, origin))
+    assert (failure.code, failure.fields) == ("INVALID_ARGUMENT", ("through_turn",))
+    assert sorted(server.folder.glob("conv-*")) == before
+    assert fork(service, origin, through_turn=1000).conversation.message_count == 1000
+
+
+def test_an_email_conversation_is_not_forked(service: Service) -> None:
+    origin = service.told("one", channel="email")
+    failure = failure_of(lambda: fork(service, origin))
+    assert (failure.code, failure.fields) == ("INVALID_ARGUMENT", ("conversation_id",))
+
+
+def test_subscribers_see_a_fork_begin(service: Service, server: RunningServer) -> None:
+    origin = service.told("one")
+    stream = service.conversations.StreamUpdates(api.StreamUpdatesRequest(), timeout=30)
+    next(stream), next(stream)
+    copy = fork(service, origin).conversation
+    assert next(stream).update.conversation_created.conversation.id == copy.id
+    stream.cancel()
+    assert transcript(server, copy.id).read_bytes().count(b"\n") == 2
