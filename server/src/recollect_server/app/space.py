@@ -33,11 +33,13 @@ from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
 from recollect_server.services.external.store import CommunicationStore
+from recollect_server.services.insight import Insight
 from recollect_server.services.limits import Limiter, Quota, Stored
 from recollect_server.services.notes.compaction import Compaction
 from recollect_server.services.notes.naming import Naming
 from recollect_server.services.recall.embedding import Embedding
-from recollect_server.services.recall.meaning import EmbeddingModel, Meaning
+from recollect_server.services.recall.meaning import Meaning
+from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.recall.recall import Recall
 from recollect_server.services.space.events import Deleted, Suspended
 from recollect_server.services.space.locks import LockOrder
@@ -57,6 +59,7 @@ from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
 from recollect_server.transport.external_communication_service import ExternalCommunicationHandlers
+from recollect_server.transport.insight_service import InsightHandlers
 from recollect_server.transport.pages import Seal
 from recollect_server.transport.recall_service import RecallHandlers
 from recollect_server.transport.streams import Streams
@@ -85,7 +88,7 @@ class Shared:
     due: DueWork
     stopping: threading.Event
     """Set when the jobs are to stop."""
-    model: EmbeddingModel | None
+    models: EmbeddingModels | None
     """None: nothing is embedded."""
     workers: Workers | None
     writer: Writer | None
@@ -252,7 +255,7 @@ class OpenSpace:
         self._watch()
         stops.append(self._unwatch)
         self._pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
-        meaning = Meaning(logs.root, shared.model)
+        meaning = Meaning(logs.root, shared.models)
         stops.append(meaning.close)
         space.subscribe(Deleted, meaning.forget)
         space.subscribe(Suspended, meaning.suspend)
@@ -308,6 +311,7 @@ class OpenSpace:
                 seal,
                 search_timeout,
             ),
+            "InsightService": InsightHandlers(Insight(space), shared.answers, seal),
         }
         self.notes = self._notes(space)
         self.jobs |= {INDEX: IndexKeeper(space), TIERS: tier_keeper, PRUNER: self._pruner}
@@ -325,7 +329,14 @@ class OpenSpace:
         if writer is None:
             return SpaceNotes((), sweep_interval, lambda: None, lambda _: None)
         model = writer.model
-        naming = Naming(space, model, milliseconds(settings.idle_timeout), writer.may_redo)
+        naming = Naming(
+            space,
+            model,
+            milliseconds(settings.idle_timeout),
+            writer.may_redo,
+            offline=writer.offline,
+            retry_after=sweep_interval,
+        )
         tasks: list[Task] = [naming]
         compaction = (
             Compaction(space, model, settings.compaction_messages, settings.compaction_keep)

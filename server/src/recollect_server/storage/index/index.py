@@ -14,6 +14,7 @@ from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index import requests, words
+from recollect_server.storage.index.activity import ActivityTable
 from recollect_server.storage.index.anchors import AnchorTable
 from recollect_server.storage.index.conversations import ConversationTable, Lengths
 from recollect_server.storage.index.database import Database
@@ -70,6 +71,7 @@ class Index:
         self.routing = Routing(self._database, self._names)
         self.external = ExternalIndex(self._database, self._names)
         self.tiers = TierLog(self._database)
+        self.activity = ActivityTable(self._database)
 
     def stored(self) -> tuple[int, int]:
         """Return the number of conversations, and the bytes of the logs of conversations and
