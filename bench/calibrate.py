@@ -43,7 +43,9 @@ from recollect_server.services.recall.calibration import (
     standing,
 )
 from recollect_server.services.recall.candidates import Candidates
+from recollect_server.services.recall.fusion import Sections, fuse
 from recollect_server.services.recall.retrievers import Array, ConversationLegs, Fused, MessageLegs
+from recollect_server.services.recall.retrievers import Question as Put
 from recollect_server.settings import Settings
 from recollect_server.storage.index.words import QuestionWords
 from scipy.optimize import minimize  # type: ignore[import-untyped]
@@ -82,16 +84,21 @@ well they hold elsewhere.
 """'''
 
 
+Fusing = tuple[Put, MessageLegs, ConversationLegs, Sections | None]
+"""The arguments of `fuse`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A question that was put, what the ranking gave, and which of the candidates are right."""
+    """A question that was put, what the retrievers gave, and which of the candidates are right."""
 
     kind: str
     set: str
     group: str
     text: str
+    fusing: Fusing
+    """Arguments of the ranking, which is computed anew: cases outlast the weights."""
     words: QuestionWords
-    order: Fused
     messages: MessageLegs
     conversations: ConversationLegs
     right_messages: NDArray[np.bool_]
@@ -120,11 +127,16 @@ def collect(
     plans = read_conversations(folder / recall_sets.FILE, abbreviations=False)[group]
     gathered: list[Candidates] = []
     calibrated: list[tuple[Fused, QuestionWords, MessageLegs, ConversationLegs]] = []
+    fused: list[Any] = []
     gather, calibrate = candidates.gather, calibration.calibrated
 
     def watched_gather(*arguments: Any) -> Candidates:
         gathered.append(gather(*arguments))
         return gathered[-1]
+
+    def watched_fuse(*arguments: Any) -> Fused:
+        fused.append(arguments)
+        return fuse(*arguments)
 
     def watched_calibrated(*arguments: Any) -> Fused:
         calibrated.append(arguments)
@@ -137,6 +149,7 @@ def collect(
     with (
         tempfile.TemporaryDirectory() as data,
         patch.object(recall, "gather", watched_gather),
+        patch.object(candidates, "fuse", watched_fuse),
         patch.object(candidates, "calibrated", watched_calibrated),
         patch.object(Embedder, "embed_pieces", remembered),
     ):
@@ -159,19 +172,32 @@ def collect(
                     if gathered and len(gathered[-1].messages):
                         cases.append(
                             _case_of(
-                                folder.name, kind, question, gathered[-1], calibrated[-1], service
+                                folder.name,
+                                kind,
+                                question,
+                                gathered[-1],
+                                fused[-1],
+                                calibrated[-1],
+                                service,
                             )
                         )
-                    gathered.clear()
+                    for kept in (gathered, fused, calibrated):
+                        kept.clear()
         finally:
             server.stop()
     return cases
 
 
 def _case_of(
-    name: str, kind: str, question: Question, candidates: Candidates, given: Any, service: Service
+    name: str,
+    kind: str,
+    question: Question,
+    candidates: Candidates,
+    fusing: Fusing,
+    given: Any,
+    service: Service,
 ) -> Case:
-    order, words, messages, conversations = given
+    _, words, messages, conversations = given
     lines = [
         service.messages[candidates.conversation_of(at).id, it.place[0]]
         for at, it in enumerate(candidates.messages)
@@ -179,7 +205,7 @@ def _case_of(
     # large, and no feature needs it
     conversations = replace(conversations, mean_vector=np.zeros((0, 0), np.float32))
     return Case(
-        kind, name, question.group, question.query, words, order, messages, conversations,
+        kind, name, question.group, question.query, fusing, words, messages, conversations,
         np.isin(lines, question.gold_messages),
         np.isin([service.conversations[it.id] for it in candidates.conversations], question.gold_conversations),
     )  # fmt: skip
@@ -219,7 +245,7 @@ def questions_for(
 
 def row_of(it: Case, of: str) -> Row:
     """Return the rows learned from a question, of its `messages` or its `conversations`."""
-    of_messages, of_conversations = signals_of(it.order, it.messages, it.conversations)
+    of_messages, of_conversations = signals_of(fuse(*it.fusing), it.messages, it.conversations)
     signals, right = (
         (of_messages, it.right_messages)
         if of == "messages"
