@@ -1,13 +1,17 @@
-"""Makes recall sets of other kinds out of two, so that weights are not learned from two kinds
+"""Makes recall sets of other kinds out of two, so that weights are not learned from a few kinds
 alone.
 
 `python -m bench.kinds --chat DIR --agent DIR --out DIR`: `--chat` is a set of short chat between
-two people (LoCoMo), `--agent` one of people with an agent that answers at length (RealMem). Each
-kind breaks a bond between how a text is and how it is asked about:
+people (FriendsQA), `--agent` one of people with an agent that answers at length (RealMem). Both are
+openly licensed, and so is what is made from them. Each kind breaks a bond between how a text is and
+how it is asked about:
 
 - `answers`: a person's later question is taken out of a conversation that no question of the set is
   about, and finds its answer
 - `cloze`: a sentence of a long answer is taken out, and finds the rest
+- `mentions`: a few rare words of a sentence that a person said to the agent find that message, not
+  the answer that repeats them
+- `dated`: a common word and the time at which a person said it to the agent find the message
 - `chat`: a question that one says to the other is taken out, and finds the reply
 - `merged`: the chat with five messages in one; `anon`: the chat without names; `mixed`: one history
   of both sets' messages
@@ -22,7 +26,9 @@ import importlib
 import inspect
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -40,6 +46,23 @@ _MODULES = (
     " tempfile glob fnmatch zipfile tarfile gzip hashlib hmac secrets struct codecs string textwrap difflib inspect ast dis typing"
     " dataclasses enum contextlib asyncio unittest unittest.mock doctest pdb timeit decimal fractions numpy numpy.linalg"
     " numpy.random numpy.fft"
+)
+_WORD = re.compile(r"\w+")
+_RARE = 20  # conversations that have a word of `mentions`
+_MENTIONS = (
+    "What did I say about {}?",
+    "Did I mention {} before?",
+    "Have I ever told you about {}?",
+    "I mentioned {} some time ago, what was it?",
+    "Can you remind me what I planned with {}?",
+    "What did I tell you about {}?",
+)
+_DATED = (
+    "What did I say about {} {}?",
+    "What was the plan for the {} {}?",
+    "Which {} came up {}?",
+    "What happened with the {} {}?",
+    "What did we decide about {} {}?",
 )
 _CHANCE = random.Random(7)
 
@@ -102,6 +125,51 @@ def cloze(agent: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
                 questions.append(ask(it["group"], it["id"], sentences[at], message["id"]))
                 message["content"] = " ".join(sentences[:at] + sentences[at + 1 :])
         yield bare(it, messages), questions
+
+
+def mentions(agent: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
+    """Yield as `answers`."""
+    spread = Counter(
+        word
+        for it in agent
+        for word in {*_WORD.findall(" ".join(m["content"] for m in it["messages"]).lower())}
+    )
+    for it in agent:
+        questions: list[Line] = []
+        for message in it["messages"]:
+            if message["role"] != "user" or _CHANCE.random() > 0.5:
+                continue
+            sentences = [
+                part
+                for part in _SENTENCE.split(message["content"])
+                if 40 < len(part) < 250 and not part.endswith("?")
+            ]
+            if not sentences:
+                continue
+            words = [
+                word
+                for word in dict.fromkeys(_WORD.findall(_CHANCE.choice(sentences)))
+                if len(word) > 3 and spread[word.lower()] <= _RARE
+            ][:4]
+            if len(words) > 1:
+                query = _CHANCE.choice(_MENTIONS).format(" ".join(words))
+                questions.append(ask(it["group"], it["id"], query, message["id"]))
+        yield bare(it, it["messages"]), questions[:1]
+
+
+def dated(agent: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
+    """Yield as `answers`."""
+    for it in agent:
+        questions: list[Line] = []
+        for message in it["messages"]:
+            words = [word for word in _WORD.findall(message["content"]) if len(word) > 5]
+            if message["role"] == "user" and words and _CHANCE.random() < 0.3:
+                when = datetime.fromisoformat(message["timestamp"].replace("Z", "+00:00"))
+                day = f"{when:%B} {when.day}, {when.year}"
+                time = _CHANCE.choice((f"on {day}", f"on {day}", f"in {when:%B %Y}"))
+                query = _CHANCE.choice(_DATED).format(_CHANCE.choice(words).lower(), time)
+                questions.append(ask(it["group"], it["id"], query, message["id"]))
+        yield bare(it, it["messages"]), questions[:1]
 
 
 def chat(people: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
@@ -273,6 +341,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, pairs in (
         ("answers", answers(others)),
         ("cloze", cloze(others)),
+        ("mentions", mentions(others)),
         ("chat", chat(people[0])),
         ("docs", docs()),
     ):
@@ -296,6 +365,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write(chosen.out / "anon", nameless, people[1][::2])
     write(chosen.out / "mixed", *mixed((people, agent)))
     write(chosen.out / "small", *small((people, agent)))
+    by_date = list(dated(others))  # last: so the others are as they were before it
+    write(
+        chosen.out / "dated",
+        [line for line, _ in by_date],
+        [query for _, questions in by_date for query in questions],
+    )
 
 
 if __name__ == "__main__":
