@@ -181,8 +181,8 @@ def collect(
                                 service,
                             )
                         )
-                    for kept in (gathered, fused, calibrated):
-                        kept.clear()
+                    for arguments in (gathered, fused, calibrated):
+                        arguments.clear()
         finally:
             server.stop()
     return cases
@@ -338,19 +338,19 @@ def report(title: str, rows: Sequence[Row], weights: dict[str, dict[str, float]]
                 )
                 shown.append(f"{any_of}{np.mean([tokens for tokens, _ in packed]):5.0f}")
             print(f"    {name:10} {kind:9} {len(chosen):4} {' '.join(shown)}")
-    bins = np.linspace(0, 1, 6)
+    counts = Counter((row.case.set, row.case.kind) for row in rows)
     for name in sorted(weights):
-        best = np.array(
-            [
-                chance.max()
-                for row, chance in zip(rows, chances, strict=True)
-                if row.case.set == name
-            ]
+        of = [at for at, row in enumerate(rows) if row.case.set == name]
+        best = np.array([chances[at].max() for at in of])
+        right = np.array([rows[at].still[0] for at in of], dtype=float)
+        # as the questions are weighed for learning: most of them are the group's own
+        weight = np.array(
+            [SHARES[rows[at].case.kind] / counts[name, rows[at].case.kind] for at in of]
         )
-        right = np.array([row.still[0] for row in rows if row.case.set == name])
-        inside = [np.clip(best, 0, 0.999) // 0.2 == at for at in range(len(bins) - 1)]
+        inside = [np.clip(best, 0, 0.999) // 0.2 == at for at in range(5)]
         shown = [
-            f"{best[it].mean():.2f} {right[it].mean():.2f} ({it.sum()})"
+            f"{np.average(best[it], weights=weight[it]):.2f}"
+            f" {np.average(right[it], weights=weight[it]):.2f} ({it.sum()})"
             for it in inside
             if it.any()
         ]

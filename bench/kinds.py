@@ -13,6 +13,8 @@ how it is asked about:
   the answer that repeats them
 - `dated`: a common word and the time at which a person said it to the agent find the message
 - `chat`: a question that one says to the other is taken out, and finds the reply
+- `speakers`: the name of a person and a few rare words of a message of theirs find that message,
+  not one of others who speak of the same thing
 - `merged`: the chat with five messages in one; `anon`: the chat without names; `mixed`: one history
   of both sets' messages
 - `small`: histories of 1 to 20 conversations, as one who begins has them, with the questions that
@@ -63,6 +65,14 @@ _DATED = (
     "Which {} came up {}?",
     "What happened with the {} {}?",
     "What did we decide about {} {}?",
+)
+_SPEAKERS = (
+    "What did {0} say about {1}?",
+    "What does {0} think about {1}?",
+    "When did {0} mention {1}?",
+    "Why did {0} talk about {1}?",
+    "What was it with {0} and {1}?",
+    "{1}: what did {0} tell?",
 )
 _CHANCE = random.Random(7)
 
@@ -129,11 +139,7 @@ def cloze(agent: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
 
 def mentions(agent: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
     """Yield as `answers`."""
-    spread = Counter(
-        word
-        for it in agent
-        for word in {*_WORD.findall(" ".join(m["content"] for m in it["messages"]).lower())}
-    )
+    spread = _spread(agent)
     for it in agent:
         questions: list[Line] = []
         for message in it["messages"]:
@@ -146,15 +152,53 @@ def mentions(agent: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
             ]
             if not sentences:
                 continue
-            words = [
-                word
-                for word in dict.fromkeys(_WORD.findall(_CHANCE.choice(sentences)))
-                if len(word) > 3 and spread[word.lower()] <= _RARE
-            ][:4]
+            words = _rare_words(_CHANCE.choice(sentences), spread)[:4]
             if len(words) > 1:
                 query = _CHANCE.choice(_MENTIONS).format(" ".join(words))
                 questions.append(ask(it["group"], it["id"], query, message["id"]))
         yield bare(it, it["messages"]), questions[:1]
+
+
+def speakers(people: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
+    """Yield as `answers`."""
+    spread = _spread(people)
+    names = {
+        word.lower()
+        for it in people
+        for m in it["messages"]
+        for word in m.get("sender", "").split()
+    }
+    for it in people:
+        questions: list[Line] = []
+        for message in it["messages"]:
+            words = [
+                word
+                for word in _rare_words(message["content"], spread)
+                if word.lower() not in names
+            ][:2]
+            name = message.get("sender", "?").split()[0]
+            if len(words) > 1 and name.isalpha():
+                query = _CHANCE.choice(_SPEAKERS).format(name, " ".join(words))
+                questions.append(ask(it["group"], it["id"], query, message["id"]))
+        yield bare(it, it["messages"]), _CHANCE.sample(questions, min(3, len(questions)))
+
+
+def _spread(lines: list[Line]) -> Counter[str]:
+    """Return in how many conversations each word is."""
+    return Counter(
+        word
+        for it in lines
+        for word in {*_WORD.findall(" ".join(m["content"] for m in it["messages"]).lower())}
+    )
+
+
+def _rare_words(text: str, spread: Counter[str]) -> list[str]:
+    """Return the longer words of a text that few conversations have."""
+    return [
+        word
+        for word in dict.fromkeys(_WORD.findall(text))
+        if len(word) > 3 and spread[word.lower()] <= _RARE
+    ]
 
 
 def dated(agent: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
@@ -365,12 +409,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write(chosen.out / "anon", nameless, people[1][::2])
     write(chosen.out / "mixed", *mixed((people, agent)))
     write(chosen.out / "small", *small((people, agent)))
-    by_date = list(dated(others))  # last: so the others are as they were before it
-    write(
-        chosen.out / "dated",
-        [line for line, _ in by_date],
-        [query for _, questions in by_date for query in questions],
-    )
+    # last, so the others are as they were before these
+    for name, pairs in (("dated", dated(others)), ("speakers", speakers(people[0]))):
+        made = list(pairs)
+        write(
+            chosen.out / name,
+            [line for line, _ in made],
+            [query for _, questions in made for query in questions],
+        )
 
 
 if __name__ == "__main__":
