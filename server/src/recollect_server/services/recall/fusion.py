@@ -6,6 +6,9 @@ gate, and the gates say how the question is put. Features were chosen that mean 
 kind of text: a message's length is that beside others of its role, and what only holds where an
 agent answers at length is multiplied by how much longer it speaks (`docs/decisions/ranking.md`).
 
+A message that is not embedded yet gets the cosine that its words lead to expect, so that it is not
+behind the others for that.
+
 The weights in `services/recall/fusion_weights.py` were learned by `bench/learn.py`, which says from
 what.
 """
@@ -92,9 +95,11 @@ def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -
     top = _top(legs.keyword)
     own, before, after = legs.keyword / top, legs.keyword_before / top, legs.keyword_after / top
     of = legs.conversation
-    vector, window = z(np.array([legs.vector, legs.window]))
+    vector, window = _expected(np.array([legs.vector, legs.window]), legs.keyword)
     vector_before, vector_after = z(np.array([legs.vector_before, legs.vector_after]), legs.vector)
-    conversation_vector, conversation_window = z(np.array([above.vector, above.window]))[:, of]
+    conversation_vector, conversation_window = _expected(
+        np.array([above.vector, above.window]), above.keyword
+    )[:, of]
     agent = legs.role == ASSISTANT
     length, longer = _lengths(legs.tokens, agent)
     first = legs.sequence <= FIRST_LINE
@@ -139,8 +144,8 @@ def conversation_features(
     np.maximum.at(best, of, scores)
     dated = np.zeros(count)
     np.maximum.at(dated, of, dates)
-    vector, window, user_vector, mean = z(
-        np.array([legs.vector, legs.window, legs.user_vector, legs.vector_mean])
+    vector, window, user_vector, mean = _expected(
+        np.array([legs.vector, legs.window, legs.user_vector, legs.vector_mean]), legs.keyword
     )
     keyword, best_keyword = share(legs.keyword), share(legs.message_keyword)
     behind = (best - best.max(initial=-np.inf)) / 2 if count else best
@@ -152,7 +157,7 @@ def conversation_features(
         "user_vector": user_vector,
         "window": window,
         "vector_mean": mean,
-        "abbreviation": share(np.maximum(known(legs.abbreviation), 0)),
+        "abbreviation": _abbreviation(legs.abbreviation, keyword),
         "mass": np.log(mass + 1e-4),  # of its messages' chances, by their scores
         "best": behind,  # its best message's score
         "newer": _newness(legs.begin),
@@ -197,9 +202,30 @@ def _lengths(tokens: Array, agent: NDArray[np.bool_]) -> tuple[Array, float]:
     return np.clip(length, -2, 2), longer
 
 
+def _expected(columns: Array, keyword: Array) -> Array:
+    """Return `z` of each row; where a value is missing beside others, that of the words, at most
+    the highest.
+    """
+    rows, missing = z(columns), np.isnan(columns)
+    some = missing & ~missing.all(axis=1, keepdims=True)
+    if not some.any():
+        return rows
+    words = z(np.sqrt(keyword)[None, :])
+    return np.where(some, np.minimum(words, rows.max(axis=1, keepdims=True)), rows)
+
+
 def known(values: Array) -> Array:
     """Return the values, with 0 where one is not known. `np.nan_to_num` takes ten times as long."""
     return np.where(np.isnan(values), 0, values)
+
+
+def _abbreviation(cosines: Array, keyword: Array) -> Array:
+    """Return the cosines as a share of the highest; that of the words where one is missing beside
+    others.
+    """
+    missing = np.isnan(cosines)
+    near = share(np.maximum(known(cosines), 0))
+    return near if missing.all() else np.where(missing, keyword, near)
 
 
 def _median(values: Array) -> float:
