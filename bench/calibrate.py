@@ -60,6 +60,7 @@ SHARES = {OWN: 0.7, STRANGER: 0.15, TALK: 0.15}
 OWN_BY_WORDS = 0.8
 RIDGE = 2.0
 PER_SET = 300  # questions that a set counts as, whatever it has
+MOST = 300  # of a kind that was put to a set's histories
 BUDGET = 2000  # tokens of recall, for the trade-off
 THRESHOLDS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 _STANDING = ("behind", "rest")
@@ -243,14 +244,25 @@ def questions_for(
     ]
 
 
-def row_of(it: Case, of: str) -> Row:
-    """Return the rows learned from a question, of its `messages` or its `conversations`."""
+def sampled(cases: Sequence[Case]) -> list[Case]:
+    """Return at most `MOST` questions of each kind that was put to a set's histories."""
+    chance = random.Random(0)
+    by_kind: dict[tuple[str, str], list[Case]] = {}
+    for it in cases:
+        by_kind.setdefault((it.set, it.kind), []).append(it)
+    return [it for of in by_kind.values() for it in chance.sample(of, min(MOST, len(of)))]
+
+
+def rows_of(it: Case) -> dict[str, Row]:
+    """Return the rows learned from a question: of its `messages` and of its `conversations`."""
     of_messages, of_conversations = signals_of(fuse(*it.fusing), it.messages, it.conversations)
-    signals, right = (
-        (of_messages, it.right_messages)
-        if of == "messages"
-        else (of_conversations, it.right_conversations)
-    )
+    return {
+        "messages": _row_of(it, of_messages, it.right_messages),
+        "conversations": _row_of(it, of_conversations, it.right_conversations),
+    }
+
+
+def _row_of(it: Case, signals: Signals, right: NDArray[np.bool_]) -> Row:
     places = np.argsort(-signals.odds, kind="stable")
     still = np.maximum.accumulate(right[places][::-1])[::-1]
     steps = standing(signals.odds)
@@ -444,6 +456,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--write", action="store_true", help="writes services/recall/calibration_weights.py"
     )
+    parser.add_argument("--quick", action="store_true", help="learns on all and does no more")
     chosen = parser.parse_args(arguments)
     chosen.keep.mkdir(parents=True, exist_ok=True)
     sets = [*chosen.set, *chosen.measure]
@@ -454,8 +467,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for it in cached_cases(chosen.keep, folder, sets, chosen.groups, chosen.questions, meaning=way == "meaning")
         ]  # fmt: skip
         names = {path.name for path in chosen.set}
+        both = [rows_of(it) for it in sampled(cases)]
         for of, weights in learned.items():
-            rows = [row_of(it, of) for it in cases]
+            rows = [it[of] for it in both]
             own = [row for row in rows if row.case.set in names]
             weights[way] = _leaning(learn(own), way)
             report(
@@ -463,6 +477,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 rows,
                 dict.fromkeys(sorted({row.case.set for row in rows}), weights[way]),
             )
+            if chosen.quick:
+                continue
             away = {
                 name: _leaning(learn([row for row in own if row.case.set != name]), way)
                 for name in sorted(names)
