@@ -81,13 +81,21 @@ $(CODEGEN)/.made: Makefile
 PROTOC := $(CODEGEN)/bin/python -m grpc_tools.protoc --proto_path=proto --plugin=protoc-gen-mypy=$(CODEGEN)/bin/protoc-gen-mypy \
   --plugin=protoc-gen-mypy_grpc=$(CODEGEN)/bin/protoc-gen-mypy_grpc
 
+# generate FOLDER: write the generated code into FOLDER/recollect/v1
+define generate
+	@$(PROTOC) --python_out=$(1) --mypy_out=quiet:$(1) proto/recollect/v1/*.proto
+	@$(PROTOC) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1) proto/recollect/v1/*_service.proto
+endef
+
 proto: $(CODEGEN)/.made
 	@rm -f client/src/recollect/v1/*_pb2*
-	@$(PROTOC) --python_out=client/src --mypy_out=quiet:client/src proto/recollect/v1/*.proto
-	@$(PROTOC) --grpc_python_out=client/src --mypy_grpc_out=quiet:client/src proto/recollect/v1/*_service.proto
+	$(call generate,client/src)
 
-proto-check: proto
-	@git diff --exit-code --stat -- client/src/recollect/v1 && test -z "$$(git status --porcelain -- client/src/recollect/v1)" \
+proto-check: $(CODEGEN)/.made
+	@rm -rf $(CODEGEN)/current && mkdir $(CODEGEN)/current
+	$(call generate,$(CODEGEN)/current)
+	@diff --recursive --brief --exclude=__init__.py --exclude=__pycache__ --exclude=py.typed client/src/recollect/v1 $(CODEGEN)/current/recollect/v1 \
+	  && test -z "$$(git status --porcelain -- client/src/recollect/v1)" \
 	  || { echo "The generated code is not current: run make proto and commit."; exit 1; }
 
 # The committed image is what the last release promised. `make contract` says that today's contract is promised from now on.

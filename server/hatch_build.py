@@ -1,4 +1,4 @@
-"""Build hook that puts the embedding model's files into every wheel: nothing is downloaded, ever.
+"""Build hook that puts the embedding models' files into every wheel: nothing is downloaded, ever.
 
 In the tree they lie in `models/` beside this distribution's folder. The source distribution carries
 them in a `models/` of its own, so that a wheel can be built from it alone.
@@ -9,11 +9,14 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_FILES = ("model.int8w.onnx", "tokenizer.json", "SHA256SUMS")
+_FILES = (
+    *("model.int8w.onnx", "tokenizer.json", "SHA256SUMS", "NOTICE"),
+    *("e5/model.q4n.onnx", "e5/tokenizer.json", "e5/centres.npy", "e5/SHA256SUMS"),
+)
 
 
 class WeightsHook(BuildHookInterface):
-    """Adds the model's files to a wheel or a source distribution."""
+    """Adds the models' files to a wheel or a source distribution."""
 
     PLUGIN_NAME = "custom"
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from recollect_server.inference.embedder import OVERLAP, PIECE, Embedder
 from recollect_server.inference.weights import (
+    E5,
     MODEL,
     SUMS,
     TOKENIZER,
@@ -49,10 +50,12 @@ def weights(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_model_in_the_tree_is_the_one_that_was_checked_in() -> None:
-    for line in (ROOT / "models" / SUMS).read_text().splitlines():
+@pytest.mark.parametrize("folder", [".", "e5"])
+def test_the_model_in_the_tree_is_the_one_that_was_checked_in(folder: str) -> None:
+    models = ROOT / "models" / folder
+    for line in (models / SUMS).read_text().splitlines():
         digest, name = line.split("  ")
-        assert hashlib.sha256((ROOT / "models" / name).read_bytes()).hexdigest() == digest
+        assert hashlib.sha256((models / name).read_bytes()).hexdigest() == digest
 
 
 @pytest.mark.parametrize("name", [MODEL, TOKENIZER])
@@ -172,3 +175,41 @@ def test_the_same_text_has_the_same_bytes_whatever_it_is_embedded_with(embedder:
     order = np.random.default_rng(1).permutation(len(pieces))
     shuffled = embedder.embed_pieces([pieces[number] for number in order])
     assert np.array_equal(shuffled, together[order])
+
+
+@pytest.fixture(scope="module")
+def multilingual() -> Embedder:
+    return Embedder(look(shipped(E5), E5))
+
+
+def test_a_question_is_nearest_to_its_answer_in_another_language(multilingual: Embedder) -> None:
+    answers = multilingual.embed(
+        [
+            "Der Zahnarzt hat den Termin auf Donnerstag verlegt.",
+            "我们把会议改到了周五下午三点。",
+            "Мой брат переезжает весной в Лейпциг.",
+        ]
+    )
+    for number, questions in enumerate(
+        [
+            ("When do I see the dentist?", "Quand dois-je aller chez le dentiste ?"),
+            ("When is the meeting?", "会议是什么时候？"),
+            ("Where is my brother moving?", "¿A qué ciudad se muda mi hermano?"),
+        ]
+    ):
+        for question in questions:
+            cosines = answers @ multilingual.question(question)
+            assert int(cosines.argmax()) == number, (question, cosines)
+
+
+def test_of_a_model_with_prefixes_texts_and_questions_have_the_same_bytes_each_time(
+    multilingual: Embedder,
+) -> None:
+    texts = ["Guten Morgen", "我们下午见", "A longer text in English, of another length. " * 3]
+    together = multilingual.embed(texts)
+    alone = np.concatenate([multilingual.embed([text]) for text in texts])
+    assert together.tobytes() == alone.tobytes()
+    assert np.allclose(np.linalg.norm(together, axis=1), 1, atol=1e-5)
+    pieces = multilingual.cut("ein langer Text ohne Ende " * 200)
+    assert len(pieces) > 1
+    assert {piece[:3] for piece in pieces} == {pieces[0][:3]}, "each piece has the prefix"

@@ -1,21 +1,25 @@
-"""The language of a text, by its script and its stop words, and the stop words of a language.
+"""The language of a text, guessed by its script, its letters and its function words, and the stop
+words of a language.
 
-English has its own short list (`STOP_WORDS`); the other lists are those of stopwordsiso.
+English has its own short list (`STOP_WORDS`); the other lists of stop words are those of
+stopwordsiso. Why the guess is our own is in `docs/decisions/language-guess.md`.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
+
+from recollect_server.domain.text import folded
 
 
-def _words(name: str) -> frozenset[str]:
-    """Return the words of a text file in this package."""
-    return frozenset(Path(__file__).with_name(name).read_text(encoding="utf-8").split())
+def _text(name: str) -> str:
+    """Return a text file of this package."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-STOP_WORDS = _words("stop_words.txt")
+STOP_WORDS = frozenset(_text("stop_words.txt").split())
 """English words that say nothing about the subject of a question, as SQLite's `unicode61` cuts
 them: lower case, in pieces.
 
@@ -23,48 +27,130 @@ The usual list (as in Snowball and NLTK) with modal verbs and question words. Le
 words that are also names, months or codes (`may`, `us`, `will`, `don`, `id`). Dropping question
 words gains one point of message any@10 on LoCoMo.
 """
-EVERYDAY_WORDS = _words("everyday_words.txt")
+EVERYDAY_WORDS = frozenset(_text("everyday_words.txt").split())
 """Words of greetings, thanks, times of the day and small requests, and verbs and adjectives that go
 with anything: a message that has them may be small talk, and sharing them says little.
 """
 ENGLISH = "en"
-_SAMPLE = 6_000  # characters that are looked at: more tell nothing new
-_LATIN = (
-    "de",
-    "fr",
-    "es",
-    "it",
-    "pt",
-    "nl",
-    "sv",
-    "da",
-    "no",
-    "fi",
-    "pl",
-    "cs",
-    "ro",
-    "hu",
-    "tr",
-    "id",
-    "ca",
-    "vi",
-)
-_SCRIPTS = {
-    # Kana stand before Han and the letters of one language before those of its whole script: the
-    # first that has a share holds.
-    "ja": (re.compile("[\u3040-\u30ff]"), 0.1),
-    "zh": (re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"), 0.3),
-    "ko": (re.compile("[\u1100-\u11ff\uac00-\ud7ff]"), 0.3),
-    "th": (re.compile("[\u0e00-\u0e7f]"), 0.3),
-    "uk": (re.compile("[іїєґІЇЄҐ]"), 0.02),
-    "ru": (re.compile("[\u0400-\u04ff]"), 0.3),
-    "fa": (re.compile("[پچژگکی]"), 0.03),
-    "ar": (re.compile("[\u0600-\u06ff]"), 0.3),
-    "he": (re.compile("[\u0590-\u05ff]"), 0.3),
-    "el": (re.compile("[\u0370-\u03ff]"), 0.3),
-    "hi": (re.compile("[\u0900-\u097f]"), 0.3),
+_AMBIGUOUS = "?"  # in the file of function words: those that are common words or names in English
+
+_BEGINNING = 400  # characters of a text that are looked at: more change nothing
+_SAMPLE = 6_000  # characters of several texts
+_EVIDENCE = 0.9  # function words that a text must have for a guess
+_LITTLE = 0.5  # where English is the answer to no guess
+_SHARE = 0.12  # of the words of a text that must be function words
+_SHARED = 0.4  # evidence of a word that English and another language have
+_WEAK = 0.3  # evidence of an ambiguous word, or of one of a single letter
+_MARK = 0.35  # evidence of a letter with a mark: three are enough
+_MOST_MARKS = 1.05
+_MISSING = 0.7  # factor for a letter that a language does not have
+_QUOTING = 1.9  # evidence that a text with words of another script must have
+_NAME = 3  # words of a text in title case that may be a name: `Los Angeles`
+_CATALAN = 0.8  # its words are those of its neighbours, which are a hundred times as common
+
+_LETTERS = {
+    "es": "áéíñóúü¿¡",
+    "de": "äöüßé",
+    "fr": "àâçèéêëîïôùûüœæ",
+    "pt": "áâãàçéêíóôõú",
+    "it": "àèéìòù",
+    "nl": "ëéïöè",
+    "sv": "åäöé",
+    "da": "åøæé",
+    "no": "åøæéòô",
+    "fi": "äöå",
+    "pl": "ąćęłńóśźż",
+    "cs": "áčďéěíňóřšťúůýž",
+    "ro": "ăâîșțşţ",
+    "hu": "áéíóöőúüű",
+    "tr": "çğıöşüâî\u0307",
+    "id": "é",
+    "ca": "àçèéíïòóúü·",
+    "vi": "áàảãạăắằẳẵặâấầẩẫậđéèẻẽẹêếềểễệíìỉĩịóòỏõọôốồổỗộơớờởỡợúùủũụưứừửữựýỳỷỹỵ",
 }
-_WORD = re.compile(r"[^\W\d_]+")
+"""The letters of languages in Latin script that English does not have."""
+_LANGUAGES_OF_LETTER = {
+    letter: tuple(code for code, letters in _LETTERS.items() if letter in letters)
+    for letter in "".join(_LETTERS.values())
+}
+_OTHER_SCRIPT = re.compile(
+    "[\u0370-\u1dff\u1f00-\u1fff\u2d00-\u2dff\u3005-\u3007\u3040-\u31ff\u3400-\u9fff\ua960-\uabff\uac00-\ud7ff"
+    "\uf900-\ufaff\ufb1d-\ufdff\ufe70-\ufefc\uff66-\uffdc\U00020000-\U000323af]"
+)
+_SCRIPTS = (
+    (re.compile("[\u3040-\u30ff\uff66-\uff9d]"), 0.1, "ja"),
+    (re.compile("[\u3005-\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U000323af]"), 0.5, "zh"),
+    (re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7ff]"), 0.5, "ko"),
+    # The letters, or words, of one language stand before its whole script.
+    (re.compile("ў"), 0.0, "be"),
+    (re.compile("[їєґ]"), 0.0, "uk"),
+    (re.compile("[јљњђћџ]"), 0.02, "sr"),
+    (re.compile("[ыэё]"), 0.0, "ru"),
+    (re.compile(r"і|\b(?:що|як|чому|це|хто|дуже|від|вже|згоден|та|цей|щось)\b"), 0.0, "uk"),
+    (re.compile(r"\b(?:са|съм|това|този|тази|няма|какво|защо|още|който|която|ще)\b"), 0.0, "bg"),
+    (re.compile("[\u0400-\u04ff]"), 0.5, "ru"),
+    (re.compile("[ٹڈڑںےھہ]"), 0.03, "ur"),
+    (re.compile("[پچژگکی۰-۹]"), 0.03, "fa"),
+    (re.compile(r"\b(?:این|است|را|از|که|تو|هم|خودت|چه)\b"), 0.0, "fa"),
+    (re.compile("[\u0600-\u06ff]"), 0.5, "ar"),
+    (re.compile("[\u0590-\u05ff]"), 0.5, "he"),
+    (re.compile("[\u0370-\u03ff\u1f00-\u1fff]"), 0.5, "el"),
+    (re.compile(r"\b(?:आहे|आहेत|आणि|नाही|मला|होते)\b"), 0.0, "mr"),
+    (re.compile("[\u0900-\u097f]"), 0.5, "hi"),
+    (re.compile("[\u0980-\u09ff]"), 0.5, "bn"),
+    (re.compile("[\u0b80-\u0bff]"), 0.5, "ta"),
+    (re.compile("[\u0c00-\u0c7f]"), 0.5, "te"),
+    (re.compile("[\u0e00-\u0e7f]"), 0.5, "th"),
+    (re.compile("[\u10a0-\u10ff]"), 0.5, "ka"),
+    (re.compile("[\u0530-\u058f]"), 0.5, "hy"),
+)
+"""Characters, the share of a text's characters of other scripts that they must have, and the
+language. The first that has its share holds.
+"""
+_DENSE = re.compile("[\u3005-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
+_DENSITY = 2.5  # letters of an alphabet that say as much as a Chinese, Japanese or Korean character
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+_MAY_BE_CODE = re.compile(r"[/@`\\_=<>{}\[\]]")
+_CODE = re.compile(
+    r"```.*?(?:```|$)|`[^`\n]*`|[!-~]+@[!-~]+|[!-~]*[/\\_=<>{}\[\]][!-~]*", re.DOTALL
+)
+"""Code, paths and addresses, which are in no language."""
+
+
+class _Evidence(NamedTuple):
+    """Evidence of a function word: for English, for any other language, and for each of those."""
+
+    english: float
+    other: float
+    languages: tuple[tuple[str, float], ...]
+
+
+def _evidence() -> dict[str, _Evidence]:
+    """Return the function words of all languages, also as they are written without accents."""
+    sections = re.findall(r"\[(\S+)\]\n([^\[]*)", _text("function_words.txt"))
+    lists = {code: frozenset(words.split()) for code, words in sections}
+    ambiguous, english = lists.pop(_AMBIGUOUS), lists.pop(ENGLISH)
+    languages: dict[str, set[str]] = {word: set() for word in english}
+    for code, words in lists.items():
+        for word in words:
+            languages.setdefault(word, set()).add(code)
+            plain = folded(word)
+            if len(word) > 2 and plain not in english and plain not in ambiguous:
+                languages.setdefault(plain, set()).add(code)
+    table: dict[str, _Evidence] = {}
+    for word, codes in languages.items():
+        is_english = word in english
+        other = 1.0
+        if is_english:
+            other = _SHARED if codes else 0.0
+        elif word in ambiguous or len(word) == 1:
+            other = _WEAK
+        of_each = tuple((code, other / len(codes)) for code in sorted(codes))
+        table[word] = _Evidence(1.0 - other if is_english else 0.0, other, of_each)
+    return table
+
+
+_EVIDENCE_OF = _evidence()
 
 
 @lru_cache(maxsize=64)
@@ -83,30 +169,88 @@ def stop_words(language: str) -> frozenset[str]:
     )
 
 
+def guess_language(text: str) -> str:
+    """Return the code (ISO 639-1) of the language that a text begins in; empty if nothing tells.
+
+    English text is English or unknown, and hardly ever (one message in a thousand) taken for
+    another language: a name, a greeting or a line of code tells nothing.
+    """
+    return _guess(text[:_BEGINNING])
+
+
 def language_of(texts: Iterable[str]) -> str:
     """Return the code (ISO 639-1) of the language that most of the texts' beginning is written in;
     English where nothing tells.
     """
     sample = ""
     for text in texts:
-        sample += f"{text[:400]}\n"
+        sample += f"{text[:_BEGINNING]}\n"
         if len(sample) > _SAMPLE:
             break
-    letters = sum(len(word) for word in _WORD.findall(sample))
-    if not sample.isascii():
-        for language, (script, share) in _SCRIPTS.items():
-            if len(script.findall(sample)) > share * letters:
-                return language
-    words = Counter(_WORD.findall(sample.lower()))
-    hits = {
-        language: sum(n for word, n in words.items() if word in stop_words(language))
-        for language in (ENGLISH, *_LATIN)
-    }
-    best = max(hits, key=lambda language: hits[language])
-    # The other lists are longer than the English one, so a near tie is English, and so is one word
-    # without any accent.
-    return (
-        best
-        if hits[best] > 1.2 * hits[ENGLISH] and (hits[best] > 1 or not sample.isascii())
-        else ENGLISH
-    )
+    return _guess(sample, _LITTLE) or ENGLISH
+
+
+def _guess(text: str, least: float = _EVIDENCE) -> str:
+    language = _guess_lowered(text.lower(), least)
+    if language in _LETTERS and text.istitle() and len(_WORD.findall(text)) <= _NAME:
+        return ""
+    return language
+
+
+def _guess_lowered(text: str, least: float) -> str:
+    if _MAY_BE_CODE.search(text):
+        text = _CODE.sub(" ", text)
+    if text.isascii():
+        return _guess_latin(text, _WORD.findall(text), least)
+    text = text.replace("’", "'")
+    words = _WORD.findall(text)
+    characters = _OTHER_SCRIPT.findall(text)
+    if not characters:
+        return _guess_latin(text, words, least)
+    other = len(characters) + (_DENSITY - 1) * len(_DENSE.findall(text))
+    share = other / (other + sum(map(len, words)) - len(characters) + 1)
+    if share < 0.2:
+        return _guess_latin(text, words, least)
+    # An English text with Russian words in it, or a Russian one with English words.
+    if share < 0.5 and (latin := _guess_latin(text, words, _QUOTING)):
+        return latin
+    return _guess_script(text, len(characters))
+
+
+def _guess_script(text: str, characters: int) -> str:
+    for script, share, language in _SCRIPTS:
+        if len(script.findall(text)) > share * characters:
+            return language
+    return ""
+
+
+def _guess_latin(text: str, words: list[str], least: float) -> str:
+    english = other = 0.0
+    scores: dict[str, float] = {}
+    for word in words:
+        evidence = _EVIDENCE_OF.get(word)
+        if evidence is None and "'" in word:
+            before, after = word.split("'", 1)  # l'acqua, d'été, Maria's
+            evidence = _EVIDENCE_OF.get(after if len(before) < 3 else before)
+        if evidence is None:
+            continue
+        english += evidence.english
+        other += evidence.other
+        for language, weight in evidence.languages:
+            scores[language] = scores.get(language, 0.0) + weight
+    if not text.isascii():
+        marks = [letter for letter in text if letter in _LANGUAGES_OF_LETTER]
+        other += min(_MARK * len(marks), _MOST_MARKS)
+        for letter in marks:
+            languages = _LANGUAGES_OF_LETTER[letter]
+            for language in languages:
+                scores[language] = scores.get(language, 0.0) + 0.5 / len(languages)
+        for letter in set(marks):
+            for language in scores.keys() - set(_LANGUAGES_OF_LETTER[letter]):
+                scores[language] *= _MISSING
+    least = max(least, _SHARE * len(words))
+    if scores and other >= least and other > english:
+        if "ca" in scores:
+            scores["ca"] *= _CATALAN
+        return max(_LETTERS, key=lambda language: scores.get(language, 0.0))  # of equals the first
+    return ENGLISH if english >= least and english > other else ""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
-from recollect_server.inference.weights import MODEL, TOKENIZER, NoWeights, Weights, WrongWeights
+from recollect_server.inference.weights import TOKENIZER, NoWeights, Weights, WrongWeights
 
 PIECE = 254
 """Word pieces that the model takes at once, beside its two marks. Trained at 128 and documented for
@@ -68,6 +68,7 @@ class Embedder:
         from tokenizers import Tokenizer
 
         self.identity, self.folder = weights.identity, weights.folder
+        self.profile = profile = weights.profile
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -78,7 +79,14 @@ class Embedder:
         self._session: Any
         self._tokenizer: Any
         try:
-            model, tokenizer = ((weights.folder / name).read_bytes() for name in (MODEL, TOKENIZER))
+            model, tokenizer = (
+                (weights.folder / name).read_bytes() for name in (profile.model, TOKENIZER)
+            )
+            centres = (
+                np.load(weights.folder / profile.centres)
+                if profile.centres
+                else np.zeros((2, DIMENSIONS), np.float32)
+            )
             self._session = onnxruntime.InferenceSession(
                 model, options, providers=["CPUExecutionProvider"]
             )
@@ -97,7 +105,16 @@ class Embedder:
                 f"the embedding model in {weights.folder} gives {shape[-1]} dimensions, and {DIMENSIONS} are kept: name another"
                 " with --embedding-model"
             )
-        self._begin, self._end = self._tokenizer.encode("").ids
+        begin, self._end = self._tokenizer.encode("").ids
+        passage, question = (
+            (begin, *self._tokenizer.encode(prefix, add_special_tokens=False).ids)
+            for prefix in (profile.passage, profile.question)
+        )
+        self._passage_marks: Piece = passage
+        self._question_marks: Piece = question
+        self._passage_centre: NDArray[np.float32] = centres[0]
+        self._question_centre: NDArray[np.float32] = centres[1]
+        self._directions: NDArray[np.float32] = centres[2:]
         self._guard = threading.Lock()  # guards `_questions`
         # by hash: no text is kept
         self._questions: OrderedDict[bytes, NDArray[np.float32]] = OrderedDict()
@@ -106,6 +123,9 @@ class Embedder:
         """Split a text into pieces of about equal length, each overlapping the next; at least
         one.
         """
+        return self._cut(text, self._passage_marks)
+
+    def _cut(self, text: str, marks: Piece) -> list[Piece]:
         # As a batch: for one text alone the library keeps Python's global lock, for a MiB almost a
         # second.
         ids = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
@@ -114,10 +134,24 @@ class Embedder:
         starts = [
             min(number * (length - OVERLAP), max(0, len(ids) - length)) for number in range(count)
         ]
-        return [(self._begin, *ids[start : start + length], self._end) for start in starts]
+        return [(*marks, *ids[start : start + length], self._end) for start in starts]
 
     def embed_pieces(self, pieces: Sequence[Piece]) -> Vectors:
         """Return a vector for each piece. This and its callers raise CannotEmbed."""
+        return self._centred(self._embed_pieces(pieces), self._passage_centre)
+
+    def _centred(self, vectors: Vectors, centre: NDArray[np.float32]) -> Vectors:
+        """Return the directions of the vectors as seen from a centre, without their parts along
+        the directions that the model's file names: those tell languages apart, not meanings.
+        """
+        if not self.profile.centres:
+            return vectors
+        centred = vectors - centre
+        for direction in self._directions:  # by sums of rows, which do not depend on their number
+            centred -= (centred * direction).sum(axis=1, keepdims=True) * direction
+        return unit(centred)
+
+    def _embed_pieces(self, pieces: Sequence[Piece]) -> Vectors:
         vectors = np.zeros((len(pieces), DIMENSIONS), np.float32)
         for chosen, length in _batches(pieces):
             rows = chosen if len(chosen) > 1 else chosen * 2
@@ -159,14 +193,14 @@ class Embedder:
         return vector
 
     def _question(self, text: str) -> NDArray[np.float32]:
-        pieces = self.cut(text)[:_QUESTION]
+        pieces = self._cut(text, self._question_marks)[:_QUESTION]
         if len(pieces) > 1:
-            vector: NDArray[np.float32] = unit(self.embed_pieces(pieces).sum(axis=0))
-            return vector
+            vectors = self._centred(self._embed_pieces(pieces), self._question_centre)
+            return unit(vectors.sum(axis=0))
         # Alone, not twice: it is compared with vectors and with no other question.
         ids = np.array(pieces, np.int64)
-        alone: NDArray[np.float32] = self._run(ids, np.ones_like(ids))[0].copy()
-        return alone
+        alone = self._centred(self._run(ids, np.ones_like(ids)), self._question_centre)
+        return np.array(alone[0])
 
     def _run(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:
         try:
