@@ -61,6 +61,10 @@ OWN_BY_WORDS = 0.8
 RIDGE = 2.0
 PER_SET = 300  # questions that a set counts as, whatever it has
 MOST = 300  # of a kind that was put to a set's histories
+WORDS_ONLY = frozenset({"docs", "cloze", "answers", "anon", "dated"})
+"""Sets that searches with the model are not learned from: their questions have the words of their
+answers, which teaches that meaning says little (`docs/decisions/score-calibration.md`).
+"""
 BUDGET = 2000  # tokens of recall, for the trade-off
 THRESHOLDS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 _STANDING = ("behind", "rest")
@@ -462,11 +466,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sets = [*chosen.set, *chosen.measure]
     learned: dict[str, dict[str, dict[str, float]]] = {"messages": {}, "conversations": {}}
     for way in ("words", "meaning"):
+        learned_from = [it for it in chosen.set if way == "words" or it.name not in WORDS_ONLY]
         cases = [
-            it for folder in sets
+            it for folder in (*learned_from, *chosen.measure)
             for it in cached_cases(chosen.keep, folder, sets, chosen.groups, chosen.questions, meaning=way == "meaning")
         ]  # fmt: skip
-        names = {path.name for path in chosen.set}
+        names = {path.name for path in learned_from}
         both = [rows_of(it) for it in sampled(cases)]
         for of, weights in learned.items():
             rows = [it[of] for it in both]
