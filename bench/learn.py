@@ -293,7 +293,7 @@ def _seen(row: Row, most: int | None) -> NDArray[np.int64]:
 
 def found_by(rows: Sequence[Row], weights: Weights) -> Array:
     """Return the means of the figures over the questions that have gold."""
-    results = []
+    results: list[list[float]] = []
     for row in rows:
         if row.gold:
             factors = np.array(
@@ -303,7 +303,8 @@ def found_by(rows: Sequence[Row], weights: Weights) -> Array:
                 ]
             )
             results.append(figures_of(row.features @ factors, row.right, row.gold))
-    return np.array(results or [np.zeros(6)]).mean(axis=0)
+    means: Array = np.array(results or [[0.0] * 6]).mean(axis=0)
+    return means
 
 
 def report(
