@@ -327,8 +327,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     )
     for name in dict.fromkeys(name for scores in every for name in scores):
         depth = int(name.rpartition("@")[2])
-        base = f" ({_mean(plain, name):.1f})" if depth <= max(DEPTHS) else ""
-        print(f"    {name:36} {_mean(every, name):6.1f}{base}")
+        beside = f" ({_mean(plain, name):.1f})" if depth <= max(DEPTHS) else ""
+        print(f"    {name:36} {_mean(every, name):6.1f}{beside}")
     shown = "sessions recall_any@5" if is_longmemeval else "turns recall@10"
     for kind, scores in sorted(ours.items()):
         print(f"    {shown}, {kind}: {_mean(scores, shown):.1f} of {len(scores)}")
