@@ -312,6 +312,17 @@ def _note_records(connection: apsw.Connection) -> None:
     """)
 
 
+def _note_refusals(connection: apsw.Connection) -> None:
+    """Add the number of times that the model wrote no notes of a conversation."""
+    connection.execute("""
+        -- `messages` is how many the conversation had at the last try, `next_try` when the model is asked
+        -- again; NULL: not before the conversation goes on. Nothing in the transcripts says this.
+        CREATE TABLE IF NOT EXISTS note_refusals(
+            number INTEGER PRIMARY KEY, model TEXT NOT NULL, messages INTEGER NOT NULL, tries INTEGER NOT NULL,
+            next_try INTEGER);
+    """)
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _first_tables,
     _notes_and_anchors,
@@ -324,6 +335,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _notes_words,
     _note_records,
     activity_tables.add_tables,
+    _note_refusals,
 )
 
 
