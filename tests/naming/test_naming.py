@@ -339,8 +339,8 @@ def test_notes_by_a_model_keep_what_they_cost_and_insight_counts_it(
     service = connect(server)
     left = service.told(*TURNS)
     service.switch(left)
-    until(lambda: api.requests)
-    clock.move(5 * MINUTE)  # the answer that was none is not among the notes' calls
+    until(lambda: service.get(left).notes.failure)
+    clock.move(60 * MINUTE)  # the answer that was none is not among the notes' calls
     until(lambda: service.get(left).abbreviation)
     use = {"calls": 1, "input": 100, "output": 20, "cost": 0.0006}
     assert [it.get("modelUse") for it in events(server, left)][:1] == [use]
