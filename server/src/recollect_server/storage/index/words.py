@@ -9,7 +9,7 @@ row is changed and then deleted, FTS5 may leave the words in its segments, even 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import apsw
 import numpy as np
@@ -18,11 +18,25 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.languages import EVERYDAY_WORDS, STOP_WORDS
-from recollect_server.domain.text import pairs, runs, segment
+from recollect_server.domain.languages import (
+    EVERYDAY_WORDS,
+    guess_language,
+    question_stop_words,
+)
+from recollect_server.domain.text import composed, pairs, runs, segment, single_words
+from recollect_server.storage.index.analysis import (
+    MARKER,
+    MARKER_END,
+    MARKERS,
+    forms,
+    indexed_form,
+    stem_of_form,
+    tokens,
+)
 from recollect_server.storage.ranking import K1
 
 _MAX_TERMS = 128
+_MAX_SINGLE = 4  # words of a single character in one run: each is looked up by prefix
 # a word in more than this share of all messages finds none by itself, where rarer ones are there
 _MAX_COMMON = 0.15
 _MAX_FINDING = 5_000  # messages that one query may find and score, whatever the corpus's size
@@ -35,7 +49,6 @@ without the word.
 Among three messages no word is rare, and one that most of them have weighs nothing. Stop words and
 everyday words are common whatever the store.
 """
-_COMMON = STOP_WORDS | EVERYDAY_WORDS
 _TITLE, _TOPICS, _ABBREVIATION = 3, 2, 1  # what a word counts in each
 _LAST = "\U0010ffff"  # behind all that begin with a prefix
 
@@ -49,6 +62,7 @@ class WordTables:
 
     words: str
     vocabulary: str
+    occurrences: str
     notes: str = ""
     """The table of the words of notes; empty where there are none."""
 
@@ -73,18 +87,20 @@ class QuestionWords:
     """
 
 
-CONVERSATIONS = WordTables("turns_fts", "turns_vocabulary", "notes_words")
-EXTERNAL = WordTables("external_fts", "external_vocabulary")
+CONVERSATIONS = WordTables("turns_fts", "turns_vocabulary", "turns_occurrences", "notes_words")
+EXTERNAL = WordTables("external_fts", "external_vocabulary", "external_occurrences")
 
 
 @frozen
 class Term:
-    """A word of a query."""
+    """A form of a word of a query: the word in other languages is another term."""
 
     word: str
     """As the query has it, lower-cased."""
     stem: str
     """As the index has it."""
+    form: str = ""
+    """As the tokenizer gets it, if it is not the word: stemmed in a language."""
     prefix: bool = False
     """Any word that begins so: a single character of a script without spaces."""
     only_ranks: bool = False
@@ -93,14 +109,19 @@ class Term:
     """
     frequency: int = 0
     """Number of messages that have it."""
+    is_stop: bool = False
+    """It is a stop word of the query's language."""
+
+    @property
+    def is_common(self) -> bool:
+        """Whether it is common whatever the store."""
+        return self.is_stop or self.word in EVERYDAY_WORDS
 
     def rarity(self, total: int) -> float:
         """Return its inverse document frequency among so many messages, with the prior of
         `LEAST_MESSAGES`.
         """
-        return _rarity(
-            self.frequency, total if self.word in _COMMON else max(total, LEAST_MESSAGES)
-        )
+        return _rarity(self.frequency, total if self.is_common else max(total, LEAST_MESSAGES))
 
     def normal(self, score: float, total: int) -> float:
         """Return what its BM25 in a message of a store of so many messages would be with that
@@ -113,7 +134,7 @@ class Term:
     @property
     def match(self) -> str:
         """The term as FTS5 reads it: one quoted string, in which no character is an operator."""
-        quoted = '"' + self.word.replace('"', '""') + '"'
+        quoted = '"' + (self.form or self.word).replace('"', '""') + '"'
         return quoted + "*" if self.prefix else quoted
 
 
@@ -127,7 +148,7 @@ def choose_terms(
     ones, because FTS5 scores every hit. The number of words is bounded, and the number of index
     entries that must be read for them.
     """
-    words = _terms(connection, query)
+    words = _terms(connection, query, tables)
     frequencies = _frequencies(connection, words, tables)
     terms = [
         (frequency, term)
@@ -136,17 +157,19 @@ def choose_terms(
     ]
     terms.sort(key=lambda it: (it[0], it[1].stem))
     chosen: list[Term] = []
-    postings = finding = 0
+    rarest: set[str] = set()
+    postings = 0
     for frequency, term in terms[:_MAX_TERMS]:
         postings += frequency
-        spare = finding >= _LEAST_TERMS
-        finding += frequency > 0
+        spare = len(rarest) >= _LEAST_TERMS and term.word not in rarest
+        if frequency and not spare:
+            rarest.add(term.word)
         if spare and postings > _MAX_POSTINGS:
             break
         common = postings > _MAX_FINDING or (
             frequency > _MAX_COMMON * total_messages and total_messages > 1000
         )
-        chosen.append(Term(term.word, term.stem, term.prefix, spare and common, frequency))
+        chosen.append(replace(term, only_ranks=spare and common, frequency=frequency))
     return chosen
 
 
@@ -156,18 +179,23 @@ def weigh(
     """Return how rare the words of a query are, of which `choose_terms` chose some: the others
     nothing has, or they are common.
     """
-    every = _terms(connection, query)
+    every = _terms(connection, query, CONVERSATIONS)
     stems = {term.stem for term in chosen}
     weight = sum(term.rarity(total_messages) for term in chosen)
     # A look at one occurrence costs nothing, the count of a common word's milliseconds: what was
     # not chosen and occurs is common.
     occurs = "SELECT 1 FROM turns_occurrences WHERE term = ? LIMIT 1"
-    others = [term for term in every if term.stem not in stems and not term.prefix]
-    unknown = [term for term in others if connection.execute(occurs, (term.stem,)).get is None]
-    missing = sum(term.rarity(total_messages) for term in unknown)
-    only_stops = all(term.word in STOP_WORDS for term in every)
+    occurring = {term.word for term in every if term.stem in stems or term.prefix}
+    others = [term for term in every if term.word not in occurring]
+    occurring |= {
+        term.word for term in others if connection.execute(occurs, (term.stem,)).get is not None
+    }
+    unknown = {term.word: term for term in others if term.word not in occurring}
+    missing = sum(term.rarity(total_messages) for term in unknown.values())
+    distinct = {term.word: term for term in every}
+    only_stops = all(term.is_stop for term in distinct.values())
     everyday = (
-        1.0 if only_stops else sum(term.word in EVERYDAY_WORDS for term in every) / len(every)
+        1.0 if only_stops else sum(word in EVERYDAY_WORDS for word in distinct) / len(distinct)
     )
     share = missing / (weight + missing) if missing else 0.0
     return QuestionWords(
@@ -180,23 +208,40 @@ def _rarity(frequency: int, total: int) -> float:
     return max(1e-6, math.log((max(total, frequency) - frequency + 0.5) / (frequency + 0.5)))
 
 
-def tokens(connection: apsw.Connection, text: bytes) -> list[tuple[int, int, str]]:
-    """Return the words of a UTF-8 text: first byte, one past the last byte, stem."""
-    tokeniser = connection.fts5_tokenizer("porter", ["unicode61"])
-    words: list[tuple[int, int, str]] = tokeniser(
-        text, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False
-    )  # type: ignore[assignment]  # apsw's types leave open what its arguments decide
-    return words
+def _languages(connection: apsw.Connection, tables: WordTables) -> list[str]:
+    """Return the languages of messages that are stemmed otherwise than English."""
+    # One look for each language that is there: a look for each that may be took a millisecond.
+    query = f"SELECT term FROM {tables.occurrences} WHERE term >= ? AND term < ? LIMIT 1"
+    languages = []
+    marker = MARKER
+    while marker := connection.execute(query, (marker, MARKER_END)).get or "":
+        if marker in MARKERS:
+            languages.append(MARKERS[marker])
+        marker += "0"
+    return languages
 
 
-def _terms(connection: apsw.Connection, query: str) -> list[Term]:
+def _terms(connection: apsw.Connection, query: str, tables: WordTables) -> list[Term]:
+    """Return the words of a query, each as it stands in the languages of the messages, without stop
+    words where there are others.
+    """
+    language = guess_language(composed(query))
+    stop_words = question_stop_words(language)
+    languages = _languages(connection, tables)
     text = segment(query).encode()
     words: dict[str, Term] = {}
     stops: dict[str, Term] = {}
     for start, end, stem in tokens(connection, text):
         word = text[start:end].decode().lower()
-        bucket = stops if word in STOP_WORDS else words
-        bucket.setdefault(stem, Term(word, stem))
+        is_stop = word in stop_words
+        bucket = stops if is_stop else words
+        plain, *stemmed = forms(word, languages)
+        if plain != word:
+            stem = stem_of_form(connection, plain)
+        bucket.setdefault(stem, Term(word, stem, plain, is_stop=is_stop))
+        for form in stemmed:
+            stem = stem_of_form(connection, form)
+            bucket.setdefault(stem, Term(word, stem, form, is_stop=is_stop))
     unspaced = runs(query)
     for run in unspaced:
         # The last character of a run stands alone in the index; of a query it says something only
@@ -206,6 +251,8 @@ def _terms(connection: apsw.Connection, query: str) -> list[Term]:
             words[last] = Term(last, last, prefix=True)
         elif last not in unspaced:
             words.pop(last, None)
+            for character in single_words(run)[:_MAX_SINGLE]:
+                words[character] = Term(character, character, prefix=True)
     return list((words or stops).values())
 
 
@@ -256,8 +303,9 @@ def entries_of_texts(
         ("\n".join(topics), _TOPICS),
         (abbreviation, _ABBREVIATION),
     ):
-        for _, _, stem in tokens(connection, segment(text.replace("\0", " ")).encode()):
-            counts[stem] += weight
+        for _, _, stem in tokens(connection, indexed_form(text).encode()):
+            if stem not in MARKERS:
+                counts[stem] += weight
     return list(counts.items())
 
 
