@@ -114,7 +114,7 @@ class Term:
 
     @property
     def is_common(self) -> bool:
-        """Whether it is common whatever the store."""
+        """True if it is common whatever the store."""
         return self.is_stop or self.word in EVERYDAY_WORDS
 
     def rarity(self, total: int) -> float:
