@@ -43,6 +43,7 @@ BENCHMARKS = (
         "receive",
         "--rounds 1 --calls 800 --callers 8 --contacts 10000 --threads 10000 --mails 100000",
     ),
+    Short("insight", "--messages 20000 --rounds 3 --calls 500"),
     Short("stream", "--rounds 1 --calls 1000 --few 50 --many 300 --events 40 --missed 2000"),
     Short("start", "--rounds 1 --conversations 2000"),
     Short("spaces", "--spaces 50 --open 10 --calls 200 --on-disk 500"),

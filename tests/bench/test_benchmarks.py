@@ -16,6 +16,7 @@ from bench import (
     corpus,
     dialogue,
     drops,
+    insight,
     meaning,
     packing,
     recall,
@@ -394,3 +395,9 @@ def test_receive_runs(capsys: pytest.CaptureFixture[str]) -> None:
         "2 callers, email: ",
     ):
         assert words in output
+
+
+def test_insight_times_every_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = insight.main(["--messages", "300", "--rounds", "1", "--calls", "0"])
+    assert [figure.name for figure in figures] == ["insight p50", "insight p99"]
+    assert "busiest conversations, 30 days" in capsys.readouterr().out

@@ -17,6 +17,7 @@ from recollect._async import channels as async_channels
 from recollect._async import client as async_client
 from recollect._async import conversations as async_conversations
 from recollect._async import external as async_external
+from recollect._async import insight as async_insight
 from recollect._async import recall as async_recall
 from recollect._async import watch as async_watch
 from recollect._sync import access as sync_access
@@ -24,6 +25,7 @@ from recollect._sync import channels as sync_channels
 from recollect._sync import client as sync_client
 from recollect._sync import conversations as sync_conversations
 from recollect._sync import external as sync_external
+from recollect._sync import insight as sync_insight
 from recollect._sync import recall as sync_recall
 from recollect._sync import watch as sync_watch
 from recollect.v1 import (
@@ -31,6 +33,7 @@ from recollect.v1 import (
     channel_service_pb2,
     conversation_service_pb2,
     external_communication_service_pb2,
+    insight_service_pb2,
     recall_service_pb2,
 )
 
@@ -41,6 +44,7 @@ TWINS = [
     (sync_recall.Recall, async_recall.Recall),
     (sync_channels.Channels, async_channels.Channels),
     (sync_external.External, async_external.External),
+    (sync_insight.Insight, async_insight.Insight),
     (sync_access.Access, async_access.Access),
     (sync_watch.Watch, async_watch.Watch),
 ]
@@ -87,6 +91,7 @@ SERVICES = [
         ],
         sync_external.External,
     ),
+    (insight_service_pb2.DESCRIPTOR.services_by_name["InsightService"], sync_insight.Insight),
 ]
 
 
@@ -134,7 +139,8 @@ def test_every_public_name_is_exported_and_has_a_docstring() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["channel", "context", "conversation", "external", "message", "recall", "update"]
+    "module",
+    ["channel", "context", "conversation", "external", "insight", "message", "recall", "update"],
 )
 def test_every_attribute_of_a_data_class_has_a_docstring(module: str) -> None:
     package = Path(recollect.__file__).parent / "_types" / f"{module}.py"

@@ -43,12 +43,16 @@ class Process:
 
 @contextmanager
 def process(
-    data_dir: Path, kill_at: str = "", listen: str = "127.0.0.1:0", *, cold: bool = False
+    data_dir: Path,
+    kill_at: str = "",
+    listen: str = "127.0.0.1:0",
+    *flags: str,
+    cold: bool = False,
 ) -> Iterator[Process]:
     """Start a server over the folder; yield it once it listens, or is dead already. `cold`: it
     imports everything itself.
     """
-    arguments = ["serve", "--listen", listen, "--data-dir", str(data_dir)]
+    arguments = ["serve", "--listen", listen, "--data-dir", str(data_dir), *flags]
     environment = os.environ | {"RECOLLECT_KILL_AT": kill_at, "RECOLLECT_REFLECTION": "false"}
     start = programs.cold if cold else Forked
     with start(SERVER, arguments, env=environment) as popen:

@@ -5,8 +5,10 @@ import os
 import signal
 import stat
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -15,6 +17,7 @@ from recollect_server.domain.tokens import EVERY_SPACE, new_id, parse, token_tex
 from recollect_server.services.tokens import Tokens
 from recollect_server.storage.failpoints import FAILPOINTS
 from recollect_server.storage.logs.store import LogUnavailable
+from recollect_server.storage.logs.tokens import TokenLedger
 
 from tests.conftest import MovableClock
 from tests.credentials.conftest import CONVERSATION, grant, listed, tokens_of, valid
@@ -201,6 +204,47 @@ def test_another_writers_change_counts_after_a_refresh(
     assert tokens.refresh()
     with pytest.raises(Unauthenticated, match="revoked"):
         tokens.verify(text)
+
+
+class _SlowLedger(TokenLedger):
+    """A ledger whose lines come when they are let through."""
+
+    def __init__(self, data_dir: Path) -> None:
+        super().__init__(data_dir)
+        self.reads = threading.Event()
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+
+    def lines(self) -> list[dict[str, Any] | None]:
+        self.reads.set()
+        assert self.may_go_on.wait(30)
+        return super().lines()
+
+
+def test_a_new_token_is_valid_while_another_thread_reads_it_from_the_ledger(
+    tmp_path: Path, clock: MovableClock
+) -> None:
+    ledger = _SlowLedger(tmp_path)
+    tokens = Tokens(ledger, clock)
+    token, text = tokens_of(tmp_path, clock).create(grant("reader"))
+    ledger.reads.clear()
+    ledger.may_go_on.clear()
+    with ThreadPoolExecutor(1) as callers:
+        follower = threading.Thread(target=tokens.refresh)
+        follower.start()
+        assert ledger.reads.wait(30)
+        verified = callers.submit(tokens.verify, text)
+
+        def waits() -> bool:
+            innermost = sys._current_frames().values()
+            return any(it.f_code.co_name == "refresh" for it in innermost)
+
+        try:
+            until(waits)  # the caller has seen no such token, and waits for the follower
+        finally:
+            ledger.may_go_on.set()
+        follower.join()
+        assert verified.result(30).id == token.id
 
 
 def test_the_file_is_its_owners_alone_and_holds_no_secret(tokens: Tokens, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ _spaces = st.sampled_from((0, 1))
 _ids = st.sampled_from(IDS)
 _words = st.sampled_from(WORDS)
 _few = st.sampled_from(("first", "second"))
+_requests = st.sampled_from(("first", "second", "third", "fourth", "fifth"))
 
 
 class Expected:
@@ -113,6 +114,19 @@ class TwoSpaces(RuleBasedStateMachine):
                 expected.requests[request] = name, word
                 expected.texts[name].append(word)
             expected.cursors.append(answer[0].cursor)
+
+    @rule(at=_spaces, appends=st.lists(st.tuples(_ids, _words, _requests), min_size=1, max_size=4))
+    def append_while_suspended(self, at: int, appends: list[tuple[str, str, str]]) -> None:
+        space = self.services[at].space
+        self.server.spaces.evict(space)
+        before = space in self.server.spaces.suspended()
+        new = True
+        for name, word, request in appends:
+            expected = self.expected[at]
+            new = new and name in expected.texts and request not in expected.requests
+            self.append(at, name, word, request)
+        if new:  # nothing needed the index
+            assert before == (space in self.server.spaces.suspended())
 
     @rule(at=_spaces, word=_words)
     def search(self, at: int, word: str) -> None:

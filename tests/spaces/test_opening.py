@@ -1,7 +1,5 @@
 """Spaces are opened on demand and closed when others need their place."""
 
-import threading
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,7 +12,7 @@ from recollect_server.storage.vectors import checking as vectors
 from recollect_server.transport.health import DEGRADED
 
 from tests.conftest import MovableClock, RunningServer, Start
-from tests.server.conftest import at_once, code_of, failure_of, server_process, user
+from tests.server.conftest import at_once, code_of, failure_of, user
 from tests.spaces.conftest import Enter
 from tests.waiting import until
 
@@ -199,39 +197,6 @@ def test_a_damaged_index_of_a_space_is_made_anew_when_it_opens(
     index = server.data_dir / "one" / "conversations" / "conversations.db"
     index.write_bytes(b"no database" + index.read_bytes()[11:])
     assert one.found("findable") == [name]
-
-
-def test_every_space_is_whole_after_a_kill(tmp_path: Path, enter: Enter) -> None:
-    data = tmp_path / "data"
-    written: dict[str, list[str]] = {}
-    with server_process(data, "--max-open-spaces", "4") as (process, target):
-        services = [enter(target, f"space-{number}") for number in range(8)]
-        names = {service.space: service.create().id for service in services}
-        over = threading.Event()
-
-        def write(number: int) -> None:
-            for turn in range(1000):
-                service = services[(number + turn * 3) % 8]
-                text = f"{number}-{turn}"
-                try:
-                    service.append(names[service.space], user(text))
-                except grpc.RpcError:
-                    return
-                written.setdefault(service.space, []).append(text)
-                if sum(map(len, written.values())) > 100:
-                    over.set()
-
-        def kill() -> None:
-            over.wait(60)
-            process.kill()
-
-        at_once(4, lambda number: write(number) if number < 3 else kill())
-    with server_process(data) as (_, target):
-        for space, name in names.items():
-            service = enter(target, space)
-            stored = {it.content for it in service.load(name, max_turns=1000).messages}
-            assert stored >= set(written.get(space, ()))
-            assert service.get(name).message_count == len(stored)
 
 
 @pytest.fixture

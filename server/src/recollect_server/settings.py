@@ -223,6 +223,12 @@ class Settings(BaseSettings):
     max_open_spaces: int = Field(
         100, ge=1, description="spaces that are open at a time; others are opened when called"
     )
+    max_suspended_spaces: int = Field(
+        1000,
+        ge=0,
+        description="spaces beside the open ones that stay in memory, without open files, and take"
+        " appends at once",
+    )
     auth: Literal["auto", "required"] = Field(
         "auto",
         description="auto: calls need a token once there is one (recollect-server token create); required: always",

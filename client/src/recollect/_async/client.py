@@ -9,6 +9,7 @@ from recollect._async.access import Access
 from recollect._async.channels import Channels
 from recollect._async.conversations import Conversations
 from recollect._async.external import External
+from recollect._async.insight import Insight
 from recollect._async.invoker import Invoker
 from recollect._async.recall import Recall
 from recollect._shared.channel import DEFAULT_TARGET, DEFAULT_TIMEOUT
@@ -43,6 +44,8 @@ class AsyncClient:
     """Bring messages of any provider to their conversations; say who is an owner."""
     external: External
     """Read, trust and answer third parties."""
+    insight: Insight
+    """Count what was written and what it cost."""
     access: Access
     """Tell what this client may do."""
 
@@ -67,6 +70,7 @@ class AsyncClient:
         self.recall = Recall(self._invoker)
         self.channels = Channels(self._invoker)
         self.external = External(self._invoker)
+        self.insight = Insight(self._invoker)
         self.access = Access(self._invoker)
 
     async def close(self) -> None:

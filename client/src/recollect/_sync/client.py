@@ -13,6 +13,7 @@ from recollect._sync.access import Access
 from recollect._sync.channels import Channels
 from recollect._sync.conversations import Conversations
 from recollect._sync.external import External
+from recollect._sync.insight import Insight
 from recollect._sync.invoker import Invoker
 from recollect._sync.recall import Recall
 
@@ -44,6 +45,8 @@ class Client:
     """Bring messages of any provider to their conversations; say who is an owner."""
     external: External
     """Read, trust and answer third parties."""
+    insight: Insight
+    """Count what was written and what it cost."""
     access: Access
     """Tell what this client may do."""
 
@@ -68,6 +71,7 @@ class Client:
         self.recall = Recall(self._invoker)
         self.channels = Channels(self._invoker)
         self.external = External(self._invoker)
+        self.insight = Insight(self._invoker)
         self.access = Access(self._invoker)
 
     def close(self) -> None:

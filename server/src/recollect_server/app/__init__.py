@@ -167,6 +167,7 @@ def start(
             partial(_open_space, shared),
             partial(exists, settings.data_dir),
             settings.max_open_spaces,
+            settings.max_suspended_spaces,
         )
         stops.append(spaces.close)
         # The disk and the default space are looked at before anybody calls.

@@ -33,13 +33,14 @@ from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
 from recollect_server.services.external.store import CommunicationStore
+from recollect_server.services.insight import Insight
 from recollect_server.services.limits import Limiter, Quota, Stored
 from recollect_server.services.notes.compaction import Compaction
 from recollect_server.services.notes.naming import Naming
 from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.meaning import EmbeddingModel, Meaning
 from recollect_server.services.recall.recall import Recall
-from recollect_server.services.space.events import Deleted
+from recollect_server.services.space.events import Deleted, Suspended
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
@@ -57,6 +58,7 @@ from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
 from recollect_server.transport.external_communication_service import ExternalCommunicationHandlers
+from recollect_server.transport.insight_service import InsightHandlers
 from recollect_server.transport.pages import Seal
 from recollect_server.transport.recall_service import RecallHandlers
 from recollect_server.transport.streams import Streams
@@ -66,6 +68,10 @@ log = structlog.get_logger("recollect.app")
 
 INDEX, TIERS, PRUNER, EMBEDDER = "index-keeper", "tier-keeper", "update-pruner", "embedder"
 """Names of the jobs of a space."""
+
+# additions that wait for the index of a suspended space: of more it is resumed
+_MOST_WAITING, _MOST_BYTES = 32, 64 << 10
+_TAKEN_IN_AFTER = 5_000  # milliseconds from an append to a suspended space to its indexing
 
 _EMPTY_FOLDER = ".empty"  # of the space that stands for those that nobody wrote to
 
@@ -103,6 +109,8 @@ class OpenSpace:
         self.name = name
         self._shared = shared
         self._stops: list[Callable[[], None]] = []
+        self._is_due = self._is_watched = False
+        self._due_at: int | None = shared.clock()
         self.jobs: dict[str, Job] = {}
         try:
             self._open()
@@ -111,10 +119,73 @@ class OpenSpace:
                 self.close()
             raise
 
+    # Suspended ------------------------------------------------------------------------------------
+
+    def suspend(self) -> bool:
+        """Close every file, and stay in memory. Return False if it is to be closed instead: if
+        something cannot be written now, or nothing ever was. Nobody uses the space now.
+        """
+        self.flush()
+        self._look_for_work()
+        if not (self.name and self._is_used and self._space.may_be_suspended):
+            return False
+        if self._communications.behind:
+            return False
+        self._flush_all()
+        self._unwatch()
+        try:
+            with suppress(OSError):  # of the seal: without it the next start compares
+                self._space.suspend()
+        finally:
+            self._logs.close()
+        self._note_due()
+        return True
+
+    def resume(self) -> None:
+        """Open the files again, and take in what was appended. Raises IndexUnavailable, OSError:
+        then close the space.
+        """
+        self._shared.due.opened(self.name, self._shared.clock())
+        self._is_due = False
+        self._space.resume()
+        self._watch()
+        for job in self.jobs.values():
+            job.resume()
+
+    def appended(self) -> None:
+        """Close the files of an append to the suspended space, and note that its index is due."""
+        self._logs.close()
+        if self.has_backlog and not self._is_due:
+            self._is_due = True
+            self._shared.due.closed(self.name, self._shared.clock() + _TAKEN_IN_AFTER)
+
+    @property
+    def takes_appends(self) -> bool:
+        """Return whether the space is suspended, and has room for what is appended meanwhile."""
+        count, size = self._space.index.waiting()
+        return self._space.index.is_suspended and count < _MOST_WAITING and size < _MOST_BYTES
+
+    @property
+    def has_backlog(self) -> bool:
+        """Return whether the space is suspended, and its index has not taken in everything."""
+        return self._space.index.is_suspended and self._space.index.waiting()[0] > 0
+
+    def _watch(self) -> None:
+        self._is_watched = True
+        for watched in self._watched:
+            self._shared.streams.watch(watched)
+
+    def _unwatch(self) -> None:
+        if self._is_watched:
+            self._is_watched = False
+            for watched in self._watched:
+                self._shared.streams.unwatch(watched)
+
     def close(self) -> None:
         """Write what is pending and close every file. Nobody uses the space any more.
 
-        A space that nobody ever wrote to leaves no folder, unless it is the default one.
+        A space that nobody ever wrote to leaves no folder, unless it is the default one. What a
+        suspended one has appended is caught up when it is opened.
         """
         while self._stops:
             self._stops.pop()()
@@ -162,7 +233,8 @@ class OpenSpace:
             lambda: Stored(*space.index.stored()),
             clock,
         )
-        communications = CommunicationStore(space)
+        self._logs = logs
+        self._communications = communications = CommunicationStore(space)
         self.external = External(communications, settings.acknowledgement)
         seal = Seal(self.name, is_default=self.name == settings.space)
         working_limits = WorkingLimits(
@@ -178,21 +250,22 @@ class OpenSpace:
         live_communications = LiveCommunications(
             communications, partial(encode_communication_update, seal)
         )
-        for watched in (live, live_communications):
-            shared.streams.watch(watched)
-            stops.append(partial(shared.streams.unwatch, watched))
+        self._watched = live, live_communications
+        self._watch()
+        stops.append(self._unwatch)
         self._pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
         meaning = Meaning(logs.root, shared.model)
         stops.append(meaning.close)
         space.subscribe(Deleted, meaning.forget)
+        space.subscribe(Suspended, meaning.suspend)
         anchors = Anchors(space)
         tiers = Tiers(space, milliseconds(settings.warm_for))
         tier_keeper = TierKeeper(tiers)
-        stops.append(tier_keeper.flush)
         conversations = Conversations(space, notes_by_rule=abbreviator(settings) == "extractive")
         identities = Identities(space, identity_ledger(logs))
         senders = RateLimiter(space, settings.sender_rate, settings.sender_burst)
-        stops.append(senders.close)
+        self._flushes = tier_keeper.flush, senders.close
+        stops.append(self._flush_all)
         receiving = Receiving(
             space,
             identities,
@@ -237,6 +310,7 @@ class OpenSpace:
                 seal,
                 search_timeout,
             ),
+            "InsightService": InsightHandlers(Insight(space), shared.answers, seal),
         }
         self.notes = self._notes(space)
         self.jobs |= {INDEX: IndexKeeper(space), TIERS: tier_keeper, PRUNER: self._pruner}
@@ -274,10 +348,20 @@ class OpenSpace:
 
         return SpaceNotes(tasks, sweep_interval, mark, due_at)
 
+    def _flush_all(self) -> None:
+        """Write what jobs keep in memory. Of a suspended space it is written."""
+        if not self._space.index.is_suspended:
+            for flush in self._flushes:
+                flush()
+
     def _look_for_work(self) -> None:
         """Look, while everything is open, when work will be due once it is closed, and whether
         anything was ever written.
         """
+        if self._space.index.is_suspended:
+            if self.has_backlog:
+                self._due_at = self._shared.clock()
+            return
         self._due_at = self.due_at()
         with suppress(IndexUnavailable):
             self._is_used = self._space.index.log.last_cursor() > 0
@@ -287,7 +371,7 @@ class OpenSpace:
         if self._is_gone():
             self._shared.due.closed(self.name, None)
         else:
-            self._shared.due.closed(self.name, getattr(self, "_due_at", self._shared.clock()))
+            self._shared.due.closed(self.name, self._due_at)
 
     def _remove_if_unused(self, logs: FolderStore) -> None:
         """Remove the folders of the closed space if it has no logs and never had any. One whose

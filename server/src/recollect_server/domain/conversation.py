@@ -61,6 +61,16 @@ class NoteRecord:
 NO_RECORD = NoteRecord()
 
 
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """Calls of a model's API for the server's own notes, their tokens, and US dollars."""
+
+    calls: int = 0
+    input: int = 0
+    output: int = 0
+    cost: float = 0.0
+
+
 OpenCall = tuple[int, str]
 """A tool call without a result: its turn and its id."""
 
@@ -132,6 +142,8 @@ class TitleAssigned:
     time: int
     writer: str = ""
     model: str = ""
+    model_use: ModelUse | None = None
+    """Calls that the server made for it; None: none, or an earlier version wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +155,8 @@ class Compressed:
     compressed_through: int
     summary: str
     time: int
+    model_use: ModelUse | None = None
+    """Calls that the server made for it; None: none, or an earlier version wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +168,8 @@ class Abbreviated:
     topics: tuple[str, ...] | None = None
     writer: str = ""
     model: str = ""
+    model_use: ModelUse | None = None
+    """Calls that the server made for it; None: none, or an earlier version wrote it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -308,6 +308,12 @@ class LimitExceeded(TryAgain):
         self.of = of
 
 
+class IndexSuspended(Exception):
+    """The index's files are closed for now, and the work needs them. No caller gets this: the call
+    is run again in the open space.
+    """
+
+
 class TooManySpaces(TryAgain):
     """All spaces that the server keeps open are in use. One more may be opened later."""
 

@@ -25,6 +25,9 @@ class Job(ABC):
         """Time of the next turn, on the monotonic clock."""
         self.after_failure = _FIRST_SECONDS
 
+    def resume(self) -> None:  # noqa: B027 - most jobs need nothing
+        """Take note that the space, which was suspended, is open again."""
+
     @abstractmethod
     def turn(self, stopping: threading.Event) -> float:
         """Do a part of the work, a short one, and return the seconds to the next turn."""

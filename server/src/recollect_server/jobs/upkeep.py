@@ -124,6 +124,11 @@ class EmbedderJob(Job):
         self._mark: object = None
         self._look_at = 0.0
 
+    def resume(self) -> None:
+        """Look at once: the space was suspended, and its vectors are not in memory."""
+        self._look_at = 0.0
+        self.next_at = 0.0
+
     @property
     def is_done(self) -> bool:
         """Return whether everything is embedded that was written until now."""

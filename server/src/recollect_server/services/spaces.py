@@ -1,20 +1,24 @@
-"""The open spaces of a server: opened on demand, closed when others need their place.
+"""The open spaces of a server: opened on demand, suspended when others need their place.
 
 A space is used by leases. One that somebody has a lease of is never closed; of the others the least
-recently used one is, once as many are open as may be. Opening and closing happen outside of the
-lock, one of them per name at a time: a space that is slow or fails holds up no other.
+recently used one is suspended, once as many are open as may be: its files are closed, and it stays
+in memory. A suspended space takes appends as an open one does, and is resumed by every other use.
+The least recently used one of too many is closed for good. Opening, suspending, resuming and
+closing happen outside of the lock, one of them per name at a time: a space that is slow or fails
+holds up no other.
 """
 
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
-from recollect_server.domain.errors import Stopping, TooManySpaces
+from recollect_server.domain.errors import RecollectError, Stopping, TooManySpaces
 from recollect_server.services.limits import Quota
 
 log = structlog.get_logger("recollect.spaces")
@@ -24,6 +28,7 @@ EMPTY = ""
 
 _PATIENCE = 5.0  # seconds that a call waits for the place of a space that others use
 _RECENT = 5.0  # seconds after its last use in which background work takes no space's place
+_DRAIN = 5.0  # seconds that a stop takes for the indexes of suspended spaces; the rest is caught up
 
 
 class OpenedSpace(Protocol):
@@ -34,6 +39,25 @@ class OpenedSpace(Protocol):
     """Handlers of its services, by the services' names."""
     quota: Quota
     """Bound of what it keeps."""
+
+    @property
+    def takes_appends(self) -> bool:
+        """Return whether it is suspended, and has room for what is appended meanwhile."""
+
+    @property
+    def has_backlog(self) -> bool:
+        """Return whether it is suspended, and its index has not taken in everything."""
+
+    def suspend(self) -> bool:
+        """Close its files and stay in memory. Return False if it is to be closed instead. Nobody
+        uses it now.
+        """
+
+    def appended(self) -> None:
+        """Take note that an append to the suspended space is over."""
+
+    def resume(self) -> None:
+        """Open its files again. Raises IndexUnavailable, OSError: then it is to be closed."""
 
     def close(self) -> None:
         """Close it. Nobody uses it any more."""
@@ -50,7 +74,7 @@ class _Place(Generic[S]):
     def __init__(self, name: str) -> None:
         self.name = name
         self.space: S | None = None
-        """None while it is being opened or closed."""
+        """None while it is being opened, suspended, resumed or closed."""
         self.leases = 0
         self.holds = 0
         """Those of the leases that may last for hours."""
@@ -61,18 +85,30 @@ class _Place(Generic[S]):
 class Lease(Generic[S]):
     """Use of an open space: it is not closed before `end`."""
 
-    __slots__ = ("_is_hold", "_place", "_spaces", "space")
+    __slots__ = ("_is_append", "_is_hold", "_place", "_spaces", "space")
 
-    def __init__(self, spaces: "Spaces[S]", place: _Place[S], space: S, *, is_hold: bool) -> None:
+    def __init__(
+        self,
+        spaces: "Spaces[S]",
+        place: _Place[S],
+        space: S,
+        *,
+        is_hold: bool,
+        is_append: bool = False,
+    ) -> None:
+        """`is_append`: to append to the space, which is suspended."""
         self.space = space
         self._spaces = spaces
         self._place: _Place[S] | None = place
         self._is_hold = is_hold
+        self._is_append = is_append
 
     def end(self) -> None:
         """End the use. It waits for nothing, and a second time does nothing."""
         place, self._place = self._place, None
         if place is not None:
+            if self._is_append:
+                self.space.appended()
             self._spaces._end(place, is_hold=self._is_hold)
 
     def __enter__(self) -> S:
@@ -95,20 +131,41 @@ class Spaces(Generic[S]):
         open_space: Callable[[str], S],
         exists: Callable[[str], bool],
         most: int,
+        most_suspended: int = 0,
         patience: float = _PATIENCE,
     ) -> None:
         """`open_space` opens the space of a name, and makes it if there is none; `exists` tells
-        whether there is one. At most `most` are open at a time. A call waits `patience` seconds for
-        the place of a space that others use.
+        whether there is one. At most `most` are open at a time, and at most `most_suspended`
+        suspended. A call waits `patience` seconds for the place of a space that others use.
         """
         self._open_space = open_space
         self._exists = exists
         self._most = most
+        self._most_suspended = most_suspended
         self._patience = patience
         # guards everything below; nothing slow happens under it
         self._changed = threading.Condition()
         self._places: OrderedDict[str, _Place[S]] = OrderedDict()  # least recently used first
+        self._suspended: OrderedDict[str, _Place[S]] = OrderedDict()  # likewise; no name is in both
         self._stopping = False
+
+    def use_suspended(self, name: str) -> Lease[S] | None:
+        """Return a lease of a suspended space to append to it; None if the space is not suspended,
+        or takes no more before it was open.
+
+        Work that needs the index raises IndexSuspended: it is to be done with a lease of `use`.
+        """
+        with self._changed:
+            place = self._suspended.get(name)
+            if place is None or self._stopping:
+                return None
+            space = place.space
+            assert space is not None
+            if not space.takes_appends:
+                return None
+            self._suspended.move_to_end(name)
+            place.leases += 1
+            return Lease(self, place, space, is_hold=False, is_append=True)
 
     def use(self, name: str, *, reads: bool = False, holds: bool = False) -> Lease[S]:
         """Return a lease of a space, opened if it is not open.
@@ -123,7 +180,7 @@ class Spaces(Generic[S]):
             if place is not None and place.space is not None and not self._stopping:
                 self._places.move_to_end(name)
                 return self._lease(place, place.space, is_hold=holds)
-        if reads and place is None and not self._exists(name):
+        if reads and place is None and name not in self._suspended and not self._exists(name):
             name = EMPTY
         return self._opened(name, time.monotonic() + self._patience, 0.0, holds=holds)
 
@@ -155,14 +212,19 @@ class Spaces(Generic[S]):
         with self._changed:
             return [name for name, place in self._places.items() if place.space is not None]
 
+    def suspended(self) -> list[str]:
+        """Return the names of the suspended spaces, the least recently used first."""
+        with self._changed:
+            return list(self._suspended)
+
     def evict(self, name: str) -> None:
-        """Close a space that nobody uses. One that is used stays open."""
+        """Suspend or close a space that nobody uses. One that is used stays open."""
         with self._changed:
             place = self._places.get(name)
             if place is None or place.space is None or place.leases:
                 return
             space, place.space = place.space, None
-        self._close(place, space)
+        self._put_away(place, space)
 
     def close(self) -> None:
         """Wait for the leases and close every space. Nothing can be opened any more."""
@@ -173,12 +235,22 @@ class Spaces(Generic[S]):
             with self._changed:
                 self._changed.wait_for(lambda: not self._places or self._unused() is not None)
                 if not self._places:
-                    return
+                    break
                 place = self._unused()
                 assert place is not None
                 space, place.space = place.space, None
             if space is not None:
                 self._close(place, space)
+        until = time.monotonic() + _DRAIN
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: not any(it.leases for it in self._suspended.values())
+                )
+                if not self._suspended:
+                    return
+                place, space = self._taken_out(next(iter(self._suspended)))
+            self._close_suspended(place, space, drain=time.monotonic() < until)
 
     # Opening and closing --------------------------------------------------------------------------
 
@@ -205,7 +277,8 @@ class Spaces(Generic[S]):
         )
 
     def _opened(self, name: str, until: float, recent: float, *, holds: bool) -> Lease[S]:
-        """Open a space, once there is a place for it. `recent`: see `_unused`."""
+        """Open or resume a space, once there is a place for it. `recent`: see `_unused`."""
+        suspended: S | None = None
         while True:
             with self._changed:
                 if self._stopping:
@@ -218,7 +291,10 @@ class Spaces(Generic[S]):
                     self._changed.wait()
                     continue
                 if len(self._places) < self._most:
-                    place = self._places[name] = _Place(name)
+                    if name in self._suspended:
+                        place, suspended = self._taken_out(name)
+                    else:
+                        place = self._places[name] = _Place(name)
                     break
                 evicted = self._unused(recent)
                 if evicted is None:
@@ -226,8 +302,70 @@ class Spaces(Generic[S]):
                     continue
                 space, evicted.space = evicted.space, None
             if space is not None:
-                self._close(evicted, space)
+                self._put_away(evicted, space)
+        if suspended is not None and self._is_resumed(place, suspended):
+            with self._changed:
+                place.space = suspended
+                self._changed.notify_all()
+                return self._lease(place, suspended, is_hold=holds)
         return self._open(place, holds=holds)
+
+    def _taken_out(self, name: str) -> tuple[_Place[S], S]:
+        """Return a suspended space, which is among the open ones from here on and which its caller
+        is to resume or close. Hold the lock.
+        """
+        place = self._places[name] = self._suspended.pop(name)
+        space, place.space = place.space, None
+        assert space is not None
+        return place, space
+
+    def _is_resumed(self, place: _Place[S], space: S) -> bool:
+        """Resume a space. Return False if it cannot be: then it is closed, and may be opened."""
+        try:
+            space.resume()
+        except Exception as error:
+            log.warning("space_not_resumed", space=place.name, reason=str(error))
+            with self._changed:
+                # appends that are under way end first: their lines are read when it is opened
+                self._changed.wait_for(lambda: not place.leases)
+            with suppress(Exception):
+                space.close()
+            if not isinstance(error, (RecollectError, OSError)):
+                self._remove(place)
+                raise
+            return False
+        return True
+
+    def _put_away(self, place: _Place[S], space: S) -> None:
+        """Suspend a space, or close it if it cannot be. Raises nothing."""
+        try:
+            is_suspended = self._most_suspended > 0 and space.suspend()
+        except Exception:
+            # whatever one space raises, the others are served
+            log.exception("space_not_suspended", space=place.name)
+            is_suspended = False
+        if not is_suspended:
+            self._close(place, space)
+            return
+        with self._changed:
+            place.space = space
+            self._suspended[place.name] = self._places.pop(place.name)
+            self._changed.notify_all()
+            excess = len(self._suspended) - self._most_suspended
+            oldest = next((it for it in self._suspended.values() if not it.leases), None)
+            if excess <= 0 or oldest is None or self._stopping:
+                return
+            oldest, space = self._taken_out(oldest.name)
+        self._close_suspended(oldest, space, drain=True)
+
+    def _close_suspended(self, place: _Place[S], space: S, *, drain: bool) -> None:
+        """Close a suspended space. `drain`: its index takes in what waits for it, else the next
+        opening catches it up.
+        """
+        if drain and space.has_backlog and not self._is_resumed(place, space):
+            self._remove(place)
+        else:
+            self._close(place, space)
 
     def _wait_for_a_place(self, until: float) -> None:
         """Wait for a lease to end, or a space to close. Hold the lock. Raises TooManySpaces."""
@@ -243,9 +381,7 @@ class Spaces(Generic[S]):
             space = self._open_space(place.name)
         except BaseException as error:
             log.warning("space_not_opened", space=place.name, reason=str(error))
-            with self._changed:
-                del self._places[place.name]
-                self._changed.notify_all()
+            self._remove(place)
             raise
         log.debug("space_opened", space=place.name, ms=round((time.monotonic() - began) * 1000, 1))
         with self._changed:
@@ -260,9 +396,12 @@ class Spaces(Generic[S]):
             # whatever one space raises, the others are served
             log.exception("space_not_closed", space=place.name)
         finally:
-            with self._changed:
-                del self._places[place.name]
-                self._changed.notify_all()
+            self._remove(place)
+
+    def _remove(self, place: _Place[S]) -> None:
+        with self._changed:
+            del self._places[place.name]
+            self._changed.notify_all()
 
     def _end(self, place: _Place[S], *, is_hold: bool) -> None:
         with self._changed:

@@ -73,7 +73,9 @@ class Tokens:
         except ValueError as error:
             raise Unauthenticated(f"the token is not valid: {error}") from None
         token = self._tokens.get(token_id)
-        if token is None and self.refresh():  # a new token counts at once
+        if token is None:  # a new token counts at once
+            # Whatever this returns: another thread may have read it since the look above.
+            self.refresh()
             token = self._tokens.get(token_id)
         if token is None:
             token = Token("", Grant("", frozenset(), ()), 0, _NOBODY)

@@ -9,6 +9,7 @@ never a text. It is `info` for calls that fail, take long or administer the serv
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from logging import DEBUG
 from typing import Any, cast
@@ -24,7 +25,13 @@ from grpc_status import rpc_status
 from ulid import ULID
 
 from recollect_server.domain.deadline import Deadline
-from recollect_server.domain.errors import CallerGone, Denied, RecollectError, Unauthenticated
+from recollect_server.domain.errors import (
+    CallerGone,
+    Denied,
+    IndexSuspended,
+    RecollectError,
+    Unauthenticated,
+)
 from recollect_server.domain.principal import Principal
 from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
@@ -111,6 +118,9 @@ _STORING = frozenset(
 )
 """Calls that add text to a space: a space that is full refuses them."""
 
+_APPEND = "ConversationService.AppendTurn"
+"""The call that a suspended space takes without being resumed."""
+
 ADMINISTRATIVE = frozenset(
     {
         "ConversationService.Delete",
@@ -180,13 +190,22 @@ def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
     """Return a handler of a unary method that runs the one of its caller's space."""
     service, name = method.containing_service.name, method.name
     reads, stores = _reads(method), f"{service}.{name}" in _STORING
+    appends = f"{service}.{name}" == _APPEND
+
+    def handle(space: Any, request: Any, call: Call) -> ProtoMessage | None:
+        if stores:
+            space.quota.admit(size=call.size)
+        handler: Handler = getattr(space.handlers[service], name)
+        return handler(request, call)
 
     def run(request: Any, call: Call) -> ProtoMessage | None:
-        with spaces.use(call.principal.space, reads=reads) as space:
-            if stores:
-                space.quota.admit(size=call.size)
-            handler: Handler = getattr(space.handlers[service], name)
-            return handler(request, call)
+        space_name = call.principal.space
+        if appends and (lease := spaces.use_suspended(space_name)) is not None:
+            # Work that needs the index says so before it has changed anything.
+            with lease as space, suppress(IndexSuspended):
+                return handle(space, request, call)
+        with spaces.use(space_name, reads=reads) as space:
+            return handle(space, request, call)
 
     return run
 

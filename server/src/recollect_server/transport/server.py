@@ -17,6 +17,7 @@ from recollect.v1 import (
     channel_service_pb2,
     conversation_service_pb2,
     external_communication_service_pb2,
+    insight_service_pb2,
     recall_service_pb2,
 )
 
@@ -42,6 +43,7 @@ SERVICES: tuple[ServiceDescriptor, ...] = (
     recall_service_pb2.DESCRIPTOR.services_by_name["RecallService"],
     channel_service_pb2.DESCRIPTOR.services_by_name["ChannelService"],
     external_communication_service_pb2.DESCRIPTOR.services_by_name["ExternalCommunicationService"],
+    insight_service_pb2.DESCRIPTOR.services_by_name["InsightService"],
     access_service_pb2.DESCRIPTOR.services_by_name["AccessService"],
 )
 

@@ -32,7 +32,7 @@ from recollect_server.services.context.recent_turns import RecentTurns
 from recollect_server.services.context.relevance import Weights, words_of
 from recollect_server.services.external.external import External
 from recollect_server.services.recall.meaning import Meaning
-from recollect_server.services.space.events import Appended, Reloaded
+from recollect_server.services.space.events import Appended, Reloaded, Suspended
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.services.tiers import Tiers
@@ -89,6 +89,7 @@ class ContextBuilder:
         self._recent = RecentTurns(choosing.window.hot_turns, tiers.left_memory)
         space.subscribe(Appended, self._recent.follow)
         space.subscribe(Reloaded, self._recent.forget)
+        space.subscribe(Suspended, self._recent.clear)
         self._choosing = choosing
         self._external = external
         self._max_bytes = max_bytes

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from recollect_server.domain.message import Message, reading_order
-from recollect_server.services.space.events import Appended, Reloaded
+from recollect_server.services.space.events import Appended, Reloaded, Suspended
 
 _MAX_CONVERSATIONS = 4096
 _MAX_BYTES = 64 << 20  # of all entries together
@@ -103,6 +103,12 @@ class RecentTurns:
         """Drop a conversation, whose file changed or is gone."""
         with self._guard:
             self._drop(event.conversation_id)
+
+    def clear(self, _: Suspended) -> None:
+        """Drop every conversation."""
+        with self._guard:
+            self._entries.clear()
+            self._bytes = 0
 
     def _drop(self, conversation_id: str) -> None:
         if entry := self._entries.pop(conversation_id, None):

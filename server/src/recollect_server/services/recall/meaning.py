@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS
 from recollect_server.inference.embedder import CannotEmbed, Embedder
 from recollect_server.inference.weights import NoWeights, Weights, WrongWeights, look
-from recollect_server.services.space.events import Deleted
+from recollect_server.services.space.events import Deleted, Suspended
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, remove_files
 from recollect_server.storage.vectors.matrix import Matrix
@@ -256,6 +256,14 @@ class Meaning:
         ):
             _fill(matrix, loaded, store, owners << SEQUENCE_BITS | lines, chosen & (owners >= 0))
         return Copy(model, embedder, index, messages, abbreviations)
+
+    def suspend(self, _: Suspended) -> None:
+        """Close the file and drop the copy, until the job that tends it comes again."""
+        with self._guard:
+            if self._store is not None:
+                self._store.close()
+            self._store = self.copy = None
+            self.reason = "the vectors are being loaded"
 
     def close(self) -> None:
         """Close the file."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from recollect_server.domain.activity import facts_of
 from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import (
     AnchorSet,
@@ -32,6 +33,8 @@ from recollect_server.storage.logs.store import Kind
 class ConversationReading(Reading[Conversation]):
     """A transcript that is read to its end."""
 
+    entries: list[object] = field(default_factory=list)
+    """Contents of all whole lines."""
     messages_read: list[tuple[Line, Message]] = field(default_factory=list)
     anchors: list[tuple[int, AnchorSet]] = field(default_factory=list)
     """With the event's line."""
@@ -42,6 +45,7 @@ class ConversationReading(Reading[Conversation]):
         """Add a whole line."""
         assert line.entry is not None
         content = line.entry.content
+        self.entries.append(content)
         if self.state and self.state.channel == EMAIL:
             self.mail |= mail_ids_of([content])
         match content:
@@ -76,6 +80,8 @@ class ConversationReading(Reading[Conversation]):
             yield f"the index has {len(rows)} messages that the transcript has not"
         if contents.mail(number) != self.mail or contents.continued(number) != self.continued:
             yield "the index leads other messages to it than the transcript"
+        if self.state and contents.activity(number) != facts_of(None, self.state, self.entries):
+            yield "the index counts other activity than the transcript has"
 
 
 class ConversationLogs(Logs[Conversation]):

@@ -75,6 +75,11 @@ class CursorsLost:
 
 
 @frozen
+class Suspended:
+    """The files of the space are closed, and its caches are dropped. Nobody uses the space."""
+
+
+@frozen
 class CommunicationChanged:
     """A change of an external communication that the index has taken in. Its lock may be held."""
 

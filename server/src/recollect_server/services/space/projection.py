@@ -86,6 +86,11 @@ class Projection:
         if index.give_up(reason):
             log.error("index_damaged", reason=reason)
 
+    @property
+    def may_be_suspended(self) -> bool:
+        """Return whether the index has everything and is known to be right."""
+        return not (self.doubt or self._retired or self.index.lost())
+
     def close(self) -> None:
         """Close the index, and those used before it. No call may be under way."""
         sound = not self.suspects.reason and not self.index.lost()

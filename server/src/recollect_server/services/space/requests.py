@@ -46,6 +46,7 @@ _MAX_REPLAYS = 1024
 _TAIL = 16 << 10  # bytes at a transcript's end that are read for its last requests
 _EACH = 8  # requests kept of one conversation
 _MOST = 4096  # conversations
+_SUSPENDED = 16  # of a suspended space, of which there may be many
 
 
 def key_of(method: str, request_id: str, payload: dict[str, Any]) -> RequestKey | None:
@@ -127,6 +128,11 @@ class Replays:
         with self._guard:
             self._places.pop(conversation_id, None)
 
+    def shrink(self) -> None:
+        """Drop all of them."""
+        with self._guard:
+            self._places.clear()
+
 
 class RecentRequests:
     """The last requests of conversations, as their transcripts have them: known whatever the index
@@ -202,6 +208,12 @@ class RecentRequests:
         """Drop a conversation, whose log changed or is deleted."""
         with self._guard:
             self._requests.pop(conversation_id, None)
+
+    def shrink(self) -> None:
+        """Drop all but the conversations that came last."""
+        with self._guard:
+            while len(self._requests) > _SUSPENDED:
+                self._requests.popitem(last=False)
 
 
 class Requests:
@@ -306,3 +318,8 @@ class Requests:
         """Drop a conversation, whose log changed or is deleted."""
         self._recent.forget(conversation_id)
         self._replays.forget(conversation_id)
+
+    def shrink(self) -> None:
+        """Drop what can be read again, but for the newest."""
+        self._recent.shrink()
+        self._replays.shrink()

@@ -22,6 +22,7 @@ from recollect_server.services.space.events import (
     IndexReplaced,
     Reloaded,
     Subscribers,
+    Suspended,
 )
 from recollect_server.services.space.locks import LockOrder, Locks
 from recollect_server.services.space.pending import PendingWrites
@@ -375,6 +376,32 @@ class Space:
         Raises nothing. Hold no lock.
         """
         return self._upkeep.repair(stopping)
+
+    # Suspended ----------------------------------------------------------------------------------
+
+    @property
+    def may_be_suspended(self) -> bool:
+        """Return whether everything that was acknowledged is written, and the index has it."""
+        return self._projection.may_be_suspended and not self._pending.all()
+
+    def suspend(self) -> None:
+        """Close and seal the index until `resume`, and drop caches. No call may be under way.
+
+        Messages can still be appended to the conversations that were used last: their lines are
+        durable at once and wait for the index. What needs the index raises IndexSuspended, and has
+        changed nothing by then. Raises OSError; then it is suspended all the same.
+        """
+        self._states.shrink()
+        self._requests.shrink()
+        self._routes.changed()
+        self.publish(Suspended())
+        self.index.suspend()
+
+    def resume(self) -> None:
+        """Open the index again and take in what was appended. Raises IndexUnavailable if it is not
+        the one that was closed, OSError: then close the space.
+        """
+        self.index.resume()
 
     def close(self) -> None:
         """Close the index, and those used before it. No call may be under way."""

@@ -26,6 +26,7 @@ from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.store import LogNotFound
 
 _MAX_STATES = 20_000  # some 1 KiB each
+_SUSPENDED_STATES = 16  # of a suspended space, of which there may be many
 
 
 class States:
@@ -147,6 +148,12 @@ class States:
         """Drop every state."""
         with self._guard:
             self._states.clear()
+
+    def shrink(self) -> None:
+        """Drop all but the states of the conversations that were used last."""
+        with self._guard:
+            while len(self._states) > _SUSPENDED_STATES:
+                self._states.popitem(last=False)
 
     def is_pinned(self, conversation_id: str) -> bool:
         """Return True if a conversation is known, without a look-up, to be there and pinned."""

@@ -17,7 +17,7 @@ from functools import partial
 from operator import attrgetter
 
 from recollect_server.domain.update import Deleted, Update, Updated
-from recollect_server.services.space.events import CursorsLost, IndexReplaced
+from recollect_server.services.space.events import CursorsLost, IndexReplaced, Suspended
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts
 from recollect_server.services.streaming.reading import Placed, read, told
@@ -139,6 +139,7 @@ class UpdateLog:
         self._attach(space.index)
         space.subscribe(IndexReplaced, lambda event: self._attach(event.index))
         space.subscribe(CursorsLost, lambda _: self._reset())
+        space.subscribe(Suspended, lambda _: self._shrink())
 
     @property
     def epoch(self) -> str:
@@ -347,7 +348,13 @@ class UpdateLog:
                 return
             # Without watchers nothing is kept: a new one reads the index's log.
             cursor, last = news[-1]
-            self._latest = self._after = cursor + len(getattr(last, "updates", (last,)))
+            self._latest = cursor + len(getattr(last, "updates", (last,)))
+            self._shrink()
+
+    def _shrink(self) -> None:
+        """Keep no updates in memory: whoever asks for one reads the index's log."""
+        with self._guard:
+            self._after = self._latest
             self._ring.clear()
             self._answered = None
             self._ring_bytes = 0

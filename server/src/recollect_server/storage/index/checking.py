@@ -6,10 +6,11 @@ from pathlib import Path
 
 import apsw
 
+from recollect_server.domain.activity import Key
 from recollect_server.domain.external import Escalation, ExternalMessage
 from recollect_server.domain.ids import id_range, message_id
 from recollect_server.domain.message import Message
-from recollect_server.storage.index import external_rows, messages
+from recollect_server.storage.index import activity_tables, external_rows, messages
 from recollect_server.storage.index.analysis import tokens
 from recollect_server.storage.index.columns import MESSAGES, MessageRow
 from recollect_server.storage.index.external_rows import EXTERNAL_MESSAGES, ExternalMessageRow
@@ -68,11 +69,17 @@ class Contents:
 
     def problems(self) -> list[str]:
         """Return the problems that SQLite finds in its own pages and trees, and FTS5 in its
-        segments.
+        segments, and the sums of activity that do not equal those of their facts.
         """
         with self._index.reading() as connection:
             rows = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
-        return [] if rows == ["ok"] else rows
+            wrong = [f"the sums of {it} are wrong" for it in activity_tables.wrong_sums(connection)]
+        return wrong if rows == ["ok"] else [*rows, *wrong]
+
+    def activity(self, number: int) -> dict[Key, list[int]]:
+        """Return the facts of a conversation's activity."""
+        with self._index.reading() as connection:
+            return activity_tables.facts(connection, number)
 
     def rows(self, number: int) -> dict[int, MessageRow]:
         """Return the messages of a conversation by id."""

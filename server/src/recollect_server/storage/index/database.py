@@ -13,7 +13,7 @@ from typing import TypeVar
 import apsw
 
 from recollect_server.domain.deadline import Deadline
-from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.errors import IndexSuspended, IndexUnavailable
 from recollect_server.storage.index.file import DAMAGED, NAME, Readers
 from recollect_server.storage.index.writer import Writer
 
@@ -43,9 +43,12 @@ class Database:
         """Yield this thread's reader. It sees everything queued before, or, where `settled` is
         False, what is taken in now.
 
-        Within a `moment` of this thread it is that moment's. Raise IndexUnavailable.
+        Within a `moment` of this thread it is that moment's. Raise IndexUnavailable,
+        IndexSuspended.
         """
         self.check()
+        if self.writer.is_suspended:
+            raise IndexSuspended
         try:
             connection = self._readers.enter()
             try:
@@ -119,6 +122,17 @@ class Database:
         """Raise IndexUnavailable if the index was given up."""
         if self._given_up:
             raise IndexUnavailable(f"the index is made anew: {self._given_up}")
+
+    def suspend(self) -> None:
+        """Execute what is queued and close the file, until `resume` (see `Writer.suspend`)."""
+        self.writer.suspend(self._readers)
+
+    def resume(self) -> None:
+        """Open the file again. Raise IndexUnavailable; then it is still suspended."""
+        try:
+            self.writer.resume()
+        except apsw.Error as error:
+            raise IndexUnavailable(str(error)) from error
 
     def close(self) -> None:
         """Execute what is queued, then close every connection. No call may be under way."""

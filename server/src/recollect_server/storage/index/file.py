@@ -54,7 +54,7 @@ def seal(folder: Path) -> None:
     path = folder / NAME
     if _log_size(path):
         return
-    sealed = orjson.dumps({"digest": _digest(path), "file": _identity(path)})
+    sealed = orjson.dumps({"digest": _digest(path), "file": identity(path)})
     temporary = path.with_name(f"{NAME}{SEAL}.new")
     temporary.write_bytes(sealed)
     temporary.chmod(0o600)
@@ -68,12 +68,12 @@ def read_seal(folder: Path) -> Seal:
     path = folder / NAME
     try:
         sealed = orjson.loads(path.with_name(NAME + SEAL).read_bytes())
-        digest, identity = sealed["digest"], sealed["file"]
+        digest, recorded = sealed["digest"], sealed["file"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return Seal.MISSING
     if _log_size(path) or _digest(path) != digest:
         return Seal.BROKEN
-    return Seal.INTACT if identity == _identity(path) else Seal.COPIED
+    return Seal.INTACT if recorded == identity(path) else Seal.COPIED
 
 
 def break_seal(folder: Path) -> None:
@@ -86,9 +86,9 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
-def _identity(path: Path) -> list[int]:
-    """Return what a copy of the file never shares with it: no program can set the time of a change
-    (`st_ctime_ns`).
+def identity(path: Path) -> list[int]:
+    """Return what a copy of the file never shares with it, nor the file after a change: no program
+    can set the time of a change (`st_ctime_ns`). Raises OSError.
     """
     status = path.stat()
     return [status.st_ino, status.st_ctime_ns]

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import orjson
 
+from recollect_server.domain.activity import facts_of
 from recollect_server.domain.conversation import (
     NO_RECORD,
     Abbreviated,
@@ -81,6 +82,9 @@ def document_of(
         "requests": _requests_of(lines, updates),
         "progress": (lines[0].offset, lines[-1].end, lines[-1].sequence),
     }
+    contents = (line.entry.content for line in lines if line.entry is not None)
+    if facts := facts_of(before, after, contents):
+        document["activity"] = [(*key, *counters) for key, counters in facts.items()]
     notes = (after.abbreviation, after.compression_summary)
     if notes != (("", "") if before is None else (before.abbreviation, before.compression_summary)):
         document["notes"] = notes

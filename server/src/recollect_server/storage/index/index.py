@@ -11,13 +11,15 @@ import apsw
 
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.deadline import Deadline
+from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index import requests, words
+from recollect_server.storage.index.activity import ActivityTable
 from recollect_server.storage.index.anchors import AnchorTable
 from recollect_server.storage.index.conversations import ConversationTable, Lengths
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.external import ExternalIndex
-from recollect_server.storage.index.file import seal
+from recollect_server.storage.index.file import break_seal, identity, seal
 from recollect_server.storage.index.incoming import Added, document_of, updates_of
 from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.messages import MessageTable
@@ -46,6 +48,7 @@ class Index:
         """
         self._database = Database(folder)
         self._closed = threading.Event()
+        self._suspended_file: list[int] = []
         try:
             with self.reading() as connection:
                 self._lengths = Lengths(connection)
@@ -68,6 +71,7 @@ class Index:
         self.routing = Routing(self._database, self._names)
         self.external = ExternalIndex(self._database, self._names)
         self.tiers = TierLog(self._database)
+        self.activity = ActivityTable(self._database)
 
     def stored(self) -> tuple[int, int]:
         """Return the number of conversations, and the bytes of the logs of conversations and
@@ -224,6 +228,37 @@ class Index:
         """Refuse every further read and addition. Return False if that was done before."""
         return self._database.give_up(reason)
 
+    def suspend(self) -> None:
+        """Take in what is queued, and close and seal the file until `resume`. No call may be under
+        way, and the index is known to be right.
+
+        Meanwhile `add` queues; what needs the file raises IndexSuspended. Raise OSError; then it is
+        suspended all the same.
+        """
+        self._database.suspend()
+        self._suspended_file = []
+        seal(self._database.path.parent)
+        self._suspended_file = identity(self._database.path)
+
+    def resume(self) -> None:
+        """Open the file again and take in what was queued. Raise IndexUnavailable if it is not the
+        file that was closed, OSError.
+        """
+        path = self._database.path
+        if not path.exists() or identity(path) != self._suspended_file:
+            raise IndexUnavailable("its file is not as this server closed it")
+        break_seal(path.parent)
+        self._database.resume()
+
+    @property
+    def is_suspended(self) -> bool:
+        """Return whether the file is closed until `resume`."""
+        return self._database.writer.is_suspended
+
+    def waiting(self) -> tuple[int, int]:
+        """Return the number of additions that wait to be taken in, and their size in bytes."""
+        return self._database.writer.waiting()
+
     def close(self, *, sound: bool = False) -> None:
         """Close the file. Closing twice is harmless. A `sound` one is known to be right, and is
         sealed if it can be.
@@ -231,6 +266,6 @@ class Index:
         if not self._closed.is_set():
             self._closed.set()
             self._database.close()
-            if sound:
+            if sound and not self.is_suspended:  # then it is sealed
                 with suppress(OSError):
                     seal(self._database.path.parent)

@@ -13,6 +13,7 @@ import apsw
 
 from recollect_server.domain.conversation import RULE
 from recollect_server.domain.ids import SEQUENCE_BITS
+from recollect_server.storage.index import activity_tables
 from recollect_server.storage.index.analysis import TOKENIZER
 from recollect_server.storage.index.columns import load_texts, take_in_trigger
 from recollect_server.storage.index.words import entries_of_texts
@@ -346,6 +347,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _late_messages,
     _notes_words,
     _note_records,
+    activity_tables.add_tables,
     _words_by_language,
 )
 

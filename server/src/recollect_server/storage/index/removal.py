@@ -1,9 +1,9 @@
 """Removal of a conversation from the index.
 
 A conversation is removed in steps, each a short transaction, so that other writes take their turn
-in between: first its row, then its entries in the update log and its requests, then its messages,
-then the note that its removal has begun. At last the write-ahead log is cut, which may still hold
-its words.
+in between: first its row, then its entries in the update log, its requests and its activity, then
+its messages, then the note that its removal has begun. At last the write-ahead log is cut, which
+may still hold its words.
 
 Words leave FTS5 in one of two ways. Its `secure-delete` edits the list of each word in each
 segment: the cost grows with the text alone (7 us a byte), which suits a short conversation. For a
@@ -18,7 +18,7 @@ import apsw
 import orjson
 
 from recollect_server.domain.ids import id_range, message_id, sequence_of
-from recollect_server.storage.index import updates
+from recollect_server.storage.index import activity_tables, updates
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.conversations import Lengths
 from recollect_server.storage.index.database import Database
@@ -84,7 +84,9 @@ class Removal:
         return removed
 
     def remove_history(self, number: int, conversation_id: str) -> Removed:
-        """Remove the conversation's entries in the update log, and its requests."""
+        """Remove the conversation's entries in the update log, its requests, and what it added to
+        sums of activity.
+        """
 
         def forget_requests(connection: apsw.Connection, _: int) -> int:
             query = "SELECT request_id FROM requests WHERE conversation_id = ? LIMIT ?"
@@ -100,6 +102,10 @@ class Removal:
             removed["updates"] += count
         while count := self._database.write(forget_requests):
             removed["requests"] += count
+        while self._database.write(
+            lambda connection, _: activity_tables.remove(connection, number)
+        ):
+            pass
         return removed
 
     def find(self, conversation_id: str) -> int | None:

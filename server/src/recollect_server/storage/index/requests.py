@@ -9,47 +9,68 @@ from recollect_server.storage.index.columns import REQUESTS, KnownRequest
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.logs.received import key_of_delivery
 
-_BITS = 16  # of the Bloom filter, for each name
-_LEAST_NAMES = 1 << 20  # 2 MB
+_BITS = 32  # of the Bloom filters, for each name
+_LEAST_NAMES = 1 << 12  # 16 KiB: a server has many spaces, and most of them are small
+_GROWTH = 4  # room of each further filter, in that of the one before
 _FIND = f"SELECT {REQUESTS.list} FROM requests WHERE request_id = ?"
 _request_of = REQUESTS.reader()
 
 
 class SeenNames:
-    """A Bloom filter (Bloom 1970) of names that may be in the index, so that a new one needs no
+    """Bloom filters (Bloom 1970) of names that may be in the index, so that a new one needs no
     query.
 
-    Names are texts, or numbers as `domain.routing.mail_number` makes them. With sixteen bits and
-    two hashes a name, about one new name in seventy is taken for one that may be there, and then
-    the database is queried. A name that was added is never missed.
+    Names are texts, or numbers as `domain.routing.mail_number` makes them. With 32 bits and two
+    hashes a name, a full filter takes one new name in 270 for one that may be there, and then the
+    database is queried. A name that was added is never missed. A filter that is full is followed by
+    a larger one.
     """
 
     def __init__(self, expected: int) -> None:
-        """Make room for twice as many names as expected; beyond that false hits grow more frequent,
-        until the next start.
-        """
-        self._size = max(_LEAST_NAMES, 2 * expected) * _BITS
-        self._bits = mmap.mmap(-1, self._size // 8 + 1)  # takes memory as it fills
-        self._guard = threading.Lock()  # guards the bits while they change
+        """Make room for as many names as expected."""
+        self._filters: tuple[_Filter, ...] = (_Filter(max(_LEAST_NAMES, expected)),)
+        self._guard = threading.Lock()  # guards the filters while they change
 
     def add(self, name: str | int) -> None:
         """Add a name."""
-        first, second = self._places(name)
+        value = hash(name)
         with self._guard:
-            self._bits[first >> 3] |= 1 << (first & 7)
-            self._bits[second >> 3] |= 1 << (second & 7)
+            newest = self._filters[-1]
+            if newest.names >= newest.room:
+                newest = _Filter(_GROWTH * newest.room)
+                self._filters += (newest,)
+            newest.add(value)
 
     def __contains__(self, name: str | int) -> bool:
-        first, second = self._places(name)
+        value = hash(name)
+        return any(value in it for it in self._filters)
+
+
+class _Filter:
+    """A Bloom filter of hashes. The places of one are the two halves of Python's hash: that of a
+    text is keyed anew in every process, a number is part of a hash already.
+    """
+
+    __slots__ = ("_bits", "_size", "names", "room")
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.names = 0
+        self._size = room * _BITS
+        self._bits = mmap.mmap(-1, self._size // 8 + 1)  # takes memory as it fills
+
+    def add(self, value: int) -> None:
+        """Add a hash."""
+        first, second = (value & 0xFFFFFFFF) % self._size, (value >> 32 & 0xFFFFFFFF) % self._size
+        self._bits[first >> 3] |= 1 << (first & 7)
+        self._bits[second >> 3] |= 1 << (second & 7)
+        self.names += 1
+
+    def __contains__(self, value: int) -> bool:
+        first, second = (value & 0xFFFFFFFF) % self._size, (value >> 32 & 0xFFFFFFFF) % self._size
         return bool(
             self._bits[first >> 3] >> (first & 7) & self._bits[second >> 3] >> (second & 7) & 1
         )
-
-    def _places(self, name: str | int) -> tuple[int, int]:
-        # The two halves of Python's hash. That of a text is keyed anew in every process; a number
-        # is part of a hash already.
-        value = hash(name)
-        return (value & 0xFFFFFFFF) % self._size, (value >> 32 & 0xFFFFFFFF) % self._size
 
 
 def all_names(connection: apsw.Connection) -> SeenNames:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import apsw
 
-from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.errors import IndexSuspended, IndexUnavailable
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index import updates as update_log
 from recollect_server.storage.index.file import Readers, open_writer
@@ -96,6 +96,8 @@ class Writer:
         self._taken = 0  # how many of them are done with
         self._expecting = 0  # how many callers wait for `_taken` or for room
         self._stopping = self._stopped = False
+        self.is_suspended = False
+        """True while the file is closed: documents wait for it, everything else is refused."""
         self._refused_cursors: list[tuple[int, int]] = []  # pairs as `updates.skip` takes them
         self._writer = open_writer(path)
         try:
@@ -105,8 +107,7 @@ class Writer:
         except BaseException:
             self._writer.close(force=True)
             raise
-        self._thread = threading.Thread(target=self._write_until_closed, name="index", daemon=True)
-        self._thread.start()
+        self._thread = self._started()
 
     def put(
         self,
@@ -124,7 +125,7 @@ class Writer:
         none). Raises IndexUnavailable if the writer has stopped.
         """
         with self._changed:
-            while self._waiting_size > _MAX_WAITING and not self._stopped:
+            while self._waiting_size > _MAX_WAITING and not (self._stopped or self.is_suspended):
                 self._wait()
             # The cursors are given out here, in the order in which the documents will be taken in.
             document = _Document(build, size, self._cursor, updates, failed, news)
@@ -149,6 +150,8 @@ class Writer:
         IndexUnavailable.
         """
         with self._changed:
+            if self.is_suspended:
+                raise IndexSuspended
             job = _Job(work, self._cursor, news, alone=alone)
             self._cursor += updates
             self._expecting += 1
@@ -221,14 +224,53 @@ class Writer:
         if self._taken == self._put:
             return
         with self._changed:
+            if self.is_suspended:
+                raise IndexSuspended
             put = self._put
             while self._taken < put and not self._stopped:
                 self._wait()
             if self._taken < put:
                 raise IndexUnavailable("the index's writer stopped")
 
+    def waiting(self) -> tuple[int, int]:
+        """Return the number of changes that wait, and their size in bytes."""
+        with self._changed:
+            return len(self._waiting), self._waiting_size
+
+    def suspend(self, readers: Readers) -> None:
+        """Execute what is queued and close every connection, until `resume`. No call may be under
+        way.
+
+        Meanwhile documents are queued and get their cursors; reads and other changes raise
+        IndexSuspended.
+        """
+        self._end(readers)
+        with self._changed:
+            self.is_suspended = True
+            self._stopping = self._stopped = False
+
+    def resume(self) -> None:
+        """Open the file again, and write what was queued since `suspend`. Raises apsw.Error; then
+        it is still suspended.
+        """
+        self._writer = open_writer(self.path)
+        with self._changed:
+            self.is_suspended = False
+        self._thread = self._started()
+
     def close(self, readers: Readers) -> None:
-        """Execute what is queued, then close every connection. No call may be under way."""
+        """Execute what is queued, then close every connection. No call may be under way. What a
+        suspended writer has queued is dropped.
+        """
+        if not self.is_suspended:
+            self._end(readers)
+
+    def _started(self) -> threading.Thread:
+        thread = threading.Thread(target=self._write_until_closed, name="index", daemon=True)
+        thread.start()
+        return thread
+
+    def _end(self, readers: Readers) -> None:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()

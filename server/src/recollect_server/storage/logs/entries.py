@@ -14,6 +14,7 @@ from recollect_server.domain.conversation import (
     Compressed,
     Continued,
     MetaUpdated,
+    ModelUse,
     Party,
     SplitSuggested,
     TitleAssigned,
@@ -109,6 +110,18 @@ BEGAN = Codec(
     head={"type": "meta"},
 )
 
+_MODEL_USE = Field(
+    "modelUse",
+    Codec(
+        ModelUse,
+        Field("calls", NUMBER, default=0),
+        Field("input", NUMBER, default=0),
+        Field("output", NUMBER, default=0),
+        Field("cost", REAL, default=0.0),
+    ).value,
+    "model_use",
+    None,
+)
 _WRITER = (Field("writer", TEXT, default=""), Field("model", TEXT, default=""))
 
 
@@ -125,12 +138,14 @@ _EVENTS: dict[str, Codec[Any]] = {
             Field("title", TEXT),
             Field("topics", TEXTS, default=(), is_written=True),
             *_WRITER,
+            _MODEL_USE,
         ),
         _event(
             Compressed,
             "compression",
             Field("compressedThrough", _TURN, "compressed_through"),
             Field("summary", TEXT),
+            _MODEL_USE,
         ),
         _event(
             Abbreviated,
@@ -138,6 +153,7 @@ _EVENTS: dict[str, Codec[Any]] = {
             Field("text", TEXT),
             Field("topics", TEXTS, default=None),
             *_WRITER,
+            _MODEL_USE,
         ),
         _event(
             MetaUpdated,

@@ -1,0 +1,129 @@
+"""`client.insight`."""
+
+from collections.abc import Iterable
+
+from recollect._async.invoker import Invoker
+from recollect._shared.calls import insight as calls
+from recollect._types.insight import (
+    BusyConversation,
+    ChannelHours,
+    Facets,
+    TimeBucket,
+    TopicPage,
+    TopicReport,
+    UsageGroup,
+    UsageReport,
+)
+from recollect._types.recall import DateRange
+
+
+class Insight:
+    """Counts what was written and what it cost. Found at `client.insight`.
+
+    In all methods an argument that is `None` is left to the server's default, and `timeout` bounds
+    the call in seconds, retries included, instead of the client's own. A `date_range` is widened to
+    whole days, weeks or months of `time_zone`, a name such as "Asia/Tokyo"; without one the last 30
+    days are meant, and UTC.
+    """
+
+    def __init__(self, invoker: Invoker) -> None:
+        self._invoker = invoker
+
+    async def usage(
+        self,
+        *,
+        date_range: DateRange | None = None,
+        time_zone: str | None = None,
+        bucket: TimeBucket | None = None,
+        group_by: UsageGroup | None = None,
+        max_groups: int | None = None,
+        timeout: float | None = None,
+    ) -> UsageReport:
+        """Return conversations, turns, messages, tokens and costs by day, week or month, of the
+        groups with the most messages.
+
+        >>> report = await client.insight.usage(bucket=TimeBucket.WEEK, group_by=UsageGroup.MODEL)
+        >>> for row in report.rows:
+        ...     print(row.bucket_start.date(), row.group, row.activity.cost)
+        """
+        call = calls.usage(date_range, time_zone, bucket, group_by, max_groups)
+        return await self._invoker.run(call, timeout)
+
+    async def topics_over_time(
+        self,
+        *,
+        date_range: DateRange | None = None,
+        time_zone: str | None = None,
+        bucket: TimeBucket | None = None,
+        max_topics: int | None = None,
+        timeout: float | None = None,
+    ) -> TopicReport:
+        """Return the most common topics of a range, with their messages by day, week or month.
+
+        >>> report = await client.insight.topics_over_time(bucket=TimeBucket.WEEK, max_topics=5)
+        >>> for series in report.topics:
+        ...     print(series.topic, series.messages)
+        """
+        call = calls.topics_over_time(date_range, time_zone, bucket, max_topics)
+        return await self._invoker.run(call, timeout)
+
+    async def channel_activity(
+        self,
+        *,
+        date_range: DateRange | None = None,
+        time_zone: str | None = None,
+        channels: Iterable[str] | None = None,
+        timeout: float | None = None,
+    ) -> tuple[ChannelHours, ...]:
+        """Return the activity of each channel by weekday and hour, the busiest channel first.
+
+        >>> for channel in await client.insight.channel_activity(time_zone="Europe/Berlin"):
+        ...     print(channel.channel, max(channel.hours, key=lambda hour: hour.messages))
+        """
+        call = calls.channel_activity(date_range, time_zone, channels)
+        return await self._invoker.run(call, timeout)
+
+    async def busiest_conversations(
+        self,
+        *,
+        date_range: DateRange | None = None,
+        time_zone: str | None = None,
+        channels: Iterable[str] | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> tuple[BusyConversation, ...]:
+        """Return the conversations that have the most messages in a range.
+
+        >>> for busy in await client.insight.busiest_conversations(limit=5):
+        ...     print(busy.conversation.title, busy.activity.messages)
+        """
+        call = calls.busiest_conversations(date_range, time_zone, channels, limit)
+        return await self._invoker.run(call, timeout)
+
+    async def facets(
+        self, *, max_values: int | None = None, timeout: float | None = None
+    ) -> Facets:
+        """Return how many conversations each channel, topic, model and participant has.
+
+        >>> facets = await client.insight.facets()
+        >>> print([(facet.value, facet.conversations) for facet in facets.channels.facets])
+        """
+        return await self._invoker.run(calls.facets(max_values), timeout)
+
+    async def list_topics(
+        self,
+        *,
+        query: str | None = None,
+        page_size: int | None = None,
+        page_token: str | None = None,
+        timeout: float | None = None,
+    ) -> TopicPage:
+        """Return a page of topics, those of the most conversations first. `query` is looked for in
+        the labels.
+
+        >>> page = await client.insight.list_topics(query="disk")
+        >>> for topic in page.topics:
+        ...     print(topic.label, topic.conversations, topic.last_use_time)
+        """
+        call = calls.list_topics(query, page_size, page_token)
+        return await self._invoker.run(call, timeout)

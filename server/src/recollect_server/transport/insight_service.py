@@ -1,0 +1,170 @@
+"""InsightService: check, call, convert, return."""
+
+import re
+from datetime import UTC, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from recollect.v1 import insight_service_pb2 as api
+
+from recollect_server.domain.errors import InvalidPageToken
+from recollect_server.services.insight import Insight, Range
+from recollect_server.storage.index.activity import Group
+from recollect_server.transport.answers import Answers
+from recollect_server.transport.checks import Checks
+from recollect_server.transport.convert import fill_conversation, optional_milliseconds
+from recollect_server.transport.convert_insight import (
+    BUCKETS,
+    FACETS,
+    GROUPS,
+    channel_to,
+    fill_activity,
+    fill_facets,
+    hour_start,
+    topics_to,
+    usage_to,
+)
+from recollect_server.transport.handling import Call
+from recollect_server.transport.pages import Seal, page_size
+
+_USUAL_GROUPS, _MAX_GROUPS = 10, 50
+_MAX_BUSIEST = 100
+_USUAL_VALUES, _MAX_VALUES = 20, 100
+_MAX_QUERY = 64
+_LAST_SECOND = 253_370_764_800  # of the year 9998: the calendar needs a day behind the last one
+_ZONE = re.compile(r"[A-Za-z0-9_+/-]{1,64}", re.ASCII)
+
+
+class InsightHandlers:
+    """The handlers of InsightService."""
+
+    def __init__(self, insight: Insight, answers: Answers, seal: Seal) -> None:
+        self._insight = insight
+        self._answers = answers
+        self._seal = seal
+
+    def Usage(self, request: api.UsageRequest, call: Call) -> api.UsageResponse:
+        """Return activity by time and group."""
+        checks = Checks()
+        within = _range(checks, request)
+        bucket = _one_of(checks, "bucket", request.bucket, BUCKETS)
+        group = _one_of(checks, "group_by", request.group_by, GROUPS)
+        checks.not_negative("max_groups", request.max_groups)
+        checks.done()
+        limit = min(request.max_groups or _USUAL_GROUPS, _MAX_GROUPS)
+        return usage_to(self._insight.usage(within, bucket, group, limit), call.principal.space)
+
+    def TopicsOverTime(
+        self, request: api.TopicsOverTimeRequest, call: Call
+    ) -> api.TopicsOverTimeResponse:
+        """Return topics by time."""
+        checks = Checks()
+        within = _range(checks, request)
+        bucket = _one_of(checks, "bucket", request.bucket, BUCKETS)
+        checks.not_negative("max_topics", request.max_topics)
+        checks.done()
+        limit = min(request.max_topics or _USUAL_GROUPS, _MAX_GROUPS)
+        return topics_to(self._insight.usage(within, bucket, Group.TOPIC, limit))
+
+    def ChannelActivity(
+        self, request: api.ChannelActivityRequest, call: Call
+    ) -> api.ChannelActivityResponse:
+        """Return channels by weekday and hour."""
+        checks = Checks()
+        within = _range(checks, request)
+        checks.channels("channels", request.channels)
+        checks.done()
+        channels = self._insight.channel_activity(within, tuple(request.channels))
+        return api.ChannelActivityResponse(channels=[channel_to(*it) for it in channels])
+
+    def BusiestConversations(
+        self, request: api.BusiestConversationsRequest, call: Call
+    ) -> api.BusiestConversationsResponse:
+        """Return the conversations with the most messages."""
+        checks = Checks()
+        within = _range(checks, request)
+        checks.channels("channels", request.channels)
+        checks.not_negative("limit", request.limit)
+        checks.done()
+        limit = min(request.limit or _USUAL_GROUPS, _MAX_BUSIEST)
+        answer = api.BusiestConversationsResponse()
+        with self._answers.room(call.context) as keep:
+            for conversation, activity in self._insight.busiest(
+                within, tuple(request.channels), limit
+            ):
+                row = answer.conversations.add()
+                fill_conversation(row.conversation, conversation)
+                fill_activity(row.activity, activity)
+            return keep(answer)
+
+    def Facets(self, request: api.FacetsRequest, call: Call) -> api.FacetsResponse:
+        """Count conversations by their properties."""
+        checks = Checks()
+        checks.not_negative("max_values", request.max_values)
+        checks.done()
+        limit = min(request.max_values or _USUAL_VALUES, _MAX_VALUES)
+        answer = api.FacetsResponse()
+        for name, kind in FACETS.items():
+            fill_facets(getattr(answer, name), *self._insight.facets(kind, limit))
+        return answer
+
+    def ListTopics(self, request: api.ListTopicsRequest, call: Call) -> api.ListTopicsResponse:
+        """Return a page of topics."""
+        checks = Checks()
+        checks.not_negative("page_size", request.page_size)
+        checks.text("query", request.query, most=_MAX_QUERY)
+        checks.done()
+        size = page_size(request.page_size)
+        after = self._seal.place(request, request.page_token)
+        try:  # a label may have characters that end a part of a token
+            place = (after[0], bytes.fromhex(after[1]).decode()) if after else None
+        except ValueError:
+            raise InvalidPageToken from None
+        topics = self._insight.topics(request.query, size + 1, place)
+        last = topics[size - 1] if len(topics) > size else None
+        answer = api.ListTopicsResponse(
+            next_page_token=self._seal.page_token(
+                request, (last.conversations, last.label.encode().hex()) if last else None
+            )
+        )
+        for it in topics[:size]:
+            answer.topics.add(
+                label=it.label,
+                conversations=it.conversations,
+                last_use_time=hour_start(it.last_hour),
+            )
+        return answer
+
+
+def _range(checks: Checks, request: Any) -> Range:
+    """Check the range of a request and its time zone, and return them."""
+    checks.span(request.date_range, "start", "end", "date_range.")
+    for name in ("start", "end"):
+        if getattr(request.date_range, name).seconds >= _LAST_SECOND:
+            checks.refuse(f"date_range.{name}", "is after the year 9998")
+    return Range(
+        optional_milliseconds(request.date_range, "start"),
+        optional_milliseconds(request.date_range, "end"),
+        _zone(checks, request.time_zone),
+    )
+
+
+def _zone(checks: Checks, name: str) -> tzinfo:
+    """Return a time zone; refuse a name that the database does not have."""
+    if not name:
+        return UTC
+    try:
+        if _ZONE.fullmatch(name):
+            return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # not there, no path within, or a folder
+        pass
+    checks.refuse("time_zone", "is not the name of a time zone, such as Europe/Berlin")
+    return UTC
+
+
+def _one_of(checks: Checks, name: str, number: Any, values: dict[Any, Any]) -> Any:
+    """Return what a number of an enumeration means; refuse one that this version does not know."""
+    if number in values:
+        return values[number]
+    checks.refuse(name, f"is {number}, which is not one of the contract's values")
+    return next(iter(values.values()))

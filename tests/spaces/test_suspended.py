@@ -1,0 +1,406 @@
+"""A space that others push out is suspended: its files are closed, it stays in memory, and takes
+appends as an open one does. Its index takes them in before anything reads it.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from recollect.v1 import channel_service_pb2 as channels
+from recollect.v1 import conversation_service_pb2 as api
+from recollect.v1.channel_pb2 import WhatsappOrigin
+from recollect_server import app
+from recollect_server.domain.tokens import Grant
+from recollect_server.services.space.locks import LockOrder
+from recollect_server.settings import Settings
+from recollect_server.storage.index.file import Seal, read_seal
+
+from tests.conftest import LOOPBACK, MovableClock, RunningServer, Start
+from tests.credentials.conftest import Caller, grant, tokens_of
+from tests.server.conftest import agent, at_once, code_of, failure_of, user
+from tests.spaces.conftest import Enter, InSpace
+from tests.waiting import until
+
+APPEND = "ConversationService.AppendTurn"
+ALL = {"max_turns": 1000, "max_tokens": 1_000_000}
+
+
+def suspend(server: RunningServer, service: InSpace) -> None:
+    """Suspend a space as soon as no call and no job uses it."""
+
+    def is_suspended() -> bool:
+        server.app.spaces.evict(service.space)
+        return service.space in server.app.spaces.suspended()
+
+    until(is_suspended)
+
+
+def is_suspended(server: RunningServer, service: InSpace) -> bool:
+    """Return whether a space is still suspended."""
+    return service.space in server.app.spaces.suspended()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """Start a server for all tests that need no settings of their own: each has its own space."""
+    clock = MovableClock()
+    chosen = Settings.load(
+        None,
+        {"listen": f"{LOOPBACK}:0", "data_dir": tmp_path_factory.mktemp("suspended") / "data"},
+    )
+    running = RunningServer(app.start(chosen, clock=clock, lock_order=LockOrder()), clock, chosen)
+    yield running
+    running.stop()
+
+
+def is_answered(caller: Caller, request: api.AppendTurnRequest, outcome: str) -> bool:
+    """Return whether an append has an outcome."""
+    return caller.outcome(APPEND, request) == outcome
+
+
+def texts(service: InSpace, name: str) -> list[str]:
+    """Return the texts of a conversation, which resumes its space."""
+    return [it.content for it in service.load(name, **ALL).messages]
+
+
+def test_appends_do_not_resume_it_and_the_next_read_has_them(
+    shared: RunningServer, enter: Enter
+) -> None:
+    service = enter(shared.target, "reads")
+    name = service.told("The roof leaks")
+    suspend(shared, service)
+    folder = shared.data_dir / "reads" / "conversations"
+    assert read_seal(folder) is Seal.INTACT
+    answers = [service.append(name, user(f"Word {at}"), agent("Noted")) for at in range(5)]
+    assert is_suspended(shared, service)
+    assert [it.turn_number for it in answers] == [2, 3, 4, 5, 6]
+    assert [it.messages[0].sequence for it in answers] == [3, 5, 7, 9, 11]
+    assert answers[-1].conversation.message_count == 11
+    assert service.found("word") == [name]
+    assert not is_suspended(shared, service)
+    assert read_seal(folder) is Seal.MISSING
+    (listed,) = service.listed().conversations
+    assert (listed.message_count, listed.turn_count) == (11, 6)
+    assert texts(service, name)[-2:] == ["Word 4", "Noted"]
+
+
+@pytest.mark.parametrize("read", ["Get", "Load", "List", "Search", "BuildContext", "Stream"])
+def test_every_way_of_reading_has_what_was_appended(
+    read: str, shared: RunningServer, enter: Enter
+) -> None:
+    service = enter(shared.target, f"reads-{read.lower()}")
+    name = service.told("First")
+    suspend(shared, service)
+    service.append(name, user("Second zebra"))
+    match read:
+        case "Get":
+            assert service.get(name).message_count == 2
+        case "Load":
+            assert texts(service, name) == ["First", "Second zebra"]
+        case "List":
+            assert service.listed().conversations[0].message_count == 2
+        case "Search":
+            assert service.found("zebra") == [name]
+        case "BuildContext":
+            assert "Second zebra" in str(service.context(name))
+        case _:
+            stream = service.conversations.StreamUpdates(
+                api.StreamUpdatesRequest(load_conversation_id=name)
+            )
+            loaded = next(
+                it.update.conversation_loaded
+                for it in stream
+                if it.update.HasField("conversation_loaded")
+            )
+            assert [it.content for it in loaded.messages] == ["First", "Second zebra"]
+            stream.cancel()
+
+
+def test_a_repeated_request_is_answered_as_it_was_and_stores_nothing(
+    shared: RunningServer, enter: Enter
+) -> None:
+    service = enter(shared.target, "repeats")
+    name, other = service.told("First"), service.told("Other")
+    before = service.append(name, user("Before"), request_id="before")
+    suspend(shared, service)
+    first = service.append(name, user("Second"), request_id="one")
+    assert is_suspended(shared, service)
+    for request, answer in (("one", first), ("before", before)):
+        suspend(shared, service)
+        again = service.append(name, user(answer.messages[0].content), request_id=request)
+        assert again.duplicate
+        assert (again.messages, again.cursor) == (answer.messages, answer.cursor)
+        suspend(shared, service)
+        for about, word in ((name, "Another"), (other, "Second")):
+            failure = failure_of(partial(service.append, about, user(word), request_id=request))
+            assert failure.reason == "REQUEST_ID_REUSED"
+    assert texts(service, name) == ["First", "Before", "Second"]
+    assert texts(service, other) == ["Other"]
+
+
+def test_the_checks_of_an_append_hold(shared: RunningServer, enter: Enter) -> None:
+    service = enter(shared.target, "checks")
+    name = service.told("First")
+    service.channels.AddOwnerIdentity(
+        channels.AddOwnerIdentityRequest(channel="whatsapp", identity="+44 7700 900123")
+    )
+    delivered: Any = service.channels.Receive(
+        channels.ReceiveRequest(
+            channel="whatsapp",
+            provider_message_id="1",
+            sender="+44 7700 900123",
+            text="Hello",
+            whatsapp=WhatsappOrigin(),
+        )
+    )
+    pinned = delivered.conversation.conversation.id
+    suspend(shared, service)
+    calls: dict[str, Callable[[], object]] = {
+        "INVALID_FIELD": lambda: service.append(name),
+        "TURN_OUT_OF_DATE": lambda: service.append(name, user("Late"), expected_turn=0),
+        "CONVERSATION_READ_ONLY": lambda: service.append(pinned, user("Web", channel="web")),
+    }
+    for reason, call in calls.items():
+        assert failure_of(call).reason == reason
+        assert is_suspended(shared, service)
+    unknown = failure_of(lambda: service.append(f"conv-{'0' * 26}", user("Nobody")))
+    assert unknown.reason == "CONVERSATION_NOT_FOUND"
+    assert texts(service, name) == ["First"]
+    assert texts(service, pinned) == ["Hello"]
+
+
+def test_a_stream_behind_a_cursor_has_every_later_update_once_and_in_order(
+    shared: RunningServer, enter: Enter
+) -> None:
+    service = enter(shared.target, "cursors")
+    names = [service.told("First"), service.told("Second")]
+    cursors = []
+    for number in range(6):
+        if number % 3 == 0:
+            suspend(shared, service)
+        cursors.append(service.append(names[number % 2], user(f"{number}")).cursor)
+    assert is_suspended(shared, service)
+    for after in (0, 3, 4):
+        assert updates_behind(service, cursors, after) == [str(it) for it in range(after + 1, 6)]
+        suspend(shared, service)  # what the stream left in memory is dropped
+
+
+def updates_behind(service: InSpace, cursors: list[str], after: int) -> list[str]:
+    """Return the texts of the updates behind a cursor up to the last, and check theirs."""
+    stream = service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=cursors[after]))
+    contents: list[str] = []
+    for answer in stream:
+        update = answer.update
+        if update.HasField("conversation_updated"):
+            assert update.cursor == cursors[after + 1 + len(contents)]
+            contents += [it.content for it in update.conversation_updated.messages]
+        if len(contents) == len(cursors) - 1 - after:
+            break
+    stream.cancel()
+    return contents
+
+
+def test_a_draft_ends_with_the_append_that_completes_it(
+    shared: RunningServer, enter: Enter
+) -> None:
+    service = enter(shared.target, "drafts")
+    name = service.told("Question")
+    service.conversations.PublishDelta(
+        api.PublishDeltaRequest(conversation_id=name, draft_id="d1", text="An ans")
+    )
+    suspend(shared, service)
+    service.append(name, agent("An answer"), draft_id="d1")
+    assert is_suspended(shared, service)
+    more = api.PublishDeltaRequest(conversation_id=name, draft_id="d1", offset=6, text="wer")
+
+    def is_landed() -> bool:
+        # refused once the listener of streams, a thread of its own, was told of the append
+        return code_of(lambda: service.conversations.PublishDelta(more)) == "INVALID_ARGUMENT"
+
+    until(is_landed)
+
+
+def test_a_conversation_whose_state_is_not_in_memory_resumes_it(
+    shared: RunningServer, enter: Enter
+) -> None:
+    service = enter(shared.target, "many")
+    names = [service.told(f"Number {at}") for at in range(40)]
+    suspend(shared, service)
+    service.append(names[-1], user("In memory"))
+    assert is_suspended(shared, service)
+    service.append(names[0], user("Read again"))
+    assert not is_suspended(shared, service)
+    assert texts(service, names[0]) == ["Number 0", "Read again"]
+    assert texts(service, names[-1]) == ["Number 39", "In memory"]
+
+
+def test_a_full_backlog_is_taken_in_by_the_next_append(shared: RunningServer, enter: Enter) -> None:
+    service = enter(shared.target, "backlog")
+    name = service.told("First")
+    suspend(shared, service)
+    for number in range(32):
+        service.append(name, user(f"{number}"))
+        assert is_suspended(shared, service)
+    service.append(name, user("One more"))
+    assert not is_suspended(shared, service)
+    assert service.get(name).message_count == 34
+
+
+def test_a_backlog_is_taken_in_soon_though_nobody_calls(
+    start_server: Start, clock: MovableClock, enter: Enter
+) -> None:
+    server = start_server()
+    service = enter(server.target, "waits")
+    name = service.told("First")
+    suspend(server, service)
+    service.append(name, user("Second"))
+    path = server.data_dir / ".due" / "waits"
+    assert path.stat().st_mtime_ns == (clock.now + 5_000) * 1_000_000
+    clock.move(5_000)
+    space = None
+
+    def is_taken_in() -> bool:
+        nonlocal space
+        opened = {it.name: it for it in server.app.spaces.open_now()}
+        space = opened.get("waits", space)
+        return space is not None and not space.has_backlog and is_suspended(server, service)
+
+    until(is_taken_in)
+    assert read_seal(server.data_dir / "waits" / "conversations") is Seal.INTACT
+
+
+def test_it_survives_a_restart_with_its_cursors(start_server: Start, enter: Enter) -> None:
+    server = start_server()
+    service = enter(server.target, "restarts")
+    name = service.told("First")
+    suspend(server, service)
+    cursor = service.append(name, user("Second"), request_id="two").cursor
+    service.append(name, user("Third"))
+    server.stop()
+    assert read_seal(server.data_dir / "restarts" / "conversations") is Seal.INTACT
+    service = enter(start_server().target, "restarts")
+    assert service.append(name, user("Second"), request_id="two").duplicate
+    stream = service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=cursor))
+    update = next(it.update for it in stream if it.update.WhichOneof("kind") != "heartbeat")
+    assert not update.reset
+    assert [it.content for it in update.conversation_updated.messages] == ["Third"]
+    stream.cancel()
+
+
+def test_one_whose_index_was_changed_meanwhile_is_opened_anew(
+    shared: RunningServer, enter: Enter
+) -> None:
+    for change in ("touched", "removed"):
+        service = enter(shared.target, change)
+        name = service.told("First")
+        suspend(shared, service)
+        service.append(name, user("Second zebra"), request_id="two")
+        index = shared.data_dir / change / "conversations" / "conversations.db"
+        if change == "removed":
+            index.unlink()
+        else:
+            index.write_bytes(index.read_bytes()[:-1] + b"x")
+        assert service.found("zebra") == [name]
+        assert service.append(name, user("Second zebra"), request_id="two").duplicate
+        assert texts(service, name) == ["First", "Second zebra"]
+
+
+def test_one_whose_transcript_was_changed_meanwhile_writes_nothing_over_it(
+    shared: RunningServer, enter: Enter
+) -> None:
+    service = enter(shared.target, "changed")
+    name = service.told("First")
+    path = shared.data_dir / "changed" / "conversations" / f"{name}.jsonl"
+    suspend(shared, service)
+    before = path.read_bytes()
+    path.write_bytes(before + b"something else\n")
+    failure = failure_of(lambda: service.append(name, user("Second")))
+    assert failure.reason == "STORAGE_UNAVAILABLE"
+    assert path.read_bytes() == before + b"something else\n"
+
+
+def test_the_oldest_of_too_many_is_closed_with_everything(
+    start_server: Start, enter: Enter
+) -> None:
+    server = start_server(max_open_spaces=1, max_suspended_spaces=2)
+    services = [enter(server.target, f"space-{number}") for number in range(6)]
+    names = [service.told("First") for service in services]
+    for service, name in zip(services, names, strict=True):
+        service.append(name, user("Second"))
+    until(lambda: len(server.app.spaces.suspended()) <= 2)
+    for service, name in zip(services, names, strict=True):
+        assert texts(service, name) == ["First", "Second"]
+
+
+def test_nothing_is_suspended_where_that_is_switched_off(start_server: Start, enter: Enter) -> None:
+    server = start_server(max_suspended_spaces=0)
+    service = enter(server.target, "closed")
+    name = service.told("First")
+
+    def is_closed() -> bool:
+        server.app.spaces.evict("closed")
+        return "closed" not in server.app.spaces.names()
+
+    until(is_closed)
+    assert server.app.spaces.suspended() == []
+    service.append(name, user("Second"))
+    assert "closed" in server.app.spaces.names()
+
+
+def test_limits_of_what_a_space_stores_hold(start_server: Start, enter: Enter) -> None:
+    server = start_server(space_stored_bytes=20_000)
+    service = enter(server.target, "limited")
+    name = service.told("First")
+    suspend(server, service)
+    outcomes = []
+    for _ in range(20):
+        suspend(server, service)
+        outcomes.append(code_of(lambda: service.append(name, user("x" * 1000))))
+    assert outcomes[:8] == ["OK"] * 8
+    assert outcomes[-1] == "RESOURCE_EXHAUSTED"
+    path = server.data_dir / "limited" / "conversations" / f"{name}.jsonl"
+    assert path.stat().st_size <= 20_000
+
+
+def test_a_project_token_appends_to_its_own_conversation_alone(
+    start_server: Start, enter: Enter
+) -> None:
+    server = start_server()
+    service = enter(server.target, "projects")
+    names = [service.told("Own"), service.told("Other")]
+    suspend(server, service)
+    granted: Grant = grant("project", "projects", conversation_id=names[0])
+    _, text = tokens_of(server.data_dir, server.clock).create(granted)
+    caller = Caller(server.target, text)
+    with caller.channel:
+        for name, outcome in zip(names, ("OK", "PERMISSION_DENIED"), strict=True):
+            request = api.AppendTurnRequest(conversation_id=name, messages=[user("More")])
+            # the server was open to everybody until it saw its first token
+            until(partial(is_answered, caller, request, outcome))
+    assert is_suspended(server, service)
+
+
+def test_appends_and_reads_at_once_lose_nothing_and_double_nothing(
+    start_server: Start, enter: Enter
+) -> None:
+    server = start_server(max_open_spaces=2, max_suspended_spaces=3)
+    services = [enter(server.target, f"space-{number}") for number in range(6)]
+    names = [service.told("First") for service in services]
+
+    def work(caller: int) -> None:
+        for turn in range(12):
+            at = (turn * 5 + caller) % 6
+            request = f"{caller}-{turn}"
+            for _ in range(2):
+                services[at].append(names[at], user(request), request_id=request)
+            if turn % 4 == caller % 4:
+                assert request in texts(services[at], names[at])
+
+    at_once(4, work)
+    for at, (service, name) in enumerate(zip(services, names, strict=True)):
+        expected = {f"{c}-{t}" for c in range(4) for t in range(12) if (t * 5 + c) % 6 == at}
+        stored = service.load(name, **ALL).messages
+        assert sorted(it.content for it in stored) == sorted({"First", *expected})
+        assert [it.sequence for it in stored] == list(range(2, len(stored) + 2))
+        assert service.get(name).message_count == len(stored)
