@@ -38,6 +38,7 @@ BENCHMARKS = (
     Short("search", "--rounds 1 --questions 100 --messages 1000 10000 100000"),
     Short("beside", "--rounds 1 --messages 2000 --searches 10 --calls 200 --words"),
     Short("meaning", "--rounds 1 --calls 500"),
+    Short("languages", "--words"),
     Short("context", "--messages 10000 --calls 100"),
     Short(
         "receive",

@@ -1,7 +1,8 @@
 """Share of the right messages that Search finds in ten languages, and for English questions about
 text in another language.
 
-`python -m bench.languages [--words] [--languages de ja ...] [--questions OUT.jsonl] [FLAG ...]`
+`python -m bench.languages [--words] [--languages de ja ...] [--set DIR]
+[--questions OUT.jsonl] [FLAG ...]`
 
 A space has every text of the set, six of one language in a conversation; each question is put to
 all of it. `--words` asks by keyword alone; flags that are not of the benchmark go to the server.
@@ -48,15 +49,15 @@ class Question(NamedTuple):
     text: str
 
 
-def read_texts() -> list[Text]:
+def read_texts(folder: Path = FOLDER) -> list[Text]:
     """Return all texts of the set."""
-    lines = [line for name in TEXTS for line in (FOLDER / name).read_bytes().splitlines()]
+    lines = [line for name in TEXTS for line in (folder / name).read_bytes().splitlines()]
     return [Text(it["id"], it["language"], it["text"]) for it in map(orjson.loads, lines)]
 
 
-def read_questions() -> list[Question]:
+def read_questions(folder: Path = FOLDER) -> list[Question]:
     """Return all questions of the set."""
-    lines = (FOLDER / QUESTIONS).read_bytes().splitlines()
+    lines = (folder / QUESTIONS).read_bytes().splitlines()
     return [Question(**orjson.loads(line)) for line in lines]
 
 
@@ -93,9 +94,10 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     )
     parser.add_argument("--words", action="store_true", help="by keyword alone")
     parser.add_argument("--languages", nargs="+", metavar="CODE", help="only questions about these")
+    parser.add_argument("--set", type=Path, default=FOLDER, help="a folder with another set")
     parser.add_argument("--questions", type=Path, help="writes each question's rank")
     chosen, flags = parser.parse_known_args(arguments)
-    texts, questions = read_texts(), read_questions()
+    texts, questions = read_texts(chosen.set), read_questions(chosen.set)
     language_of = {text.id: text.language for text in texts}
     if chosen.words:
         flags += ["--embedder", "off"]
