@@ -15,6 +15,7 @@ import random
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -116,11 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
             language = language_of[question.text]
             if chosen.languages and language not in chosen.languages:
                 continue
-            query = question.query
-            if chosen.words:
-                answer = client.recall.search(query, limit=max(DEPTHS))
-            else:
-                answer = whole(lambda query=query: client.recall.search(query, limit=max(DEPTHS)))
+            search = partial(client.recall.search, question.query, limit=max(DEPTHS))
+            answer = search() if chosen.words else whole(search)
             hits = [ids[hit.conversation_id, hit.sequence] for hit in answer.hits]
             rank = hits.index(question.text) if question.text in hits else None
             (own if question.language == language else across)[language].append(rank)
