@@ -9,15 +9,21 @@ from langchain_core.messages import (
     AnyMessage,
     BaseMessage,
     HumanMessage,
+    RemoveMessage,
     SystemMessage,
     ToolMessage,
 )
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
 from recollect import Client, Message, ToolCall
+from recollect.adapters import anthropic
 from recollect.adapters.langgraph import (
     MARK,
+    STATE,
+    HasMessages,
     RecallStore,
     RecollectMemory,
     langchain_message,
@@ -26,6 +32,7 @@ from recollect.adapters.langgraph import (
 from recollect_server.domain.tokens import Grant, scopes_of
 from recollect_server.services.tokens import Tokens
 from recollect_server.storage.logs.tokens import TokenLedger
+from typing_extensions import TypedDict
 
 from tests.conftest import Start
 
@@ -40,8 +47,8 @@ def graph_of(memory: RecollectMemory, answer: Answers, **more: Any) -> Any:
     def node(state: MessagesState) -> dict[str, Any]:
         return {"messages": answer(state["messages"])}
 
-    builder: Any = StateGraph(MessagesState)
-    builder.add_node("load", memory.load)
+    builder = StateGraph(MessagesState)
+    builder.add_node("load", memory.load)  # typed: mypy sees that it is a node
     builder.add_node("answer", node)
     builder.add_node("keep", memory.keep)
     for one, next_one in ((START, "load"), ("load", "answer"), ("answer", "keep"), ("keep", END)):
@@ -112,8 +119,101 @@ def test_with_a_checkpointer_nothing_is_there_twice(memory: RecollectMemory) -> 
     assert conversation.message_count == 6
 
 
+@pytest.mark.parametrize("by_copy", [False, True])
+def test_what_is_edited_or_removed_in_a_state_is_so_for_everybody(
+    server: Any, memory: RecollectMemory, client: Client, *, by_copy: bool
+) -> None:
+    graph = graph_of(memory, count, checkpointer=InMemorySaver())
+    for number in range(1, 4):
+        graph.invoke({"messages": [HumanMessage(f"question {number}")]}, ALEX)
+    first, _, second, answer, *_ = graph.get_state(ALEX).values["messages"]
+    edit = {"content": "question 1, edited"}
+    edited = first.model_copy(update=edit) if by_copy else HumanMessage(**edit, id=first.id)
+    removed = [RemoveMessage(id=second.id), RemoveMessage(id=answer.id)]
+    graph.update_state(ALEX, {"messages": [edited, *removed]})
+    expected = ["question 1, edited", "1 before this", "question 3", "5 before this"]
+    for number in range(4, 6):
+        result = graph.invoke({"messages": [HumanMessage(f"question {number}")]}, ALEX)["messages"]
+        expected += [f"question {number}", f"{len(expected) + 1} before this"]
+        assert said(result) == expected
+        with Client(server.target) as elsewhere:
+            back = RecollectMemory(elsewhere).load({"messages": []}, ALEX)["messages"][1:]
+        assert said(back) == expected
+    conversation = memory.conversation_of("alex")
+    assert conversation is not None
+    assert conversation.message_count == 6 + 2 + 4  # a line for the edit, one for the removals
+    assert client.recall.search("edited").hits
+    # It is edited again, to what it was, and the newest message is removed.
+    graph.update_state(ALEX, {"messages": [result[0].model_copy(update={"content": "question 1"})]})
+    graph.update_state(ALEX, {"messages": [RemoveMessage(id=result[-1].id)]})
+    assert said(graph.invoke({"messages": [HumanMessage("on")]}, ALEX)["messages"]) == [
+        "question 1",
+        *expected[1:-1],
+        "on",
+        "8 before this",
+    ]
+    assert said(memory.load({"messages": []}, ALEX)["messages"][1:])[:2] == [
+        "question 1",
+        "1 before this",
+    ]
+
+
+def test_what_a_node_removes_before_it_is_kept_stays_removed(memory: RecollectMemory) -> None:
+    def forget(messages: list[AnyMessage]) -> list[BaseMessage]:
+        return [*(RemoveMessage(id=str(it.id)) for it in messages[:-1]), AIMessage("ok")]
+
+    graph = graph_of(memory, forget, checkpointer=InMemorySaver())
+    for number in range(1, 4):
+        result = graph.invoke({"messages": [HumanMessage(f"question {number}")]}, ALEX)["messages"]
+        assert said(result) == [f"question {number}", "ok"]
+    assert said(memory.load({"messages": []}, ALEX)["messages"][1:]) == ["question 3", "ok"]
+
+
+def test_what_another_program_says_meanwhile_is_not_taken_for_removed(
+    server: Any, memory: RecollectMemory, client: Client
+) -> None:
+    graph = graph_of(memory, count, checkpointer=InMemorySaver())
+    graph.invoke({"messages": [HumanMessage("one")]}, ALEX)
+    conversation = memory.conversation_of("alex")
+    assert conversation is not None
+    client.conversations.append_turn(conversation.id, [Message.user("by the way")])
+    for number in range(2):
+        result = graph.invoke({"messages": [HumanMessage("two")]}, ALEX)["messages"]
+        assert said(result)[:3] == ["one", "1 before this", "by the way"]
+        assert len(result) == 5 + 2 * number
+
+
+def test_a_state_without_ids_is_kept_in_every_run_and_once_in_each(
+    memory: RecollectMemory, client: Client
+) -> None:
+    class Plain(TypedDict):
+        messages: list[BaseMessage]
+
+    def answer(state: Plain) -> dict[str, Any]:
+        return {"messages": [*state["messages"], AIMessage(f"{len(state['messages'])} before")]}
+
+    def twice(state: Plain, config: RunnableConfig) -> dict[str, Any]:
+        memory.keep(state, config)
+        return memory.keep(state, config)
+
+    builder = StateGraph(Plain)
+    builder.add_node("load", memory.load)
+    builder.add_node("answer", answer)
+    builder.add_node("keep", twice)
+    for one, next_one in ((START, "load"), ("load", "answer"), ("answer", "keep"), ("keep", END)):
+        builder.add_edge(one, next_one)
+    graph = builder.compile()
+    for number in range(1, 4):
+        messages: list[BaseMessage] = [HumanMessage("again")]
+        result = graph.invoke({"messages": messages}, ALEX)["messages"]
+        assert said(result)[-2:] == ["again", f"{2 * number - 1} before"]
+        assert len(result) == 2 * number
+    [conversation] = client.conversations.list()
+    assert conversation.message_count == 6
+
+
 def test_a_node_that_runs_again_keeps_nothing_twice(memory: RecollectMemory) -> None:
-    state = {
+    state: HasMessages = {
         "messages": [
             HumanMessage("one", id="m1"),
             AIMessage("two", id="m2"),
@@ -157,11 +257,47 @@ def test_every_message_comes_back_as_it_was(memory: RecollectMemory) -> None:
     back = memory.load({"messages": []}, ALEX)["messages"][1:]
     for it in back:
         it.response_metadata.pop(MARK)
+        it.response_metadata.pop(STATE)
     assert back == messages
     stored = message_of(messages[2])
     assert (stored.tool_calls[0].name, stored.usage and stored.usage.output) == ("df", 4)
     with pytest.raises(TypeError, match="system"):
         message_of(SystemMessage("be short"))
+
+
+def test_images_come_back_and_are_no_words(start_server: Start) -> None:
+    client = Client(start_server(max_answer_bytes=1 << 20).target)
+    memory = RecollectMemory(client)
+    picture, sound = "Zm9v" * 200_000, "YmFy" * 40_000
+    messages: list[BaseMessage] = [
+        HumanMessage(
+            [
+                {"type": "text", "text": "What is on it?"},
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{picture}"}},
+                {"type": "audio", "base64": sound, "mime_type": "audio/wav"},
+            ],
+            id="h1",
+        ),
+        AIMessage([{"type": "image", "base64": picture, "mime_type": "image/png"}], id="a1"),
+    ]
+    graph = graph_of(memory, lambda _: [messages[1]], checkpointer=InMemorySaver())
+    for number in range(2):
+        result = graph.invoke({"messages": messages[:1]}, ALEX)["messages"]
+        assert [it.content for it in result] == [it.content for it in messages[:2]], number
+    back = memory.load({"messages": []}, ALEX)["messages"][1:]
+    assert [it.content for it in back] == [it.content for it in messages[:2]]
+    conversation = memory.conversation_of("alex")
+    assert conversation is not None
+    memory_of_turn = client.conversations.load(conversation.id)
+    assert memory_of_turn.cut_before_sequence  # the turn is larger than an answer
+    _, stored = memory._load(conversation)
+    assert [it.content for it in stored if it.content] == [
+        "What is on it?\n\n[image: image/png, 600 kB]\n\n[audio: audio/wav, 120 kB]",
+        "[image: image/png, 600 kB]",
+    ]
+    assert not client.recall.search("Zm9v YmFy").hits
+    assert len(anthropic.messages(stored)) == 2
+    client.close()
 
 
 def test_what_another_program_wrote_is_read(client: Client) -> None:
@@ -244,8 +380,46 @@ def test_the_store_is_to_read(store: RecallStore) -> None:
         store.put(("conversations",), "key", {"value": 1})
     with pytest.raises(NotImplementedError, match="filter"):
         store.search(("conversations",), filter={"channel": "web"})
-    with pytest.raises(ValueError, match="namespace"):
-        store.search(("memories", "alex"), query="disk")
+    with pytest.raises(NotImplementedError, match="values=InMemoryStore"):
+        store.put(("memories", "alex"), "key", {"value": 1})
+    assert store.search(("memories", "alex"), query="disk") == []
+    assert store.get(("memories", "alex"), "key") is None
+    assert store.get(("conversations",), "no conversation's id") is None
+    assert store.get(("conversations", "web", "more"), "key") is None
+
+
+async def test_values_of_ones_own_stand_beside_the_conversations(
+    store: RecallStore, client: Client
+) -> None:
+    both = RecallStore(client, values=InMemoryStore())
+    both.put(("memories", "alex"), "tea", {"text": "green"})
+    await both.aput(("memories", "sam"), "tea", {"text": "black"})
+    item = await both.aget(("memories", "alex"), "tea")
+    assert (item and item.value) == {"text": "green"}
+    assert [it.namespace[1] for it in both.search(("memories",), filter={"text": "black"})] == [
+        "sam"
+    ]
+    assert len(both.search(("conversations",), query="full disk")) == 2
+    assert [it.namespace[0] for it in both.search((), limit=4)] == [
+        "memories",
+        "memories",
+        "conversations",
+        "conversations",
+    ]
+    assert [it.namespace[0] for it in await both.asearch((), limit=2, offset=3)] == [
+        "conversations",
+        "conversations",
+    ]
+    assert set(both.list_namespaces()) == {
+        ("memories", "alex"),
+        ("memories", "sam"),
+        ("conversations",),
+    }
+    assert both.list_namespaces(prefix=("memories",), max_depth=1) == [("memories",)]
+    both.delete(("memories", "alex"), "tea")
+    assert both.get(("memories", "alex"), "tea") is None
+    with pytest.raises(NotImplementedError, match="to read"):
+        both.put(("conversations",), "key", {"value": 1})
 
 
 def test_a_graph_searches_the_store(memory: RecollectMemory, store: RecallStore) -> None:

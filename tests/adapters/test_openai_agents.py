@@ -11,6 +11,8 @@ from agents import Agent, RunConfig, Runner, SQLiteSession, function_tool
 from agents.memory import Session, SessionSettings
 from agents.testing import ScriptedModel, assistant_message, function_call
 from recollect import AsyncClient, Client, Message, Role, ToolCall
+from recollect.adapters.files import Files
+from recollect.adapters.items import items_of
 from recollect.adapters.openai_agents import RecollectSession
 
 ITEMS: list[Any] = [
@@ -119,6 +121,14 @@ async def test_a_limit_gives_the_latest_items(memory: AsyncClient) -> None:
     bounded = RecollectSession("alex", memory, session_settings=SessionSettings(limit=2))
     assert len(await bounded.get_items()) == 2
     assert len(await bounded.get_items(5)) == 5
+    bounded = RecollectSession("alex", memory, session_settings={"limit": 1})
+    assert bounded.session_settings == SessionSettings(limit=1)
+    assert len(await bounded.get_items()) == 1
+    settings: Any = {"limit": 3}
+    bounded.session_settings = settings  # as the SDK takes it too
+    assert len(await bounded.get_items()) == 3
+    with pytest.raises(Exception, match="limits"):
+        RecollectSession("alex", memory, session_settings={"limits": 1})
 
 
 async def test_it_does_what_the_sdks_own_session_does(memory: AsyncClient) -> None:
@@ -157,6 +167,97 @@ async def test_what_was_taken_back_or_cleared_stays_in_its_transcript(memory: As
     assert (await memory.recall.search("zeppelins")).hits[
         0
     ].snippet == "about \ue000zeppelins\ue001"
+
+
+async def test_images_come_back_and_are_no_words(memory: AsyncClient, client: Client) -> None:
+    picture = "data:image/png;base64," + "Zm9v" * 100_000
+    shot = "data:image/jpeg;base64," + "YmFy" * 1_600_000  # more than an append may have
+    items: list[Any] = [
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "What is on it?"},
+                {"type": "input_image", "image_url": picture, "detail": "auto"},
+                {"type": "input_file", "filename": "a.pdf", "file_data": "JVBERi0" * 1_000},
+            ],
+        },
+        {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"},
+        {
+            "type": "function_call_output",
+            "call_id": "call_1",
+            "output": [{"type": "input_image", "image_url": shot}],
+        },
+        {"type": "image_generation_call", "id": "ig_1", "result": "aGlj" * 300_000},
+        {"role": "assistant", "content": "A zeppelin."},
+    ]
+    session = RecollectSession("alex", memory)
+    await session.add_items(items)
+    assert await session.get_items() == items
+    assert await RecollectSession("alex", memory).get_items(3) == items[2:]
+    [conversation] = client.conversations.list()
+    loaded = client.recall.fetch_context(conversation.id)
+    assert [it.content for it in loaded.messages if it.content] == [
+        "What is on it?\n\n[image: image/png, 300 kB]\n\n[file: 5 kB]",
+        "[image: image/jpeg, 4.8 MB]",
+        "[image: 900 kB]",
+        "A zeppelin.",
+    ]
+    assert not client.recall.search("Zm9v YmFy aGlj JVBERi0").hits
+    context = client.recall.build_context(conversation.id, "What did the zeppelin look like?")
+    assert "Zm9v" not in str(context)
+    assert [await session.pop_item() for _ in range(6)] == [*items[::-1], None]
+    # A line of it is damaged: the model still gets the words.
+    first = next(it for it in loaded.messages if it.content)
+    assert items_of(first, Files()) == [{"role": "user", "content": first.content}]
+
+
+async def test_taking_many_items_back_reads_no_page_twice(
+    memory: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages: list[Any] = []
+    load = type(memory.conversations).load
+
+    async def counted(self: Any, *args: Any, **fields: Any) -> Any:
+        pages.append(await load(self, *args, **fields))
+        return pages[-1]
+
+    monkeypatch.setattr(type(memory.conversations), "load", counted)
+    session = RecollectSession("alex", memory)
+    items: list[Any] = [{"role": "user", "content": str(number)} for number in range(60)]
+    await session.add_items(items)
+    assert [await session.pop_item() for _ in range(30)] == items[:29:-1]
+    other = RecollectSession("alex", memory)
+    await other.add_items(items[:1])
+    assert [await session.pop_item() for _ in range(2)] == [items[0], items[29]]
+    await session.add_items(items[:2])
+    assert [await session.pop_item() for _ in range(32)] == [
+        items[1],
+        items[0],
+        *items[28::-1],
+        None,
+    ]
+    assert sum(len(page.messages) for page in pages) < 250  # each line, for each of two readers
+
+
+async def test_a_session_without_an_id_is_one_of_its_own(memory: AsyncClient) -> None:
+    session = RecollectSession("", memory)
+    await session.add_items([{"role": "user", "content": "a"}])
+    await RecollectSession("(a session without an id)", memory).add_items(ITEMS[:1])
+    assert await RecollectSession("", memory).get_items() == [{"role": "user", "content": "a"}]
+    await session.clear_session()
+    assert await RecollectSession("", memory).get_items() == []
+
+
+async def test_a_session_that_deletes_what_is_cleared_keeps_nothing_of_it(
+    memory: AsyncClient, client: Client
+) -> None:
+    session = RecollectSession("alex", memory, delete_cleared=True)
+    for _ in range(2):
+        await session.add_items([{"role": "user", "content": "about zeppelins"}])
+        await session.clear_session()
+        assert await session.get_items() == []
+    assert [it.message_count for it in client.conversations.list()] == [0]
+    assert not client.recall.search("zeppelins").hits
 
 
 async def test_what_is_taken_back_by_two_at_once_is_taken_back_once(server: Any) -> None:
@@ -210,8 +311,14 @@ async def test_a_conversation_that_another_program_wrote_can_be_continued(
     assert await session.get_items() == expected
     assert [await session.pop_item() for _ in range(2)] == expected[:1:-1]
     assert await session.get_items() == expected[:2]
-    with pytest.raises(NotImplementedError, match="begin another"):
-        await session.clear_session()
+    await session.clear_session()
+    await session.clear_session()
+    assert (await session.get_items(), await session.pop_item()) == ([], None)
+    anew: Any = [{"role": "user", "content": "anew"}, {"role": "assistant", "content": "Yes?"}]
+    await session.add_items(anew)
+    assert await session.get_items(5) == await RecollectSession.of(it.id, memory).get_items()
+    assert await session.get_items() == anew
+    assert [await session.pop_item() for _ in range(3)] == [*anew[::-1], None]
 
 
 async def test_the_sdks_runner_remembers_through_it(memory: AsyncClient, client: Client) -> None:

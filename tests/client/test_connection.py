@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import anyio
 import grpc
 import pytest
 import recollect
@@ -81,6 +82,23 @@ async def test_a_task_that_is_cancelled_hears_of_it(scripted: Scripted) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+async def test_a_cancel_scope_of_anyio_ends_a_call_and_nothing_else(scripted: Scripted) -> None:
+    async def cancel(scope: anyio.CancelScope) -> None:
+        assert await asyncio.to_thread(scripted.arrived.wait, 10)
+        scope.cancel()
+
+    async with recollect.AsyncClient(scripted.target) as client, anyio.create_task_group() as group:
+        for _ in range(3):
+            scripted.hang.clear()
+            scripted.arrived.clear()
+            with anyio.CancelScope() as scope:
+                group.start_soon(cancel, scope)
+                await client.conversations.get(CONVERSATION)
+            assert scope.cancelled_caught
+            scripted.hang.set()
+            await client.conversations.get(CONVERSATION)
 
 
 def test_an_async_client_can_be_made_before_there_is_an_event_loop(scripted: Scripted) -> None:

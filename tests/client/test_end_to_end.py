@@ -2,10 +2,16 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 import recollect
 from recollect import Attachment, Message, Party, Role, ToolCall, Usage
+from recollect.v1.conversation_service_pb2 import LoadRequest
+from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
+from recollect.v1.recall_service_pb2 import FetchContextRequest
+from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 
 from tests.conftest import RunningServer, Start
 
@@ -292,6 +298,40 @@ def test_turns_around_a_hit_are_fetched(client: recollect.Client) -> None:
     assert (fetched.total_turns, fetched.channel, fetched.damaged_lines) == (5, "web", 0)
     assert client.recall.fetch_context(conversation.id, recollect.TurnRange(2, 3)) == fetched
     assert len(client.recall.fetch_context(conversation.id).messages) == 5
+
+
+def test_every_answer_fits_the_usual_limit_of_a_grpc_client_and_ours_joins_them(
+    client: recollect.Client, server: RunningServer
+) -> None:
+    it = client.conversations.create("web")
+    for turn in range(8):
+        client.conversations.append_turn(
+            it.id, [Message.user(f"{turn}"), Message.assistant("x" * 900_000)]
+        )
+    with grpc.insecure_channel(server.target) as channel:  # accepts 4 MiB
+        recall: Any = RecallServiceStub(channel)
+        answer = recall.FetchContext(FetchContextRequest(conversation_id=it.id))
+        assert (answer.has_more, len(answer.messages)) == (True, 8)
+        conversations: Any = ConversationServiceStub(channel)
+        request = LoadRequest(conversation_id=it.id, max_tokens=10_000_000, max_turns=100)
+        assert conversations.Load(request).has_more
+    fetched = client.recall.fetch_context(it.id, timeout=20)
+    assert [message.turn_number for message in fetched.messages] == [
+        number for turn in range(1, 9) for number in (turn, turn)
+    ]
+    assert not fetched.has_more
+    assert client.recall.fetch_context(it.id, (3, 7)).messages == fetched.messages[4:14]
+    rest = client.recall.fetch_context(it.id, after_sequence=fetched.messages[3].sequence)
+    assert rest.messages == fetched.messages[4:]
+    # Of more than 8 MiB the caller is asked.
+    for turn in range(6):
+        client.conversations.append_turn(
+            it.id, [Message.user(f"{turn}"), Message.assistant("x" * 900_000)]
+        )
+    some = client.recall.fetch_context(it.id, (1, 14))
+    assert some.has_more
+    rest = client.recall.fetch_context(it.id, (1, 14), after_sequence=some.messages[-1].sequence)
+    assert len(some.messages) + len(rest.messages) == 28
 
 
 def test_recent_conversations_are_browsed_by_time(client: recollect.Client) -> None:

@@ -6,6 +6,7 @@ from typing import Any, cast
 import numpy as np
 from recollect_server.services.recall.sections import LONG, by_sections
 from recollect_server.storage.index.conversations import Outline
+from recollect_server.storage.index.search import Sections
 from recollect_server.storage.ranking import Postings
 
 from tests.fusion.conftest import made
@@ -19,9 +20,11 @@ class Halves:
         """Return the part that is asked."""
         return self
 
-    def sections(self, _number: int) -> tuple[Any, Any, Any]:
-        """Return the first lines, the times and the bytes of both sections."""
-        return np.array([2, 4]), np.array([1.0, 2.0]), np.array([100, 100])
+    def sections(self, _number: int, _lines: object) -> Sections:
+        """Return both sections."""
+        return Sections(
+            np.array([2, 4]), np.array([3, 19]), np.array([1.0, 2.0]), np.array([100, 100]), 4
+        )
 
     def lengths(self) -> tuple[Any, int, float]:
         """Return the bytes of conversation 0, and those of the mean one."""

@@ -11,12 +11,14 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from recollect_server.transport import pool, reflection
+from recollect_server.transport.server import SERVICES as CONTRACT
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, code_of, failure_of
 from tests.waiting import until
 
 IDLE = 40
+SERVICES = len(CONTRACT) + 3  # health, and reflection in two versions
 METHOD = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 FILE = "recollect/v1/conversation_service.proto"
 
@@ -80,7 +82,7 @@ def test_idle_streams_hold_no_thread_and_nobody_waits_for_them(
         for number in range(IDLE * scale):
             call = idle.open(*[listing()] * (number % 2))
             if number % 2:
-                assert len(answer_of(next(call)).list_services_response.service) == 7
+                assert len(answer_of(next(call)).list_services_response.service) == SERVICES
         assert service.load(conversation_id).messages[0].content == "zebra"
         assert service.found("zebra") == [conversation_id]
         assert service.get(conversation_id).turn_count == 1
@@ -89,7 +91,7 @@ def test_idle_streams_hold_no_thread_and_nobody_waits_for_them(
             health.Check(health_pb2.HealthCheckRequest(), timeout=10).status
             == health_pb2.HealthCheckResponse.SERVING
         )
-        assert len(answer_of(next(idle.open(listing()))).list_services_response.service) == 7
+        assert len(answer_of(next(idle.open(listing()))).list_services_response.service) == SERVICES
         assert reflection_threads() <= 8  # those that open streams, however many stay open
         server.stop()  # which would take its grace of ten minutes if they were not ended first
         assert code_of(lambda: list(idle.calls[0])) == "UNAVAILABLE"
@@ -139,7 +141,7 @@ def test_what_is_no_request_ends_its_own_stream_with_the_reason(streams: Streams
     large = failure_of(lambda: list(streams.open(long.SerializeToString())))
     assert (large.code, large.reason) == ("INVALID_ARGUMENT", "MALFORMED_REQUEST")
     assert f"may have {reflection.MAX_REQUEST_BYTES}" in large.text
-    assert len(answer_of(next(other)).list_services_response.service) == 7
+    assert len(answer_of(next(other)).list_services_response.service) == SERVICES
 
 
 def test_streams_that_open_and_cancel_leave_nothing(
@@ -151,7 +153,7 @@ def test_streams_that_open_and_cancel_leave_nothing(
             next(call)
         call.cancel()
     assert service.told("still served")
-    assert len(answer_of(next(streams.open(listing()))).list_services_response.service) == 7
+    assert len(answer_of(next(streams.open(listing()))).list_services_response.service) == SERVICES
 
 
 def test_more_streams_than_are_kept_are_refused_and_the_others_go_on(
@@ -179,7 +181,10 @@ def test_a_grpcio_without_the_private_means_is_served_by_threads_of_reflections_
     opened = Streams(server.target)
     try:
         for _ in range(4):
-            assert len(answer_of(next(opened.open(listing()))).list_services_response.service) == 7
+            assert (
+                len(answer_of(next(opened.open(listing()))).list_services_response.service)
+                == SERVICES
+            )
         assert connect(server).told("zebra")
         assert 0 < reflection_threads() <= 8
         server.stop()

@@ -125,7 +125,7 @@ def test_a_failure_of_a_conversation_is_logged_once_however_often_others_succeed
     output = capsys.readouterr().out
     assert (output.count("notes_not_written"), output.count("notes_written_again")) == (5, 0)
     del api.about["bomb"]
-    clock.move(5 * MINUTE)
+    clock.move(20 * MINUTE)
     until(lambda: all(service.get(each).abbreviation for each in conversations))
     clock.move(5 * MINUTE)
     until(lambda: "notes_written_again" in capsys.readouterr().out)
@@ -192,6 +192,70 @@ def test_a_failure_is_told_with_its_conversation_in_the_log_the_stats_and_the_ap
     assert not service.get(failed).notes.failure
 
 
+def test_a_model_that_writes_no_notes_of_a_conversation_is_asked_ever_less_and_given_up(
+    start_server: Start, connect: Connect, clock: MovableClock, api: Api
+) -> None:
+    api.about = {
+        "a bomb": REFUSED,
+        "a novel": wrote(NOTES, stop_reason="max_tokens"),
+        "a picture": refused(400, "invalid_request_error"),
+        "a library": refused(413, "request_too_large"),
+        "a poem": wrote("{"),
+        "a hush": wrote(NOTES | {"title": ""}),
+    }
+    server = start_server(abbreviator="anthropic", redo_offline_notes=True)
+    service = connect(server)
+    conversations = {
+        words: service.told(f"Talk of {words} with Marta.", *["And on."] * 4) for words in api.about
+    }
+    count = len(conversations)
+
+    def tries(number: int) -> None:
+        """Wait for so many tries, and for what failed to be recorded."""
+        until(lambda: len(api.requests) == number * count)
+        until(lambda: note_state_of(server.folder).failed == count)
+
+    clock.move(10 * MINUTE)
+    tries(1)
+    clock.move(5 * MINUTE)
+    tries(2)
+    marker = service.told("Rotate the logs daily.")
+    clock.move(10 * MINUTE)  # a sweep that the second wait is longer than
+    until(lambda: service.get(marker).abbreviation)
+    count += 1
+    tries_before = len(api.requests)
+    assert tries_before == 2 * (count - 1) + 1
+    clock.move(10 * MINUTE)
+    until(lambda: all("given up" in service.get(it).notes.failure for it in conversations.values()))
+    assert len(api.requests) == tries_before + len(conversations)
+    for words, conversation in conversations.items():
+        stored = service.get(conversation)
+        assert stored.title
+        assert stored.abbreviation
+        writer = "anthropic" if words == "a hush" else "extractive"
+        assert (stored.notes.abbreviation.writer, stored.notes.title.writer) == (
+            writer,
+            "extractive",
+        )
+    assert service.get(conversations["a bomb"]).notes.failure == (
+        "the model refused; the model was given up after 3 tries, until it goes on"
+    )
+    # It stays so, also for a server that starts again, until the conversation goes on.
+    server.stop()
+    server = start_server(abbreviator="anthropic", redo_offline_notes=True)
+    service = connect(server)
+    clock.move(60 * MINUTE)
+    marker = service.told("Rotate the logs weekly.")
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(marker).abbreviation)
+    assert len(api.requests) == tries_before + len(conversations) + 1
+    api.about.clear()
+    service.append(conversations["a bomb"], user("And where to?"))
+    clock.move(10 * MINUTE)
+    until(lambda: not service.get(conversations["a bomb"]).notes.failure)
+    assert service.get(conversations["a bomb"]).notes.abbreviation.writer == "anthropic"
+
+
 def test_a_call_that_hangs_holds_up_no_other_conversation(
     start_server: Start, connect: Connect, clock: MovableClock, api: Api
 ) -> None:
@@ -208,7 +272,7 @@ def test_a_call_that_hangs_holds_up_no_other_conversation(
 def test_what_failed_is_tried_again_at_the_start(
     start_server: Start, connect: Connect, clock: MovableClock, api: Api
 ) -> None:
-    api.answers = [REFUSED, wrote(NOTES)]
+    api.answers = [refused(401, "authentication_error"), wrote(NOTES)]
     server = start_server(abbreviator="anthropic")
     conversation = connect(server).told("When do we ship?")
     clock.move(10 * MINUTE)

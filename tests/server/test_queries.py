@@ -3,6 +3,7 @@
 import unicodedata
 
 import pytest
+from recollect_server.services.recall.candidates import KEYWORD_BUDGET
 
 from tests.server.conftest import Service, failure_of
 from tests.server.searching import LEGS, marked
@@ -160,3 +161,13 @@ def test_decomposed_text_is_found_by_composed_words_and_back(service: Service, w
         answer = service.search(query)
         assert {result.conversation_id for result in answer.results} == both
         assert all(marked(hit.snippet) == [composed] for hit in answer.hits)
+
+
+def test_a_query_with_more_words_than_are_looked_up_says_so(service: Service) -> None:
+    conversation_id = service.told("zebra crossing")
+    words = " ".join(f"word{number}" for number in range(300))
+    answer = service.search(f"zebra {words}")
+    assert [it.conversation_id for it in answer.results] == [conversation_id]
+    assert {it.leg: it.reason for it in answer.degraded} == dict.fromkeys(LEGS, KEYWORD_BUDGET)
+    long = service.search("zebra " + "zebra crossing " * 2_000)
+    assert [it.leg for it in long.degraded] == LEGS

@@ -6,6 +6,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
@@ -52,6 +53,30 @@ def test_reflection_names_every_service(service: Service) -> None:
     assert reflected(service) >= {described.full_name for described in SERVICES} | {
         "grpc.health.v1.Health"
     }
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+def test_reflection_describes_every_method_and_message(service: Service, version: str) -> None:
+    path = f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo"
+    ask = service.channel.stream_stream(
+        path,
+        reflection_pb2.ServerReflectionRequest.SerializeToString,
+        reflection_pb2.ServerReflectionResponse.FromString,
+    )
+    names = [it.full_name for method in METHODS for it in (method, method.input_type)]
+    names += [f"grpc.reflection.{version}.ServerReflection.ServerReflectionInfo"]
+    unknown = ["recollect.v1.RecallService.Find", "Search", ".", ""]
+    requests = [
+        reflection_pb2.ServerReflectionRequest(file_containing_symbol=name)
+        for name in [*names, *unknown]
+    ]
+    answers: Any = list(ask(iter(requests)))
+    for name, answer in zip(names, answers, strict=False):
+        files = answer.file_descriptor_response.file_descriptor_proto
+        own = [FileDescriptorProto.FromString(file) for file in files]
+        assert any(name.startswith(f"{file.package}.") for file in own), name
+        assert answer.original_request.file_containing_symbol == name
+    assert [it.error_response.error_code for it in answers[len(names) :]] == [5] * len(unknown)
 
 
 def test_reflection_can_be_turned_off(start_server: Start, connect: Connect) -> None:

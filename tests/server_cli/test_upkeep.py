@@ -171,7 +171,8 @@ def test_stats_tells_what_is_kept_while_the_server_runs_and_after(
     size = sum(path.stat().st_size for path in server.folder.glob("*.jsonl"))
     expected = [
         "conversations: 4", "messages: 24", f"transcript_bytes: {size}", "index: whole", "not_indexed_yet: 0 conversations",
-        "vectors: missing: a server makes it anew", "vectors_kept: 0", "vectors_bytes: 0", "not_embedded_yet: 4 conversations",
+        "vectors: missing: a server makes it anew", "vectors_kept: 0", "vectors_bytes: 0",
+        "vectors_of_other_languages: 0", "not_embedded_yet: 4 conversations", "embedding: nothing to report",
         "notes_due: 3 conversations", "notes_failed: 0 conversations", "model_spending: none",
         "contexts: 0, of them 0 with the newest turns from memory and 0 that asked other conversations",
         "messages_in_contexts: 0 hot, 0 warm, 0 cold",

@@ -48,6 +48,8 @@ class Expected:
         self.texts: dict[str, list[str]] = {}
         self.requests: dict[str, tuple[str, str]] = {}
         """The conversation and text of each append, by its request id."""
+        self.used: set[str] = set()
+        """Ids of requests ever made, also about conversations that are deleted now."""
         self.drafts: dict[tuple[str, str], str] = {}
         self.is_owner = False
         self.received: set[str] = set()
@@ -94,6 +96,7 @@ class TwoSpaces(RuleBasedStateMachine):
     @rule(at=_spaces, name=_ids, word=_words, request=_few)
     def append(self, at: int, name: str, word: str, request: str) -> None:
         expected = self.expected[at]
+        expected.used.add(request)
         answer: list[api.AppendTurnResponse] = []
 
         def call() -> None:
@@ -123,7 +126,7 @@ class TwoSpaces(RuleBasedStateMachine):
         new = True
         for name, word, request in appends:
             expected = self.expected[at]
-            new = new and name in expected.texts and request not in expected.requests
+            new = new and name in expected.texts and request not in expected.used
             self.append(at, name, word, request)
         if new:  # nothing needed the index
             assert before == (space in self.server.spaces.suspended())

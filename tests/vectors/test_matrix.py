@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from recollect_server.domain.embedding import USER
 from recollect_server.storage.vectors import scan
+from recollect_server.storage.vectors.joint import JointScan
 from recollect_server.storage.vectors.matrix import WEIGHTS, Matrix
 from recollect_server.storage.vectors.scan import Scan
 
@@ -206,3 +207,50 @@ def test_an_empty_matrix_answers_nothing() -> None:
     ):
         assert not len(scores.ids)
     assert not len(scan.conversations(one).numbers)
+
+
+def test_messages_that_come_before_their_turn_have_the_windows_that_order_gives() -> None:
+    ids, vectors = some(600, seed=5)
+    question = a_question(vectors)
+    _, first = np.unique(ids, return_index=True)
+    # each message whole: its pieces come together
+    ends = np.append(first[1:], len(ids))
+    turns = np.random.default_rng(6).permutation(len(first))
+    matrix = Matrix(BITS)
+    for some_turns in np.array_split(turns, 40):
+        # several in one call: ascending within each conversation, as one turn has them
+        entries = np.concatenate([np.arange(first[it], ends[it]) for it in np.sort(some_turns)])
+        count = len(entries)
+        matrix.add(ids[entries], entries, np.full(count, USER), vectors[entries])
+    expected, answer = Scan(filled(ids, vectors), question), Scan(matrix, question)
+    names = np.unique(ids)
+    assert same(answer.windows_of(names), expected.windows_of(names))
+    assert same(answer.of(names)[0], expected.of(names)[0])
+
+
+def test_scans_of_two_models_give_each_message_the_mean_of_what_knows_it() -> None:
+    ids, vectors = some(300, seed=7)
+    question = a_question(vectors)
+    names, numbers = np.unique(ids), np.unique(ids >> BITS)
+    both, one = filled(ids, vectors), filled(ids[:100], vectors[:100])
+    first, second = Scan(both, question), Scan(one, question)
+    joint = JointScan([(first, 1.0), (second, 0.5)])
+    whole = dict(zip(*(it.tolist() for it in first.of(names)[0]), strict=True))
+    part = dict(zip(*(it.tolist() for it in second.of(names)[0]), strict=True))
+    expected = {
+        it: (cosine + part[it] / 2) / 2 if it in part else cosine for it, cosine in whole.items()
+    }
+    scores, marks = joint.of(names)
+    assert scores.ids.tolist() == names.tolist()
+    assert scores.cosines.tolist() == pytest.approx([*expected.values()])
+    assert set(marks.tolist()) == {USER}
+    best = joint.nearest(5)
+    assert best.cosines.tolist() == sorted(best.cosines.tolist(), reverse=True)
+    assert best.cosines[0] == pytest.approx(max(expected.values()))
+    near, alone = joint.conversations(numbers), first.conversations(numbers)
+    assert near.numbers.tolist() == alone.numbers.tolist()
+    assert (near.best >= alone.best - 1e-12).all()
+    assert joint.best_of(numbers)[1].tolist() == near.best.tolist()
+    assert joint.best_piece(int(names[0])) == first.best_piece(int(names[0]))
+    assert len(joint.within(int(numbers[0]), 3).ids) <= 3
+    assert len(joint.nearest_windows(5).ids) == len(joint.nearest_of(0, 300, 5).ids) == 5

@@ -248,7 +248,10 @@ class Settings(BaseSettings):
         8 << 20, ge=1024, le=64 << 20, description="largest batch of messages"
     )
     max_answer_bytes: int = Field(
-        8 << 20, ge=1024, le=1 << 30, description="largest answer, unless a single item is larger"
+        4_000_000,
+        ge=1024,
+        le=1 << 30,
+        description="largest answer, unless a single item is larger; gRPC's other clients accept 4 MiB",
     )
     threads: int = Field(
         32, ge=1, le=1000, description="concurrent calls, apart from writes and searches"
@@ -284,6 +287,12 @@ class Settings(BaseSettings):
     )
     embedding_model: str = Field(
         "shipped", min_length=1, description="shipped, or the folder of another embedding model"
+    )
+    embedding_models: Literal["auto", "minilm", "both"] = Field(
+        "auto",
+        description="auto: English and code by all-MiniLM-L6-v2, other languages by multilingual-e5-small, which is loaded"
+        " (200 MiB) once a space has such text; minilm: all text by the first; both: English by both. With an embedding_model"
+        " of your own, auto is that one alone",
     )
     embedding_threads: int = Field(
         2, ge=1, le=64, description="background threads that embed messages"

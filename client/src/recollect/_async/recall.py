@@ -6,6 +6,7 @@ from datetime import datetime
 from recollect._async.invoker import Invoker
 from recollect._shared.calls import context as context_calls
 from recollect._shared.calls import recall as calls
+from recollect._shared.history import FetchedPages
 from recollect._types.context import (
     Anchor,
     AnchorSource,
@@ -84,15 +85,18 @@ class Recall:
         """Return the turns around a search result: those of `turn_range`, both ends included, else
         the last 10.
 
-        Of very long ones an answer has the first messages, and `has_more`: the rest comes with the
-        same turns and the last `sequence` as `after_sequence`.
+        Of very long ones it has the first messages, some 8 MiB, and `has_more`: the rest comes with
+        the same turns and the last `sequence` as `after_sequence`.
 
         >>> turns = (hit.turn_number - 1, hit.turn_number + 1)
         >>> context = await client.recall.fetch_context(hit.conversation_id, turns)
         """
-        return await self._invoker.run(
-            calls.fetch_context(conversation_id, turn_range, after_sequence), timeout
-        )
+        pages = FetchedPages(turn_range, after_sequence, timeout)
+        while True:
+            call = calls.fetch_context(conversation_id, pages.turn_range, pages.after_sequence)
+            context = pages.joined(await self._invoker.run(call, pages.time_left()))
+            if pages.done:
+                return context
 
     async def recent(
         self,

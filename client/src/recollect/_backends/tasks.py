@@ -34,19 +34,23 @@ class Connection:
         """Send a call once and return its response or its failure. Raises ClientClosed."""
         if self._closed:
             raise ClientClosed("this client is closed")
+        method = self._method(call.method)
+        running = asyncio.ensure_future(
+            _response(method(call.request, timeout=timeout, metadata=self._metadata))
+        )
         try:
-            method = self._method(call.method)
-            return await method(call.request, timeout=timeout, metadata=self._metadata)
-        except grpc.RpcError as error:
-            outcome = failure(error)
-        except asyncio.CancelledError:
-            # close() cancels the calls that run. A task that was cancelled itself must hear of it;
-            # one that was not, must not.
-            task = asyncio.current_task()
-            if not self._closed or task is None or task.cancelling():
-                raise
-            outcome = RecollectError("cancelled")
-        return ClientClosed("this client was closed during the call") if self._closed else outcome
+            # grpc.aio answers a cancellation with a CancelledError of its own, which anyio does not
+            # take for the one of its scope: the scope would leak it. `wait` raises the original.
+            await asyncio.wait({running})
+        finally:
+            running.cancel()
+        if not running.cancelled():
+            outcome = running.result()
+            if not (self._closed and isinstance(outcome, RecollectError)):
+                return outcome
+        elif not self._closed:
+            return RecollectError("the call was cancelled", code="CANCELLED")
+        return ClientClosed("this client was closed during the call")
 
     def stream(self, method: Method[Request, Response], request: Request) -> "Stream[Response]":
         """Open a stream. Raises ClientClosed."""
@@ -86,6 +90,16 @@ class Connection:
             opened = self._connected().unary_unary(method.path, method.serialize, method.parse)
             self._methods[method.path] = opened
         return self._methods[method.path]
+
+
+async def _response(
+    running: "grpc.aio.UnaryUnaryCall[Any, Response]",
+) -> Response | RecollectError:
+    """Return the response of a call, or its failure."""
+    try:
+        return await running
+    except grpc.RpcError as error:
+        return failure(error)
 
 
 class Stream(Generic[Response]):

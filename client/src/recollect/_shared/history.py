@@ -1,12 +1,17 @@
 """All messages of a conversation, in pages of whole turns, before anybody has decided how to ask
-for one.
+for one; and those of some of its turns.
 """
+
+import time
+from dataclasses import replace
 
 from recollect._types.conversation import Conversation, LoadedConversation
 from recollect._types.message import Message
+from recollect._types.recall import FetchedContext, TurnRange
 
 MAX_TURNS = 1000
 MAX_TOKENS = 2_000_000  # about 8 MB of text
+_FETCHED_BYTES = 8 << 20  # that are read before the caller is asked whether to go on
 
 
 class History:
@@ -54,3 +59,44 @@ class History:
     def messages(self) -> list[Message]:
         """Return the received messages, oldest first."""
         return [message for page in reversed(self._pages) for message in page]
+
+
+class FetchedPages:
+    """Some turns of a conversation, in as many answers as they need: one has some 4 MB, which other
+    languages' clients accept.
+    """
+
+    def __init__(
+        self,
+        turn_range: TurnRange | tuple[int, int] | None,
+        after_sequence: int | None,
+        timeout: float | None,
+    ) -> None:
+        self.turn_range = turn_range
+        self.after_sequence = after_sequence
+        self.done = False
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._messages: tuple[Message, ...] = ()
+        self._damaged_lines = 0
+        self._left = _FETCHED_BYTES
+
+    def time_left(self) -> float | None:
+        """Return the seconds that the next call may take; None leaves it to the client."""
+        return None if self._deadline is None else max(self._deadline - time.monotonic(), 0.001)
+
+    def joined(self, page: FetchedContext) -> FetchedContext:
+        """Return the turns with those of one more answer."""
+        self._messages += page.messages
+        self._damaged_lines += page.damaged_lines
+        self._left -= sum(map(_length, page.messages))
+        if page.messages:
+            if self.turn_range is None:  # the last turns, whatever is said meanwhile
+                self.turn_range = (page.messages[0].turn_number, page.total_turns)
+            self.after_sequence = page.messages[-1].sequence
+        self.done = not (page.has_more and page.messages and self._left > 0)
+        return replace(page, messages=self._messages, damaged_lines=self._damaged_lines)
+
+
+def _length(message: Message) -> int:
+    arguments = sum(len(call.arguments) for call in message.tool_calls)
+    return len(message.content) + len(message.thinking_text) + arguments

@@ -170,7 +170,7 @@ class Conversations:
 
         `max_turns` and `max_tokens` bound it. `before_turn` asks for the turns before that one
         instead: a page of history. Turns are cut only where one alone is larger than an answer may
-        be (a setting of the server, 8 MiB): then `cut_before_sequence` is set, and the rest of the
+        be (a setting of the server, 4 MB): then `cut_before_sequence` is set, and the rest of the
         turn comes with it as `before_sequence`.
 
         >>> context = client.conversations.load(channel="web", max_turns=10)

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from recollect import Attachment, Message, Role
+from recollect.adapters.files import is_part
 
 if TYPE_CHECKING:
     from anthropic.types import MessageParam
@@ -40,6 +41,8 @@ def messages(them: Iterable[Message]) -> "list[MessageParam]":
     """
     written = _Written()
     for message in them:
+        if is_part(message):
+            continue
         match message.role:
             case Role.USER:
                 written.user(message)

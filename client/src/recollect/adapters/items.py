@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from recollect import Message, Role, ToolCall
+from recollect.adapters.files import Files
 from recollect.adapters.packing import ARGUMENTS, CONTENT, THINKING, Packed, Path, unpacked
 
 KEY = "openaiAgents"
@@ -15,49 +16,56 @@ _TEXTS = ("text", "refusal")
 Item = dict[str, Any]
 
 
-def message_of(item: Item, *, bare: bool = False) -> Message:
-    """Return the message that keeps an item. A `bare` one is neither a call nor a result, for a
-    server that finds no call to it.
+def messages_of(item: Item, *, bare: bool = False) -> list[Message]:
+    """Return the message that keeps an item, and the parts of its files. A `bare` one is neither a
+    call nor a result, for a server that finds no call to it.
     """
+    packed, message = _message_of(item, bare=bare)
+    return [message, *packed.parts()]
+
+
+def _message_of(item: Item, *, bare: bool) -> tuple[Packed, Message]:
     kind, role = item.get("type", "message"), item.get("role")
     if kind == "function_call" and not bare:
         packed = Packed(item, [(ARGUMENTS, ["arguments"])], THINKING)
         call = ToolCall(item["call_id"], item["name"], packed.words(ARGUMENTS))
-        return Message.assistant(
+        return packed, Message.assistant(
             tool_calls=[call], thinking_text=packed.words(THINKING), metadata={KEY: packed.shape}
         )
     if kind == "function_call_output":
         packed = Packed(item, [(CONTENT, path) for path in _texts(item, "output")], CONTENT)
         if not bare:
-            return Message.tool(
+            return packed, Message.tool(
                 packed.words(CONTENT), tool_call_id=item["call_id"], metadata={KEY: packed.shape}
             )
-        return _assistant(packed, kind, sender="tool")
+        return packed, _assistant(packed, kind, sender="tool")
     if kind == "reasoning":
         words = [(THINKING, path) for name in ("summary", "content") for path in _texts(item, name)]
-        return _assistant(Packed(item, words, THINKING), kind)
+        packed = Packed(item, words, THINKING)
+        return packed, _assistant(packed, kind)
     words = [(CONTENT, path) for path in _texts(item, "content")]
     if role == "user":
         packed = Packed(item, words, CONTENT)
-        return Message.user(
+        return packed, Message.user(
             packed.words(CONTENT) or f"[{_kinds(item)}]", metadata={KEY: packed.shape}
         )
     # System prompts that an agent puts into its history are kept, as words of that sender.
-    return _assistant(
-        Packed(item, words, THINKING), kind, sender=role if role in {"system", "developer"} else ""
-    )
+    packed = Packed(item, words, THINKING)
+    sender = role if role in {"system", "developer"} else ""
+    return packed, _assistant(packed, kind, sender=sender)
 
 
-def items_of(message: Message) -> list[Item]:
+def items_of(message: Message, files: Files) -> list[Item]:
     """Return the items of a message: the one it was made of, or those that stand for another
-    program's message.
+    program's message. `files` has those that were read.
     """
     shape = message.metadata.get(KEY)
     if isinstance(shape, str):
         arguments = message.tool_calls[0].arguments if message.tool_calls else ""
         words = {CONTENT: message.content, THINKING: message.thinking_text, ARGUMENTS: arguments}
-        item: Item = unpacked(shape, words)
-        return [item]
+        item: Item | None = unpacked(shape, words, files)
+        if item is not None:
+            return [item]
     if message.role is Role.TOOL:
         return [
             {
@@ -81,6 +89,17 @@ def taken_back(sequence: int, index: int) -> Message:
     return Message.assistant(
         "[taken back]", metadata={KEY: json.dumps({"takenBack": [sequence, index]})}
     )
+
+
+def cleared() -> Message:
+    """Return the message that takes every item before it back."""
+    return Message.assistant("[cleared]", metadata={KEY: json.dumps({"cleared": True})})
+
+
+def is_clearing(message: Message) -> bool:
+    """Return whether the message takes every item before it back."""
+    shape = message.metadata.get(KEY)
+    return message.content == "[cleared]" and shape == json.dumps({"cleared": True})
 
 
 def what_it_takes_back(message: Message) -> tuple[int, int] | None:

@@ -15,21 +15,27 @@ What it maps, and what not:
 
 - `load` puts the working context of the thread's conversation before the messages of the state;
   `keep` appends those that are not kept yet, exactly once however often the node runs. Every
-  message comes back as it was, but for the mark `recollect_sequence` in its `response_metadata`.
-  System messages are not kept: they belong to the program.
+  message comes back as it was, but for two marks in its `response_metadata`. System messages are
+  not kept: they belong to the program. The state's key `messages` has the reducer `add_messages`,
+  as in `MessagesState`, or none.
+- A message that is edited or removed in the state is so from then on: `keep` writes a line that
+  replaces it or takes it away, and whoever loads the thread sees it so. The transcript only grows:
+  the first wording stays there, and is found. (Where all messages are removed nothing tells the
+  state from one that never had any: to begin anew, take another thread.)
 - It is no checkpointer. A checkpoint is the state of a graph between two steps, with its channels
   and pending writes; a transcript is what was said. Use LangGraph's own checkpointers for
   interrupts and time travel, beside this or without it.
-- `RecallStore` is a `BaseStore` to read: `search` and `get` over all conversations, or those of one
-  channel. It has no place for values of your own: `put` and `delete` are refused.
+- `RecallStore` is a `BaseStore`: `search` and `get` over all conversations, or those of one
+  channel, in the namespace `conversations`. They are only to read. For values of your own give it
+  a store, as `RecallStore(Client(), values=InMemoryStore())`: it has all other namespaces.
 """
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 from langchain_core.messages import (
     AIMessage,
@@ -38,41 +44,29 @@ from langchain_core.messages import (
     RemoveMessage,
     SystemMessage,
     ToolMessage,
-    message_to_dict,
-    messages_from_dict,
 )
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
-from langgraph.store.base import (
-    BaseStore,
-    GetOp,
-    Item,
-    ListNamespacesOp,
-    Op,
-    Result,
-    SearchItem,
-    SearchOp,
-)
+from typing_extensions import ReadOnly, TypedDict
 
-from recollect import (
-    MATCH_END,
-    MATCH_START,
-    Client,
-    Conversation,
-    Message,
-    NotFound,
-    Party,
-    Role,
-    ToolCall,
-    Usage,
-)
-from recollect.adapters.packing import CONTENT, THINKING, Packed, Path, unpacked
+from recollect import Client, Conversation, LoadedConversation, Message, Party
+from recollect.adapters.files import Files, batches, is_part
+from recollect.adapters.langchain import langchain_message, message_of, messages_of
+from recollect.adapters.recall_store import RecallStore
+
+__all__ = ["HasMessages", "RecallStore", "RecollectMemory", "langchain_message", "message_of"]
 
 CHANNEL = "langgraph"
-KEY = "langchain"
 MARK = "recollect_sequence"
-ROOT = "conversations"
-_MOST = 100
+STATE = "recollect_state"
+_MARKS = (MARK, STATE)
+_CHANGE = "langgraphChange"
+
+
+class HasMessages(TypedDict):
+    """State with messages, whatever else it has."""
+
+    messages: ReadOnly[Sequence[BaseMessage]]
 
 
 class RecollectMemory:
@@ -90,52 +84,88 @@ class RecollectMemory:
         self._channel = channel
         self._max_turns = max_turns
 
-    def load(self, state: dict[str, Any], config: RunnableConfig) -> dict[str, Any]:
+    def load(self, state: HasMessages, config: RunnableConfig) -> dict[str, Any]:
         """Run as the first node: return the earlier messages of this thread, then those of the
         state. Raises RecollectError.
 
         With a summary of compressed turns it comes first, as a system message.
         """
+        messages = list(state["messages"])
         conversation = self._find(_thread(config))
         if conversation is None:
-            return {"messages": []}
-        loaded = self._client.conversations.load(conversation.id, max_turns=self._max_turns)
-        summary = []
+            return {"messages": messages if _is_plain(messages) else []}
+        loaded, stored = self._load(conversation)
+        result: list[BaseMessage] = []
         if loaded.compression_summary:
-            summary = [
-                _marked(
-                    SystemMessage(f"Earlier in this conversation: {loaded.compression_summary}"), 0
-                )
-            ]
-        earlier = list(map(langchain_message, loaded.messages))
+            text = f"Earlier in this conversation: {loaded.compression_summary}"
+            result = [_marked(SystemMessage(text), 0)]
         # A checkpointer brings back what was loaded before: what is kept is loaded anew, once.
-        new = [it for it in state["messages"] if MARK not in it.response_metadata]
-        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *summary, *earlier, *new]}
+        view = _View(_versions(stored), messages)
+        extent = _ranges([*view.current, *view.removed])
+        for sequence, it in view.current.items():
+            digest = _digest(view.versions[sequence])
+            result.append(_marked(it, sequence, seen=extent, digest=digest))
+        # The new ones tell what the state had, where a node removes all earlier ones.
+        result += [_marked(it, None, seen=extent) for it in view.new]
+        if not _is_plain(messages):
+            result.insert(0, RemoveMessage(id=REMOVE_ALL_MESSAGES))
+        return {"messages": result}
 
-    def keep(self, state: dict[str, Any], config: RunnableConfig) -> dict[str, Any]:
+    def keep(self, state: HasMessages, config: RunnableConfig) -> dict[str, Any]:
         """Run as the last node: append the messages that are not kept yet, all or none, and mark
-        them. Raises RecollectError.
+        them; and what was edited or removed. Raises RecollectError.
         """
-        new = [
-            it
-            for it in state["messages"]
-            if MARK not in it.response_metadata and not isinstance(it, SystemMessage)
-        ]
-        if not new:
-            return {"messages": []}
+        messages = [it for it in state["messages"] if not isinstance(it, RemoveMessage)]
         thread = _thread(config)
-        conversation = self._find(thread) or self._begin(thread)
-        stored = self._client.conversations.append_turn(
-            conversation.id,
-            [message_of(it) for it in new],
-            request_id=_request_id("keep", conversation.id, *(it.id for it in new)),
-        )
-        return {
-            "messages": [
-                _marked(it, stored_message.sequence)
-                for it, stored_message in zip(new, stored.messages, strict=True)
-            ]
+        conversation = self._find(thread)
+        if conversation is not None and _misses_any(messages):
+            view = _View(_versions(self._load(conversation)[1]), messages)
+        else:
+            view = _View({}, messages)
+        new = [it for it in view.new if not isinstance(it, SystemMessage)]
+        groups = [_replacement(sequence, it) for sequence, it in view.edited.items()]
+        if view.removed:
+            groups.append([_removal(view.removed)])
+        changes = sum(map(len, groups))
+        if not new and not changes:
+            return {"messages": []}
+        conversation = conversation or self._begin(thread)
+        identity = ["keep", conversation.id, *_identity(new, view, config)]
+        groups += [messages_of(_unmarked(it)) for it in new]
+        stored: list[Message] = []
+        for number, batch in enumerate(batches(groups)):
+            request_id = _request_id(*identity, *([number] if number else []))
+            done = self._client.conversations.append_turn(
+                conversation.id, batch, request_id=request_id
+            )
+            stored += done.messages
+        sequences = [it.sequence for it in stored[changes:] if not is_part(it)]
+        extent = _ranges([*view.marked, *sequences])
+        placed = [*zip(sequences, new, strict=True), *view.edited.items()]
+        marked = {
+            id(it): _marked(it, sequence, seen=extent, digest=_digest(it))
+            for sequence, it in placed
         }
+        if not _is_plain(messages):
+            return {"messages": list(marked.values())}
+        return {"messages": [marked.get(id(it), it) for it in messages]}
+
+    def _load(self, conversation: Conversation) -> tuple[LoadedConversation, list[Message]]:
+        """Return the working context and its messages, in whole turns: one with images may be
+        larger than an answer.
+        """
+        load = self._client.conversations.load
+        page = loaded = load(conversation.id, max_turns=self._max_turns)
+        messages = list(loaded.messages)
+        while page.cut_before_sequence:
+            page = load(
+                conversation.id,
+                max_turns=1,
+                before_turn=messages[0].turn_number + 1,
+                before_sequence=page.cut_before_sequence,
+            )
+            messages[:0] = page.messages
+        return loaded, messages
 
     def conversation_of(self, thread_id: str) -> Conversation | None:
         """Return the conversation of a thread; None before its first message. Raises
@@ -162,192 +192,163 @@ class RecollectMemory:
         )
 
 
-def message_of(it: BaseMessage) -> Message:
-    """Return the message that keeps one of LangChain. Raises TypeError for one that no conversation
-    has, or that JSON cannot hold.
-    """
-    overflow = THINKING if isinstance(it, AIMessage) else CONTENT
-    packed = Packed(message_to_dict(it), [(CONTENT, path) for path in _texts(it)], overflow)
-    content, metadata = packed.words(CONTENT), {KEY: packed.shape}
-    match it:
-        case HumanMessage():
-            return Message.user(content or "[message]", sender=it.name or "", metadata=metadata)
-        case AIMessage():
-            usage = it.usage_metadata
-            return Message.assistant(
-                content or ("" if it.tool_calls else "[message]"),
-                thinking_text=packed.words(THINKING),
-                tool_calls=[
-                    ToolCall(call["id"] or "", call["name"], json.dumps(call["args"]))
-                    for call in it.tool_calls
-                ],
-                usage=Usage(usage["input_tokens"], usage["output_tokens"]) if usage else None,
-                sender=it.name or "",
-                metadata=metadata,
-            )
-        case ToolMessage():
-            return Message.tool(content, tool_call_id=it.tool_call_id, metadata=metadata)
-    raise TypeError(f"a message of the type {it.type!r} is no part of a conversation")
+class _View:
+    """The messages of a state beside those that are kept."""
 
-
-def langchain_message(message: Message) -> BaseMessage:
-    """Return the message of LangChain for one of Recollect, whoever wrote it, marked as kept."""
-    shape = message.metadata.get(KEY)
-    result: BaseMessage
-    if isinstance(shape, str):
-        words = {CONTENT: message.content, THINKING: message.thinking_text}
-        [result] = messages_from_dict([unpacked(shape, words)])
-    elif message.role is Role.USER:
-        result = HumanMessage(message.content, name=message.sender or None)
-    elif message.role is Role.TOOL:
-        result = ToolMessage(message.content, tool_call_id=message.tool_call_id)
-    else:
-        calls = [
-            {"id": it.id, "name": it.name, "args": _arguments(it.arguments)}
-            for it in message.tool_calls
-        ]
-        result = AIMessage(message.content, tool_calls=calls)
-    return _marked(result, message.sequence)
-
-
-class RecallStore(BaseStore):
-    """Conversations as items to search and to get. The namespace is `("conversations",)`, or
-    `("conversations", CHANNEL)`.
-    """
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Answer operations one by one. Raises NotImplementedError for those that write,
-        ValueError, RecollectError.
+    def __init__(self, versions: dict[int, BaseMessage], messages: Sequence[BaseMessage]) -> None:
+        """Compare a state with the newest version of each kept message, by sequence. Without
+        versions the marks in the state say what was edited.
         """
-        return list(map(self._answer, ops))
-
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Answer operations as `batch` does, in a thread of its own."""
-        return await asyncio.to_thread(self.batch, list(ops))
-
-    def _answer(self, op: Op) -> Result:
-        match op:
-            case GetOp():
-                return self._get(op)
-            case SearchOp():
-                return self._search(op)
-            case ListNamespacesOp():
-                namespaces: list[tuple[str, ...]] = [(ROOT,)]
-                return namespaces
-        raise NotImplementedError(
-            "Recollect keeps what is said, not values of your own: this store is to read"
-        )
-
-    def _get(self, op: GetOp) -> Item | None:
-        channel = _channel(op.namespace)
-        try:
-            it = self._client.conversations.get(op.key)
-        except NotFound:
-            return None
-        if channel not in {None, it.channel}:
-            return None
-        value = {
-            "name": it.title,
-            "topics": list(it.topics),
-            "abbreviation": it.abbreviation,
-            "turns": it.turn_count,
+        self.versions = versions
+        self.new: list[BaseMessage] = []
+        """Messages that are not kept yet."""
+        self.marked: dict[int, BaseMessage] = {}
+        """Those that are."""
+        self.edited: dict[int, BaseMessage] = {}
+        ids = {it.id: sequence for sequence, it in versions.items() if it.id}
+        for it in messages:
+            sequence = it.response_metadata.get(MARK)
+            if sequence is None and it.id in ids:  # put in the place of a kept one
+                sequence = ids[it.id]
+                if _digest(it) != _digest(versions[sequence]):
+                    self.edited[sequence] = it
+            elif sequence and _digest(it) != _state(it).get("digest", _digest(it)):
+                self.edited[sequence] = it
+            if sequence is None:
+                self.new.append(it)
+            elif sequence:
+                self.marked[sequence] = it
+        before = _seen(messages)
+        self.removed = [it for it in versions if it in before and it not in self.marked]
+        """Sequences of messages that the state had and has no more."""
+        self.current = {
+            sequence: self.edited.get(sequence, it)
+            for sequence, it in versions.items()
+            if sequence not in self.removed
         }
-        return Item(
-            value=value,
-            key=it.id,
-            namespace=(ROOT, it.channel),
-            created_at=it.create_time,
-            updated_at=it.update_time,
-        )
-
-    def _search(self, op: SearchOp) -> list[SearchItem]:
-        if op.filter:
-            raise NotImplementedError(
-                "this store has no filter but its namespace: (conversations, CHANNEL)"
-            )
-        if op.limit + op.offset > _MOST:
-            raise ValueError(f"limit and offset: Recollect answers at most {_MOST} conversations")
-        channel, most = _channel(op.namespace_prefix), op.limit + op.offset
-        if not op.query:
-            recent = self._client.recall.recent(channel=channel, limit=most)
-            items = [
-                _found(
-                    it.conversation.id, it.conversation.channel, it.conversation.update_time, None
-                )
-                | {
-                    "name": it.conversation.title,
-                    "snippet": it.snippet,
-                    "abbreviation": it.conversation.abbreviation,
-                }
-                for it in recent
-            ]
-        else:
-            answer = self._client.recall.search(op.query, channel=channel, limit=most)
-            items = [
-                _found(it.conversation_id, it.channel, it.date, it.score)
-                | {
-                    "name": it.conversation_name,
-                    "snippet": _plain(it.snippet),
-                    "abbreviation": it.abbreviation,
-                }
-                | {"turns": list(it.matched_turns)}
-                for it in answer.results
-            ]
-        return [_item(it) for it in items[op.offset :]]
+        """Those to go on with, edited ones as the state has them."""
 
 
-def _found(
-    conversation_id: str, channel: str, date: datetime, score: float | None
-) -> dict[str, Any]:
-    return {"key": conversation_id, "channel": channel, "date": date, "score": score}
+def _versions(messages: Sequence[Message]) -> dict[int, BaseMessage]:
+    """Return the newest version of each message, by the sequence of its first one."""
+    files = Files(messages)
+    newest: dict[int, Message] = {}
+    removed: set[int] = set()
+    for message in sorted(messages, key=lambda it: it.sequence):
+        change = message.metadata.get(_CHANGE)
+        if not isinstance(change, str):
+            continue
+        read = json.loads(change)
+        removed |= _sequences(read.get("removes", ""))
+        if "replaces" in read:
+            newest[read["replaces"]] = message
+    result = {}
+    for message in messages:
+        if is_part(message) or _CHANGE in message.metadata:
+            continue
+        if message.sequence not in removed:
+            it = langchain_message(newest.get(message.sequence, message), files)
+            # Without an id it could not be edited.
+            it.id = it.id or f"recollect-{message.sequence}"
+            result[message.sequence] = it
+    return result
 
 
-def _item(fields: dict[str, Any]) -> SearchItem:
-    key, channel, date, score = (fields.pop(name) for name in ("key", "channel", "date", "score"))
-    return SearchItem((ROOT, channel), key, fields, date, date, score)
-
-
-def _channel(namespace: Sequence[str]) -> str | None:
-    """Return the channel of a namespace; None for all. Raises ValueError."""
-    match tuple(namespace):
-        case () | ("conversations",):
-            return None
-        case ("conversations", channel):
-            return channel
-    raise ValueError(
-        f"the namespace is ({ROOT!r},) or ({ROOT!r}, CHANNEL), not {tuple(namespace)!r}"
+def _replacement(sequence: int, it: BaseMessage) -> list[Message]:
+    """Return the messages that replace a kept one. They are no call and no result: the first one
+    was.
+    """
+    message, *parts = messages_of(_unmarked(it))
+    metadata = {**message.metadata, _CHANGE: json.dumps({"replaces": sequence})}
+    if isinstance(it, HumanMessage):
+        return [replace(message, metadata=metadata), *parts]
+    bare = Message.assistant(
+        message.content or "[message]",
+        thinking_text=message.thinking_text,
+        sender="tool" if isinstance(it, ToolMessage) else "",
+        metadata=metadata,
     )
+    return [bare, *parts]
 
 
-def _texts(it: BaseMessage) -> Iterable[Path]:
-    """Return the places of a message's words in the output of `message_to_dict`."""
-    if isinstance(it.content, str):
-        yield ["data", "content"]
-        return
-    for index, part in enumerate(it.content):
-        if isinstance(part, str):
-            yield ["data", "content", index]
-        elif isinstance(part.get("text"), str):
-            yield ["data", "content", index, "text"]
+def _removal(sequences: Iterable[int]) -> Message:
+    """Return the message that takes kept ones away: the transcript only grows."""
+    change = json.dumps({"removes": _ranges(sequences)})
+    return Message.assistant("[removed]", metadata={_CHANGE: change})
 
 
-def _marked(it: BaseMessage, sequence: int) -> BaseMessage:
-    return it.model_copy(update={"response_metadata": it.response_metadata | {MARK: sequence}})
+def _marked(it: BaseMessage, sequence: int | None, **state: str) -> BaseMessage:
+    marks: dict[str, Any] = {} if sequence is None else {MARK: sequence}
+    if state:
+        marks[STATE] = state
+    return it.model_copy(update={"response_metadata": it.response_metadata | marks})
 
 
-def _plain(snippet: str) -> str:
-    return snippet.replace(MATCH_START, "").replace(MATCH_END, "")
+def _unmarked(it: BaseMessage) -> BaseMessage:
+    rest = {key: it.response_metadata[key] for key in it.response_metadata if key not in _MARKS}
+    return it.model_copy(update={"response_metadata": rest})
 
 
-def _arguments(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text or "{}")
-    except ValueError:
-        value = None
-    return value if isinstance(value, dict) else {"arguments": text}
+def _state(it: BaseMessage) -> dict[str, str]:
+    state: dict[str, str] = it.response_metadata.get(STATE, {})
+    return state
+
+
+def _seen(messages: Iterable[BaseMessage]) -> set[int]:
+    """Return the sequences of all messages that the state had when it was marked."""
+    return {
+        sequence
+        for text in {_state(it).get("seen", "") for it in messages}
+        for sequence in _sequences(text)
+    }
+
+
+def _misses_any(messages: Sequence[BaseMessage]) -> bool:
+    """Return whether the state had messages that it has no more."""
+    return bool(_seen(messages) - {it.response_metadata.get(MARK) for it in messages})
+
+
+def _digest(it: BaseMessage) -> str:
+    """Return a digest of what a message says, by which an edit is noticed."""
+    calls = it.tool_calls if isinstance(it, AIMessage) else []
+    text = json.dumps([it.type, it.content, it.name, calls], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _ranges(sequences: Iterable[int]) -> str:
+    """Return numbers as text, as `2-5,8`."""
+    runs: list[list[int]] = []
+    for it in sorted(sequences):
+        if runs and it == runs[-1][1] + 1:
+            runs[-1][1] = it
+        else:
+            runs.append([it, it])
+    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in runs)
+
+
+def _sequences(ranges: str) -> set[int]:
+    result: set[int] = set()
+    for run in filter(None, ranges.split(",")):
+        first, _, last = run.partition("-")
+        result.update(range(int(first), int(last or first) + 1))
+    return result
+
+
+def _is_plain(messages: Sequence[BaseMessage]) -> bool:
+    """Return whether the state's messages have no reducer: `add_messages` gives each an id."""
+    return any(it.id is None for it in messages)
+
+
+def _identity(new: Sequence[BaseMessage], view: _View, config: RunnableConfig) -> list[Any]:
+    """Return what tells a repeat of the node from another run."""
+    identity: list[Any] = [it.id for it in new]
+    if None in identity:
+        task = config.get("metadata", {}).get("langgraph_checkpoint_ns") or uuid4().hex
+        identity += [task, *map(_digest, new)]
+    if view.edited or view.removed:
+        edits = [(sequence, _digest(it)) for sequence, it in view.edited.items()]
+        identity += [edits, _ranges(view.removed)]
+    return identity
 
 
 def _thread(config: RunnableConfig) -> str:

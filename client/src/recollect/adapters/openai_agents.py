@@ -12,13 +12,15 @@ What it maps, and what not:
 
 - Every item comes back exactly as the SDK gave it, and its words are found by
   `client.recall.search` at once.
+- Images and other files that an item has in itself are kept apart from its words, and restored: in
+  the content stands a note, as `[image: image/png, 200 kB]`.
 - A session is a conversation of the channel `agents`, of the group that has the session's id.
 - A transcript only grows. `pop_item` therefore writes a line that takes the item back: the session
   does not have it any more, the transcript and the search do.
 - `clear_session` begins a new conversation of that group, which is the session from then on. The
-  old one stays, and is found; to be rid of it, `client.conversations.delete` it.
+  old one stays, and is found, unless the session was opened with `delete_cleared=True`.
 - A conversation that another program wrote can be continued: `RecollectSession.of(conversation_id,
-  client)`.
+  client)`. Its `clear_session` writes a line that takes everything before it back.
 """
 
 import hashlib
@@ -28,14 +30,38 @@ from typing import Any, Self, cast
 
 from agents.items import TResponseInputItem
 from agents.memory import SessionSettings
+from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
 
-from recollect import AsyncClient, Conversation, InvalidArgument, Message, Party, ResourceExhausted
-from recollect._shared.history import MAX_TOKENS, History
-from recollect.adapters.items import Item, items_of, message_of, taken_back, what_it_takes_back
+from recollect import (
+    AnchorDisposition,
+    AppendedTurn,
+    AsyncClient,
+    Conversation,
+    InvalidArgument,
+    LoadedConversation,
+    Message,
+    Party,
+    ResourceExhausted,
+)
+from recollect._shared.history import MAX_TOKENS, MAX_TURNS, History
+from recollect.adapters.files import Files, batches, is_part
+from recollect.adapters.items import (
+    Item,
+    cleared,
+    is_clearing,
+    items_of,
+    messages_of,
+    taken_back,
+    what_it_takes_back,
+)
 
 CHANNEL = "agents"
-_MAX_BATCH = 1000
+_PAGE = 10  # turns of the first page, where few items are wanted
 _NO_CALL = re.compile(r"messages\[(\d+)\]\.tool_call")
+_NO_ID = "(a session without an id)"
+
+_Placed = tuple[tuple[int, int], Item]
+"""An item, with its message and its place there."""
 
 
 class RecollectSession:
@@ -49,18 +75,24 @@ class RecollectSession:
         client: AsyncClient,
         *,
         channel: str = CHANNEL,
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
+        delete_cleared: bool = False,
     ) -> None:
-        """Open a session by its id, any text of 1 to 320 characters. The conversation begins with
-        the first item.
+        """Open a session by its id, any text of at most 320 characters. The conversation begins
+        with the first item. With `delete_cleared`, `clear_session` deletes the earlier items and
+        the anchors of them for good.
         """
-        if not session_id:
-            raise ValueError("a session has an id")
         self.session_id = session_id
-        self.session_settings: SessionSettings | None = session_settings or SessionSettings()
+        self.session_settings: SessionSettings | None = (
+            SessionSettings()
+            if session_settings is None
+            else coerce_session_settings(session_settings)
+        )
         self._client = client
         self._channel = channel
+        self._delete_cleared = delete_cleared
         self._conversation_id = ""
+        self._end: _End | None = None
 
     @classmethod
     def of(
@@ -68,139 +100,126 @@ class RecollectSession:
         conversation_id: str,
         client: AsyncClient,
         *,
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> Self:
-        """Return the session of an existing conversation, whoever began it. It cannot be cleared by
-        `clear_session`.
-        """
+        """Return the session of an existing conversation, whoever began it."""
         session = cls(conversation_id, client, session_settings=session_settings)
         session._conversation_id = conversation_id
         return session
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the items of the session, oldest first; with `limit` the latest so many. Raises
-        RecollectError.
+        """Return the items of the session, oldest first; with `limit` the latest so many, else as
+        `session_settings` say. Raises RecollectError.
         """
-        if limit is None and self.session_settings is not None:
-            limit = self.session_settings.limit
+        limit = resolve_session_limit(limit, self.session_settings)
         conversation = await self._current()
         if conversation is None or (limit is not None and limit <= 0):
             return []
-        items = await self._latest(conversation, limit)
+        end = _End(conversation, None if limit is None else max(limit, _PAGE))
+        await self._read(end, limit)
+        items = end.items if limit is None else end.items[-limit:]
         return [cast(TResponseInputItem, item) for _, item in items]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Add items, all of one call or none; more than 1000 are sent in thousands. Raises
-        RecollectError.
+        """Add items, all of one call or none; more than 1000, or than 6 MiB, are sent in batches of
+        so many. Raises RecollectError.
         """
         if not items:
             return
         conversation = await self._current() or await self._begin(1)
-        for start in range(0, len(items), _MAX_BATCH):
-            await self._add(
-                conversation.id,
-                [cast(Item, dict(item)) for item in items[start : start + _MAX_BATCH]],
-            )
+        groups = [_Group(cast(Item, dict(item))) for item in items]
+        for batch in batches([group.messages for group in groups]):
+            await self._add(conversation.id, batch, groups)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the latest item back and return it; None if there is none. Raises RecollectError."""
-        conversation = await self._current()
-        while conversation is not None:
-            newest = await self._latest(conversation, 1)
-            if not newest:
+        while (conversation := await self._current()) is not None:
+            end, self._end = self._end, None
+            if end is None or not end.is_of(conversation):
+                end = _End(conversation, _PAGE)
+            await self._read(end, 1)
+            if not end.items:
                 break
-            (sequence, index), item = newest[0]
+            (sequence, index), item = end.items.pop()
             stored = await self._client.conversations.append_turn(
                 conversation.id,
                 [taken_back(sequence, index)],
                 request_id=_request_id("pop", conversation.id, sequence, index),
             )
             if not stored.duplicate:  # else another task or process took this one
+                if end.appended(stored):
+                    self._end = end
                 return cast(TResponseInputItem, item)
-            conversation = await self._current()
         return None
 
     async def clear_session(self) -> None:
         """Begin anew: the session has no items from now on. Earlier items stay in their
-        conversation. Raises RecollectError.
+        conversation, unless they are to be deleted. Raises RecollectError.
         """
-        if self._conversation_id:
-            raise NotImplementedError(
-                "this session is one conversation, which only grows: begin another"
-            )
         conversation = await self._current()
-        if conversation is not None and conversation.message_count:
-            await self._begin(_generation(conversation) + 1)
+        if conversation is None or not conversation.message_count:
+            return
+        if self._conversation_id:
+            await self._client.conversations.append_turn(conversation.id, [cleared()])
+            return
+        await self._begin(_generation(conversation) + 1)
+        if self._delete_cleared:
+            await self._client.conversations.delete(
+                conversation.id, anchors=AnchorDisposition.DELETE, force=True
+            )
+
+    def _party(self, thread_id: str = "") -> Party:
+        if not self.session_id:
+            return Party(subject=_NO_ID, thread_id=thread_id)
+        return Party(group_id=self.session_id, thread_id=thread_id)
 
     async def _current(self) -> Conversation | None:
         """Return the session's current conversation; None before its first item."""
         calls = self._client.conversations
         if self._conversation_id:
             return await calls.get(self._conversation_id)
-        candidates = [
-            it
-            async for it in calls.list(
-                channels=[self._channel], party=Party(group_id=self.session_id)
-            )
-        ]
+        candidates = [it async for it in calls.list(channels=[self._channel], party=self._party())]
         return max(candidates, key=_generation, default=None)
 
     async def _begin(self, generation: int) -> Conversation:
         """Create the conversation of this generation. Concurrent callers get the same one."""
         return await self._client.conversations.create(
             self._channel,
-            party=Party(group_id=self.session_id, thread_id=str(generation)),
+            party=self._party(str(generation)),
             request_id=_request_id("session", self._channel, self.session_id, generation),
         )
 
-    async def _add(self, conversation_id: str, items: list[Item]) -> None:
-        messages = list(map(message_of, items))
-        try:
-            await self._client.conversations.append_turn(conversation_id, messages)
-        except InvalidArgument as error:
-            # A result whose call was taken back, or stands in another turn: it is kept, but as no
-            # result.
-            orphans = {
-                int(match[1]) for it in error.violations if (match := _NO_CALL.match(it.field))
-            }
-            if not orphans:
-                raise
-            await self._add_bare(conversation_id, items, messages, orphans)
-
-    async def _add_bare(
-        self, conversation_id: str, items: list[Item], messages: list[Message], orphans: set[int]
+    async def _add(
+        self, conversation_id: str, messages: list[Message], groups: "list[_Group]"
     ) -> None:
+        by_message = {id(group.messages[0]): group for group in groups}
+        orphans = set[int]()
         while True:
-            bare = [
-                message_of(items[index], bare=True) if index in orphans else it
-                for index, it in enumerate(messages)
-            ]
             try:
-                await self._client.conversations.append_turn(conversation_id, bare)
+                stored = await self._client.conversations.append_turn(conversation_id, messages)
             except InvalidArgument as error:
+                # A result whose call was taken back, or stands in another turn: it is kept, but as
+                # no result.
                 more = {
                     int(match[1]) for it in error.violations if (match := _NO_CALL.match(it.field))
                 } - orphans
                 if not more:
                     raise
                 orphans |= more
+                for index in more:
+                    messages[index] = by_message[id(messages[index])].bare()
             else:
-                return
+                break
+        if self._end is not None and not self._end.appended(stored):
+            self._end = None
 
-    async def _latest(
-        self, conversation: Conversation, limit: int | None
-    ) -> list[tuple[tuple[int, int], Item]]:
-        """Return the items that were not taken back, oldest first, each with its message and its
-        place there.
-        """
-        history = History(conversation)
-        if limit is not None:
-            history.max_turns = min(history.max_turns, max(limit, 10))
-        items = _items(history.messages)
-        while history.more and (limit is None or len(items) < limit):
+    async def _read(self, end: "_End", count: int | None) -> None:
+        """Read backwards until there are so many items; None reads all."""
+        history = end.history
+        while history.more and (count is None or len(end.items) < count):
             try:
                 page = await self._client.conversations.load(
-                    conversation.id,
+                    end.conversation_id,
                     max_turns=history.max_turns,
                     max_tokens=MAX_TOKENS,
                     before_turn=history.before_turn,
@@ -210,20 +229,72 @@ class RecollectSession:
                 if not history.too_large():
                     raise
                 continue
-            history.received(page)
-            items = _items(history.messages)
-        return items if limit is None else items[-limit:]
+            end.read(page)
 
 
-def _items(messages: Sequence[Message]) -> list[tuple[tuple[int, int], Item]]:
-    withdrawn = {what_it_takes_back(message) for message in messages}
-    return [
-        ((message.sequence, index), item)
-        for message in messages
-        if what_it_takes_back(message) is None
-        for index, item in enumerate(items_of(message))
-        if (message.sequence, index) not in withdrawn
-    ]
+class _Group:
+    """The messages of one item: the one with its words, and the parts of its files."""
+
+    def __init__(self, item: Item) -> None:
+        self._item = item
+        self.messages = messages_of(item)
+
+    def bare(self) -> Message:
+        """Return the message of an item that has no call."""
+        return messages_of(self._item, bare=True)[0]
+
+
+class _End:
+    """The last items of a conversation that were read and not taken back.
+
+    `pop_item` keeps it for the next one, for as long as nobody else appends: the lines that take
+    items back stand in the transcript, and were read over and over.
+    """
+
+    def __init__(self, conversation: Conversation, turns: int | None) -> None:
+        """Begin at the end of a conversation. `turns` bounds the first page."""
+        self.conversation_id = conversation.id
+        self.items: list[_Placed] = []
+        self.history = History(conversation)
+        self.history.max_turns = min(turns or MAX_TURNS, MAX_TURNS)
+        self._message_count = conversation.message_count
+        self._taken_back: set[tuple[int, int]] = set()
+        self._files = Files()
+
+    def is_of(self, conversation: Conversation) -> bool:
+        """Return whether this is the end of the conversation as it is now."""
+        return (self.conversation_id, self._message_count) == (
+            conversation.id,
+            conversation.message_count,
+        )
+
+    def read(self, page: LoadedConversation) -> None:
+        """Add the page before those that were read."""
+        self.history.received(page)
+        self.history.max_turns = min(2 * self.history.max_turns, MAX_TURNS)
+        self.items[:0] = self._items(page.messages)
+
+    def appended(self, stored: AppendedTurn) -> bool:
+        """Add what this session appended. Return False if somebody else appended before."""
+        self.items += self._items(stored.messages)
+        self._message_count += len(stored.messages)
+        return self.is_of(stored.conversation)
+
+    def _items(self, messages: Sequence[Message]) -> list[_Placed]:
+        for index, message in reversed(list(enumerate(messages))):
+            if is_clearing(message):
+                self.history.more, messages = False, messages[index + 1 :]
+                break
+        self._files.add(messages)  # those of a message follow it, so that they are read before it
+        withdrawn = map(what_it_takes_back, messages)
+        self._taken_back.update(place for place in withdrawn if place is not None)
+        return [
+            ((message.sequence, index), item)
+            for message in messages
+            if what_it_takes_back(message) is None and not is_part(message)
+            for index, item in enumerate(items_of(message, self._files))
+            if (message.sequence, index) not in self._taken_back
+        ]
 
 
 def _generation(it: Conversation) -> int:

@@ -2,19 +2,26 @@
 
 Its words go where Recollect keeps and finds words (content, thinking, a call's arguments). What is
 left of it, the shape, goes as JSON text into the metadata, with the places that the words were
-taken from.
+taken from. The bytes of files follow the message as parts (`files`).
 """
 
 import json
 from collections.abc import Iterable
 from typing import Any
 
+from recollect import Message
+from recollect.adapters.files import Files, digest_of, is_file, media_type_of, note_of, parts_of
+
 Path = list[str | int]
 
-CONTENT, THINKING, ARGUMENTS = "content", "thinking", "arguments"
+CONTENT, THINKING, ARGUMENTS, FILES = "content", "thinking", "arguments", "files"
 _BETWEEN = "\n\n"
 _LONG = 4096
 """A text of more characters does not stay in the shape: the metadata has 64 KiB."""
+_OWN_THINKING = 256 << 10
+"""A text of no known kind with more characters does not stay in its message."""
+_KINDS = ("image", "audio", "video")
+_TYPES = ("mime_type", "media_type", "mimeType", "mediaType")
 
 
 class Packed:
@@ -33,17 +40,41 @@ class Packed:
         self._taken: list[tuple[str, Path | None, int]] = []
         for place, path in words:
             self._take(place, path)
-        for path in list(_long_texts(self._shape, [])):
-            self._take(overflow, path)
+        self._notes: list[str] = []
+        for path, holder, text in list(_texts_in(self._shape, [], self._shape)):
+            if is_file(text) and self._is_apart(holder, text, overflow):
+                self._take(FILES, path)
+            elif len(text) > _LONG:
+                self._take(overflow, path)
 
     def words(self, place: str) -> str:
-        """Return the words of a place."""
-        return _BETWEEN.join(self._pieces.get(place, ()))
+        """Return the words of a place; of the content with a note on each file."""
+        notes = self._notes if place == CONTENT else []
+        return _BETWEEN.join([*self._pieces.get(place, ()), *notes])
+
+    def parts(self) -> list[Message]:
+        """Return the messages that keep the files, to follow this one."""
+        return parts_of(self.words(FILES))
 
     @property
     def shape(self) -> str:
         """Return the rest of the message, for `unpacked`."""
-        return json.dumps({"shape": self._shape, "words": self._taken}, separators=(",", ":"))
+        packed = {"shape": self._shape, "words": self._taken}
+        if FILES in self._pieces:
+            packed["files"] = digest_of(self.words(FILES))
+        return json.dumps(packed, separators=(",", ":"))
+
+    def _is_apart(self, holder: Any, text: str, overflow: str) -> bool:
+        """Return whether a text that looks like a file is kept apart, and take a note of it."""
+        fields = holder if isinstance(holder, dict) else {}
+        named = (fields[name] for name in _TYPES if isinstance(fields.get(name), str))
+        media_type = media_type_of(text) or next(named, "")
+        text_of_kind = f"{media_type} {fields.get('type', '')}"
+        kind = next((it for it in _KINDS if it in text_of_kind), "file")
+        if media_type or kind != "file" or overflow == CONTENT:
+            self._notes.append(note_of(kind, media_type, text))
+            return True
+        return len(text) > _OWN_THINKING
 
     def _take(self, place: str, path: Path) -> None:
         holder = _at(self._shape, path[:-1])
@@ -58,9 +89,16 @@ class Packed:
         self._taken.append((place, path if exact else None, len(clean)))
 
 
-def unpacked(shape: str, words: dict[str, str]) -> Any:
-    """Return the original message, made of its shape and the words of each place."""
+def unpacked(shape: str, words: dict[str, str], files: Files) -> Any:
+    """Return the original message, made of its shape, the words of each place and its files; None
+    if a file of it was not read.
+    """
     packed = json.loads(shape)
+    if "files" in packed:
+        text = files.text(packed["files"])
+        if text is None:
+            return None
+        words = {**words, FILES: text}
     read = dict.fromkeys(words, 0)
     for place, path, length in packed["words"]:
         start = read[place]
@@ -76,9 +114,10 @@ def _at(it: Any, path: Path) -> Any:
     return it
 
 
-def _long_texts(it: Any, path: Path) -> Iterable[Path]:
-    if isinstance(it, str) and len(it) > _LONG:
-        yield path
+def _texts_in(it: Any, path: Path, holder: Any) -> Iterable[tuple[Path, Any, str]]:
+    """Return all texts of a message, each with its place and the object that it is of."""
+    if isinstance(it, str):
+        yield path, holder, it
     elif isinstance(it, dict | list):
         for key, value in it.items() if isinstance(it, dict) else enumerate(it):
-            yield from _long_texts(value, [*path, key])
+            yield from _texts_in(value, [*path, key], it if isinstance(it, dict) else holder)

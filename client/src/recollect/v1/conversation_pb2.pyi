@@ -111,8 +111,9 @@ class Notes(_message.Message):
     FAILURE_FIELD_NUMBER: _builtins.int
     failure: _builtins.str
     """Why the server's last attempt to write notes failed, if nothing was written since: a sentence
-    without any text of the conversation. The attempt is repeated (setting `sweep_interval`). Only
-    in responses of Get and List; unset elsewhere.
+    without any text of the conversation. The attempt is repeated (setting `sweep_interval`), and
+    less and less often where the model itself refuses; then the server's rule writes the notes,
+    until the conversation goes on. Only in responses of Get and List; unset elsewhere.
     """
     @_builtins.property
     def abbreviation(self) -> Global___NoteRecord:

@@ -38,7 +38,7 @@ class ConversationServiceStub(object):
     whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of its own; the
     outcomes of Switch and Delete are remembered for as long as the index exists.)
 
-    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 4 MB by
     default), messages counted as they are stored. An answer always has at least one item, even one
     that is larger. `has_more` or the page token tells that there is more. A client that accepts
     fewer bytes asks for fewer items.
@@ -135,7 +135,7 @@ class ConversationServiceServicer(object):
     whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of its own; the
     outcomes of Switch and Delete are remembered for as long as the index exists.)
 
-    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 4 MB by
     default), messages counted as they are stored. An answer always has at least one item, even one
     that is larger. `has_more` or the page token tells that there is more. A client that accepts
     fewer bytes asks for fewer items.
@@ -356,7 +356,7 @@ class ConversationService(object):
     whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of its own; the
     outcomes of Switch and Delete are remembered for as long as the index exists.)
 
-    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 4 MB by
     default), messages counted as they are stored. An answer always has at least one item, even one
     that is larger. `has_more` or the page token tells that there is more. A client that accepts
     fewer bytes asks for fewer items.

@@ -39,7 +39,7 @@ class ConversationServiceStub:
     whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of its own; the
     outcomes of Switch and Delete are remembered for as long as the index exists.)
 
-    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 4 MB by
     default), messages counted as they are stored. An answer always has at least one item, even one
     that is larger. `has_more` or the page token tells that there is more. A client that accepts
     fewer bytes asks for fewer items.
@@ -123,7 +123,7 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of its own; the
     outcomes of Switch and Delete are remembered for as long as the index exists.)
 
-    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 4 MB by
     default), messages counted as they are stored. An answer always has at least one item, even one
     that is larger. `has_more` or the page token tells that there is more. A client that accepts
     fewer bytes asks for fewer items.
@@ -203,7 +203,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of its own; the
     outcomes of Switch and Delete are remembered for as long as the index exists.)
 
-    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 4 MB by
     default), messages counted as they are stored. An answer always has at least one item, even one
     that is larger. `has_more` or the page token tells that there is more. A client that accepts
     fewer bytes asks for fewer items.

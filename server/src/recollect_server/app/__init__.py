@@ -21,7 +21,7 @@ from recollect_server.app.folder import (
     check_address_space,
     is_out_of_memory,
 )
-from recollect_server.app.models import model_folder, writer_of_notes
+from recollect_server.app.models import embedding_models, model_folder, writer_of_notes
 from recollect_server.app.space import EMBEDDER, INDEX, PRUNER, TIERS, OpenSpace, Shared, exists
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock, system_clock
@@ -32,7 +32,6 @@ from recollect_server.jobs.due_work import DueKeeper, DueWork
 from recollect_server.jobs.rounds import Rounds
 from recollect_server.services.audit import Audit
 from recollect_server.services.limits import Allowance, Limiter
-from recollect_server.services.recall.meaning import EmbeddingModel
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.spaces import Spaces
 from recollect_server.services.tokens import Tokens
@@ -155,7 +154,7 @@ def start(
             Answers(settings.max_answer_bytes),
             due,
             stopping,
-            EmbeddingModel(weights) if weights else None,
+            embedding_models(settings, weights) if weights else None,
             workers,
             writer,
             limiter,

@@ -18,8 +18,9 @@ from recollect_server.inference.hosted import Endpoint, HostedModel
 from recollect_server.inference.language_model import LanguageModel, ModelUnavailable
 from recollect_server.inference.openai_api import OpenAIEndpoint
 from recollect_server.inference.spending import Budget, Spending, Spent
-from recollect_server.inference.weights import NoWeights, WrongWeights, look, shipped
+from recollect_server.inference.weights import E5, NoWeights, WrongWeights, look, shipped
 from recollect_server.jobs.abbreviator import Throttle
+from recollect_server.services.recall.models import EmbeddingModel, EmbeddingModels
 from recollect_server.settings import Settings
 from recollect_server.storage.index.notes import note_state_of
 from recollect_server.storage.logs.folder import FolderStore
@@ -50,12 +51,23 @@ def model_folder(settings: Settings) -> Path | None:
     return folder
 
 
+def embedding_models(settings: Settings, folder: Path) -> EmbeddingModels:
+    """Return the models that embed texts; `folder` is that of the main one."""
+    main = EmbeddingModel(folder)
+    choice = settings.embedding_models
+    if choice == "minilm" or (choice == "auto" and folder != shipped()):
+        return EmbeddingModels(main)
+    return EmbeddingModels(main, EmbeddingModel(shipped(E5), E5), both=choice == "both")
+
+
 @dataclass(frozen=True, slots=True)
 class Writer:
     """Writer of notes, and whether offline notes may be rewritten now."""
 
     model: LanguageModel
     may_redo: Callable[[], bool] = lambda: False
+    offline: LanguageModel | None = None
+    """Writer of the notes that the model does not write, if it is hosted."""
 
 
 def writer_of_notes(settings: Settings, clock: Clock) -> Writer | None:
@@ -96,7 +108,11 @@ def writer_of_notes(settings: Settings, clock: Clock) -> Writer | None:
         model = HostedModel(_endpoint(settings, chosen, spending), backoff)
     except ModelUnavailable as error:
         raise CannotStart(str(error)) from error
-    return Writer(model, lambda: settings.redo_offline_notes and spending.share() < _REDO_SHARE)
+    return Writer(
+        model,
+        lambda: settings.redo_offline_notes and spending.share() < _REDO_SHARE,
+        Extractive(Throttle()),
+    )
 
 
 def abbreviator(settings: Settings) -> str:

@@ -38,7 +38,8 @@ from recollect_server.services.limits import Limiter, Quota, Stored
 from recollect_server.services.notes.compaction import Compaction
 from recollect_server.services.notes.naming import Naming
 from recollect_server.services.recall.embedding import Embedding
-from recollect_server.services.recall.meaning import EmbeddingModel, Meaning
+from recollect_server.services.recall.meaning import Meaning
+from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.recall.recall import Recall
 from recollect_server.services.space.events import Deleted, Suspended
 from recollect_server.services.space.locks import LockOrder
@@ -87,7 +88,7 @@ class Shared:
     due: DueWork
     stopping: threading.Event
     """Set when the jobs are to stop."""
-    model: EmbeddingModel | None
+    models: EmbeddingModels | None
     """None: nothing is embedded."""
     workers: Workers | None
     writer: Writer | None
@@ -254,7 +255,7 @@ class OpenSpace:
         self._watch()
         stops.append(self._unwatch)
         self._pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
-        meaning = Meaning(logs.root, shared.model)
+        meaning = Meaning(logs.root, shared.models)
         stops.append(meaning.close)
         space.subscribe(Deleted, meaning.forget)
         space.subscribe(Suspended, meaning.suspend)
@@ -328,7 +329,14 @@ class OpenSpace:
         if writer is None:
             return SpaceNotes((), sweep_interval, lambda: None, lambda _: None)
         model = writer.model
-        naming = Naming(space, model, milliseconds(settings.idle_timeout), writer.may_redo)
+        naming = Naming(
+            space,
+            model,
+            milliseconds(settings.idle_timeout),
+            writer.may_redo,
+            offline=writer.offline,
+            retry_after=sweep_interval,
+        )
         tasks: list[Task] = [naming]
         compaction = (
             Compaction(space, model, settings.compaction_messages, settings.compaction_keep)

@@ -1,5 +1,7 @@
 """`recollect-server stats`: what lies in a data folder."""
 
+import math
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ from recollect_server.storage.logs.store import Kind
 from recollect_server.storage.spending import SpendingFile
 from recollect_server.storage.usage import UsageFile
 from recollect_server.storage.vectors import checking as vectors_checking
+from recollect_server.storage.vectors.checking import State
 
 _MAX_LIMITED = 10  # named
+_PART_BYTES = 800  # about as many bytes of a long text as one of its vectors stands for
 
 
 def _spent(settings: Settings, folders: dict[str, FolderStore]) -> str:
@@ -44,6 +48,22 @@ def _limited(settings: Settings) -> str:
             *(f"{of} {name} {limit} ({count} refused)" for (of, name, limit), count in named),
         ]
     )
+
+
+def _embedding(messages: int, size: int, behind: float, vectors: State) -> str:
+    """Return how much of the text has its vectors, and how long the rest will take at the pace at
+    which a server last embedded.
+    """
+    if not messages or vectors.condition != "whole":
+        return "nothing to report"
+    behind = max(0.0, behind - _PART_BYTES * vectors.parts)
+    if not behind:
+        return "complete"
+    share = math.floor(100 * max(0.0, 1 - behind / max(size, 1)))
+    if not vectors.pace:
+        return f"{share} % of the text"
+    left = timedelta(seconds=math.ceil(behind / vectors.pace))
+    return f"{share} % of the text, about {left} left at the last pace"
 
 
 @click.command()
@@ -80,7 +100,11 @@ def _print(folder: FolderStore, spending: dict[str, str], limits: dict[str, str]
         deleting = len(folder.deleted())
         external = external_state_of(folder.root)
         parties = dict(folder.logs(Kind.COMMUNICATION))
-    waiting = sum(vectors.lines.get(name) != lines for name, lines in index.lines.items())
+    behind_by = {
+        name: sizes.get(name, 0) * max(0.0, 1 - vectors.lines.get(name, 0) / lines)
+        for name, lines in index.lines.items()
+        if vectors.lines.get(name) != lines
+    }
     behind = sum(index.progress.get(name) != size for name, size in sizes.items())
     for name, value in {
         "conversations": len(sizes),
@@ -92,7 +116,11 @@ def _print(folder: FolderStore, spending: dict[str, str], limits: dict[str, str]
         "vectors": vectors.condition,
         "vectors_kept": vectors.vectors,
         "vectors_bytes": vectors.size,
-        "not_embedded_yet": f"{waiting} conversations",
+        "vectors_of_other_languages": vectors.beside,
+        "not_embedded_yet": f"{len(behind_by)} conversations",
+        "embedding": _embedding(
+            index.messages, sum(sizes.values()), sum(behind_by.values()), vectors
+        ),
         "notes_due": f"{notes.without} conversations",
         "notes_failed": f"{notes.failed} conversations"
         + (f", as: {notes.reason}" if notes.failed else ""),

@@ -41,7 +41,14 @@ class Task(Protocol):
         """Return the conversations that wait. Raises IndexUnavailable."""
 
     def failed(self) -> list[Waiting]:
-        """Return the conversations whose last try failed. Raises IndexUnavailable."""
+        """Return the conversations whose last try failed and that are to be tried again by now.
+        Raises IndexUnavailable.
+        """
+
+    def any_waits(self) -> bool:
+        """Return whether the last try of some conversation failed and it is to be tried again.
+        Raises IndexUnavailable.
+        """
 
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:
         """Record a failure; `alone` if other conversations may still succeed. Raises
@@ -82,7 +89,8 @@ class SpaceNotes:
     """Notes that wait in one open space. `Abbreviator` guards it.
 
     What cannot be written is marked in the index and left until the next sweep, which comes with
-    the opening and then every `sweep_interval` milliseconds. When the model or the disk refuses
+    the opening and then every `sweep_interval` milliseconds; what the model itself did not write
+    waits longer each time, and is given up in the end. When the model or the disk refuses
     altogether, everything of the space waits for the sweep; but one that was refused before does
     not make the others wait, for it may be to blame itself. A failure is logged once with its
     conversation, a reason that concerns all once for all, until a sweep finds that all went well
@@ -187,7 +195,8 @@ class SpaceNotes:
         ]
         self._queue = deque([*self._due(), *failed])
         self._swept_at, self._paused, self._refusals = now, False, 0
-        if self._logged and not failed and not self._failed:
+        waits = failed or any(task.any_waits() for task in self._tasks)
+        if self._logged and not waits and not self._failed:
             self._logged.clear()
             log.info("notes_written_again")
         self._failed = False

@@ -1,15 +1,17 @@
-"""Server reflection, grpc.reflection.v1alpha: what grpcurl and its like ask, on streams that hold
-no thread while they are idle.
+"""Server reflection, grpc.reflection.v1 and v1alpha: what grpcurl and its like ask, on streams that
+hold no thread while they are idle.
 
 The answers are those of grpcio-reflection, whose own handler keeps a thread of the pool as long as
-a stream is open.
+a stream is open, and which knows v1alpha alone. Both have the same messages but for the package.
 """
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import grpc
+from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError
 from google.rpc import status_pb2
 from grpc_reflection.v1alpha import reflection_pb2 as pb
@@ -22,7 +24,28 @@ from recollect_server.transport.handling import Admit, Call, CallLog, Send, stre
 from recollect_server.transport.held import HeldStream, HeldStreams
 from recollect_server.transport.pool import ask_for_request
 
-SERVICE = cast(ServiceDescriptor, pb.DESCRIPTOR.services_by_name["ServerReflection"])
+
+def _service_v1() -> ServiceDescriptor:
+    """Return the service of v1: that of v1alpha in another package."""
+    file = FileDescriptorProto()
+    pb.DESCRIPTOR.CopyToProto(file)
+    file.name, file.package = "grpc/reflection/v1/reflection.proto", "grpc.reflection.v1"
+    fields = [field for message in file.message_type for field in message.field]
+    for field in filter(lambda it: it.type_name, fields):
+        field.type_name = field.type_name.replace(".v1alpha.", ".v1.")
+    for method in file.service[0].method:
+        method.input_type = method.input_type.replace(".v1alpha.", ".v1.")
+        method.output_type = method.output_type.replace(".v1alpha.", ".v1.")
+    pool = descriptor_pool.Default()
+    pool.Add(file)
+    return pool.FindServiceByName(f"{file.package}.ServerReflection")
+
+
+SERVICES = (
+    _service_v1(),
+    cast(ServiceDescriptor, pb.DESCRIPTOR.services_by_name["ServerReflection"]),
+)
+"""Newest first, as clients ask."""
 
 MAX_REQUEST_BYTES = 64 << 10
 """Limit of one request: it names a file, a symbol or an extension."""
@@ -85,9 +108,9 @@ class Reflection:
         self.streams = HeldStreams(_MAX_STREAMS, "reflection streams")
         self._servicer: Any = ReflectionServicer(names)
 
-    def handlers(self) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
-        """Return the methods of the service."""
-        method: MethodDescriptor = SERVICE.methods_by_name["ServerReflectionInfo"]
+    def handlers(self, service: ServiceDescriptor) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
+        """Return the methods of a version of the service."""
+        method: MethodDescriptor = service.methods_by_name["ServerReflectionInfo"]
         return {
             method.name: streaming(
                 method, pb.ServerReflectionRequest, self._admit, self._open, self.pool, _CALLS
@@ -103,12 +126,28 @@ class Reflection:
                 self.streams.wake((stream,))
 
     def answer(self, request: pb.ServerReflectionRequest) -> bytes:
-        """Return the answer to a request."""
+        """Return the answer to a request. The file of a method is that of its service: protobuf's
+        pool finds no symbol of a method.
+        """
+        lookup = pb.ServerReflectionRequest()
+        lookup.CopyFrom(request)
+        service, _, method = request.file_containing_symbol.rpartition(".")
+        if method and _has_method(service, method):
+            lookup.file_containing_symbol = service
         answer: pb.ServerReflectionResponse
-        (answer,) = self._servicer.ServerReflectionInfo(iter((request,)), None)
+        (answer,) = self._servicer.ServerReflectionInfo(iter((lookup,)), None)
+        answer.original_request.CopyFrom(request)
         return answer.SerializeToString()
 
     def _open(self, requests: object, call: Call, send: Send) -> None:
         stream = _Stream(self, requests, call, send)
         self.streams.open(stream)
         stream.listen()
+
+
+def _has_method(service: str, method: str) -> bool:
+    try:
+        descriptor = descriptor_pool.Default().FindServiceByName(service)
+    except KeyError:
+        return False
+    return method in descriptor.methods_by_name

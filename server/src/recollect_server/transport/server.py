@@ -146,16 +146,17 @@ class Server:
         self._server.add_registered_method_handlers(
             health.SERVICE.full_name, self._health.handlers(self._health_pool)
         )
-        names += [health.SERVICE.full_name, reflection.SERVICE.full_name]
+        names += [it.full_name for it in (health.SERVICE, *reflection.SERVICES)]
         self._reflection = (
             reflection.Reflection(names, self._reflection_pool, gate.admit)
             if options.reflection
             else None
         )
         if self._reflection is not None:
-            self._server.add_registered_method_handlers(
-                reflection.SERVICE.full_name, self._reflection.handlers()
-            )
+            for described in reflection.SERVICES:
+                self._server.add_registered_method_handlers(
+                    described.full_name, self._reflection.handlers(described)
+                )
         self._listeners = Listeners(options.addresses, options.tls, options.refusal)
         self._stopped = threading.Event()
 

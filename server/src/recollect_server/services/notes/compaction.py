@@ -46,6 +46,10 @@ class Compaction:
         """Return an empty list: a conversation that failed is due again once it grew."""
         return []
 
+    def any_waits(self) -> bool:
+        """Return False, as `failed` returns none."""
+        return False
+
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - it is logged
         """Postpone a conversation that is the only one to fail: it must grow before the next try.
         Raises IndexUnavailable.

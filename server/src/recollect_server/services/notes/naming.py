@@ -34,6 +34,9 @@ from recollect_server.storage.logs.store import LogNotFound, LogUnavailable
 
 log = structlog.get_logger("recollect.naming")
 
+_TRIES = 3  # of one conversation by a model that answers no notes of it
+_SLOWER = 4  # times as long as the one before is each wait for another try
+
 # conversations with offline notes that are looked up at once: new notes go before the next ones
 _REDONE = 4
 
@@ -75,14 +78,20 @@ class Naming:
         model: LanguageModel,
         idle_timeout: int,
         may_redo: Callable[[], bool] = lambda: False,
+        *,
+        offline: LanguageModel | None = None,
+        retry_after: int = 0,
     ) -> None:
-        """`idle_timeout` is in milliseconds; `may_redo` tells whether offline notes may be written
-        anew just now.
+        """`idle_timeout` and `retry_after`, the shortest wait for another try, are in milliseconds;
+        `may_redo` tells whether offline notes may be written anew just now. `offline` writes where
+        the model is given up.
         """
         self._space = space
         self._model = model
         self._idle_timeout = idle_timeout
         self._may_redo = may_redo
+        self._offline = offline
+        self._retry_after = retry_after
 
     def due(self, limit: int) -> list[Waiting]:
         """Return up to `limit` conversations that wait now, the longest idle first. Raises
@@ -100,9 +109,17 @@ class Naming:
         return self._space.index.notes.offline(idle_before, min(limit, _REDONE))
 
     def failed(self) -> list[Waiting]:
-        """Return conversations whose last try failed. Raises IndexUnavailable."""
+        """Return conversations whose last try failed and that are to be tried again by now. Raises
+        IndexUnavailable.
+        """
         now = self._space.clock()
-        return self._space.index.notes.failed(now - self._idle_timeout, now)
+        return self._space.index.notes.failed(now - self._idle_timeout, now, self._model.name)
+
+    def any_waits(self) -> bool:
+        """Return whether the last try of some conversation failed and it is to be tried again.
+        Raises IndexUnavailable.
+        """
+        return self._space.index.notes.next_try(self._model.name) is not None
 
     def due_at(self, sweep: int) -> int | None:
         """Return when a conversation waits next, given the time of the next sweep; None if none
@@ -113,8 +130,8 @@ class Naming:
             return now
         idle = notes.idle_next(by_rule=self._model.writer == RULE)
         times = [] if idle is None else [idle + self._idle_timeout]
-        if notes.any_failed():
-            times.append(sweep)
+        if (next_try := notes.next_try(self._model.name)) is not None:
+            times.append(max(sweep, next_try))
         return min(times, default=None)
 
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - either way it is tried again
@@ -133,37 +150,69 @@ class Naming:
             conversation = material.conversation
             waiting = replace(waiting, redo=waiting.redo or self._is_redone(conversation))
             if not conversation.message_count or not (
-                self._wants_notes(conversation, waiting)
-                or self._wants_title(conversation, material, waiting)
+                self._wants_notes(conversation, waiting, self._model)
+                or self._wants_title(conversation, material, waiting, self._model)
             ):
                 self._space.index.notes.forget_wish(waiting.number)
                 return Outcome.NOTHING_DUE
             if not material.messages:
                 raise CannotWrite("none of its messages can be read")
-            labels = self._space.index.notes.labels(MAX_LABELS)
-            notes = self._model.write_notes(material.messages, conversation.abbreviation, labels)
-            notes = replace(notes, topics=shared(notes.topics, labels))
-            return Outcome.WENT_ON if given_up() else self._record(material, notes, waiting)
+            return self._ask(material, waiting, given_up)
         except ConversationNotFound:
             # deleted; or somebody took the file away, and the index still waits for its notes
             self._space.index.notes.keep_failure(waiting.number, "its transcript is not there")
             return Outcome.NOTHING_DUE
 
-    def _wants_notes(self, conversation: Conversation, waiting: Waiting) -> bool:
-        if conversation.abbreviation_record.stands_before(self._model.writer):
+    def _ask(self, material: Material, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
+        """Ask the model for the notes and record them. After too many tries the offline writer
+        writes what the model did not.
+        """
+        notes = self._space.index.notes
+        try:
+            outcome = self._written_by(self._model, material, waiting, given_up)
+        except CannotWrite as error:
+            if self._offline is None or given_up():
+                raise
+            name = self._model.name
+            tries = notes.refusals(waiting.number, name) + 1
+            wait = self._retry_after * _SLOWER ** (tries - 1) - self._retry_after // 2
+            next_try = self._space.clock() + wait if tries < _TRIES else None
+            messages = material.conversation.message_count
+            notes.keep_refusal(waiting.number, name, messages, tries, next_try)
+            if next_try is not None:
+                raise
+            waiting = replace(waiting, redo=False)
+            self._written_by(self._offline, material, waiting, given_up)
+            notes.forget_wish(waiting.number)
+            reason = f"{error}; the model was given up after {tries} tries, until it goes on"
+            raise CannotWrite(reason) from error
+        if outcome is Outcome.WRITTEN and notes.refusals(waiting.number, self._model.name):
+            notes.forget_refusals(waiting.number)
+        return outcome
+
+    def _written_by(
+        self, by: LanguageModel, material: Material, waiting: Waiting, given_up: Callable[[], bool]
+    ) -> Outcome:
+        labels = self._space.index.notes.labels(MAX_LABELS)
+        notes = by.write_notes(material.messages, material.conversation.abbreviation, labels)
+        notes = replace(notes, topics=shared(notes.topics, labels))
+        return Outcome.WENT_ON if given_up() else self._record(material, notes, waiting, by)
+
+    def _wants_notes(self, conversation: Conversation, waiting: Waiting, by: LanguageModel) -> bool:
+        if conversation.abbreviation_record.stands_before(by.writer):
             return False
         return waiting.redo or (waiting.idle and notes_due(conversation))
 
     def _wants_title(
-        self, conversation: Conversation, material: Material, waiting: Waiting
+        self, conversation: Conversation, material: Material, waiting: Waiting, by: LanguageModel
     ) -> bool:
         if conversation.title_record.writer == CALLER or conversation.title_record.stands_before(
-            self._model.writer
+            by.writer
         ):
             return False
         if title_due(conversation, material.titled_turn, idle=waiting.idle):
             return True
-        redo = waiting.redo and self._wants_notes(conversation, waiting)
+        redo = waiting.redo and self._wants_notes(conversation, waiting, by)
         return redo and bool(conversation.title) and not conversation.manually_named
 
     def _is_redone(self, conversation: Conversation) -> bool:
@@ -171,15 +220,17 @@ class Naming:
         offline = conversation.abbreviation_record.writer == RULE != self._model.writer
         return offline and not notes_due(conversation) and self._may_redo()
 
-    def _record(self, material: Material, notes: Notes, waiting: Waiting) -> Outcome:
-        idle, by = waiting.idle, self._model
+    def _record(
+        self, material: Material, notes: Notes, waiting: Waiting, by: LanguageModel
+    ) -> Outcome:
+        idle = waiting.idle
         conversation_id = material.conversation.id
         with self._space.writing(conversation_id) as state:
             went_on = state.conversation.message_count != material.conversation.message_count
-            due = self._wants_title(state.conversation, material, waiting)
+            due = self._wants_title(state.conversation, material, waiting, by)
             events: list[Event] = []
             time = self._space.clock()
-            if not went_on and self._wants_notes(state.conversation, waiting):
+            if not went_on and self._wants_notes(state.conversation, waiting, by):
                 events.append(
                     Abbreviated(notes.abbreviation, time, notes.topics or None, by.writer, by.model)
                 )
@@ -196,7 +247,8 @@ class Naming:
                 hit("event.begun")
                 self._space.append(state, events)
                 hit("event.recorded")
-        if due and not notes.title and not state.conversation.title:
+        untitled = due and not notes.title and not state.conversation.title
+        if untitled and by is not self._offline:
             raise CannotWrite("there is no title of 2 to 8 words")
         if waiting.redo and not went_on:
             self._space.index.notes.forget_wish(waiting.number)

@@ -27,9 +27,10 @@ from recollect_server.services.recall.retrievers import (
 from recollect_server.services.recall.sections import by_sections
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.search import Bm25, Messages
-from recollect_server.storage.index.words import Term
-from recollect_server.storage.ranking import Counts, among, conversation_bm25, highest, starts
+from recollect_server.storage.index.postings import KeywordScores
+from recollect_server.storage.index.search import Messages
+from recollect_server.storage.index.words import MAX_TEXT, Term
+from recollect_server.storage.ranking import Bm25, Counts, among, conversation_bm25, highest, starts
 from recollect_server.storage.vectors.scan import Scores
 
 KEYWORD_LEGS = ("keyword_messages", "keyword_conversations")
@@ -48,11 +49,15 @@ LEAST = 0.2
 """A cosine below this says nothing: such texts are found by their words alone. Texts about other
 things have 0.0 to 0.2.
 """
+KEYWORD_BUDGET = (
+    "the words are so common, or so many, that a part of their places was searched;"
+    " ask with rarer words, fewer words or a narrower filter"
+)
+"""Reason of `degraded` where a search used up its budget."""
 _DIGITS = 9  # of a score: sums that were added up in another order, as over a new index, are equal
 
 _WORD = re.compile(r"\w+")
 _NO_IDS = np.zeros(0, np.int64)
-_NO_WORDS = Bm25(_NO_IDS, np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class Candidates:
     """Number of matching conversations."""
     noted: set[int]
     """The numbers of the conversations whose title, topics or abbreviation has any of the words."""
+    words: KeywordScores
     scans: Scans | None
     degraded: dict[str, str] = made(default_factory=dict)
 
@@ -126,17 +132,21 @@ def gather(
     `now` is the time of asking: what the dates in the query are told from. Raises IndexUnavailable,
     CallerGone, DeadlineExceeded.
     """
+    degraded: dict[str, str] = {}
+    if len(query) > MAX_TEXT:
+        query, degraded = query[:MAX_TEXT], dict.fromkeys(KEYWORD_LEGS, KEYWORD_BUDGET)
     now = now if scope.end is None else min(now, scope.end)
     dates = read_dates(query, now)
     within = index.search.numbers_of(scope.conversations)
-    scans, degraded = _scans(index, meaning, without_dates(query, dates), scope, within)
+    scans, late = _scans(index, meaning, without_dates(query, dates), scope, within)
+    degraded |= late
     deadline.check()
-    postings = index.search.postings(terms)
+    words = index.search.keyword(terms, scope, within)
     deadline.check()
-    counts = postings.counts()
-    numbers, whole, noted = _by_all_words(index, terms, counts, scope, within)
+    counts = words.postings.counts()
+    numbers, whole, noted = _by_all_words(index, terms, words, counts, scope, within)
     deadline.check()
-    keyword = index.search.message_scores(terms, scope, _SCORED) if terms else _NO_WORDS
+    keyword = words.best(_SCORED)
     deadline.check()
     hidden = np.array(sorted(scope.hidden), np.int64)
     visible = ~among(keyword.ids, hidden)
@@ -145,7 +155,7 @@ def gather(
     deadline.check()
     dated = _NO_IDS
     if dates and asks_of_dates(query):
-        dated, keyword = _dated(index, terms, scope, scans, dates, keyword)
+        dated, keyword = _dated(index, words, scope, scans, dates, keyword)
     deadline.check()
     retrieved = _union(best - 1, best, best + 1, near, dated)
     shown = index.search.showable(retrieved[~among(retrieved, hidden)], scope)
@@ -163,21 +173,25 @@ def gather(
     if dates:
         dates = read_dates(query, now, int(messages.times.max(initial=0)) or now)
     deadline.check()
-    sections = by_sections(index, postings, counts, conversations, of_messages, of_conversations)
+    sections = by_sections(
+        index, words.postings, counts, conversations, of_messages, of_conversations
+    )
     deadline.check()
     order = _rounded(fuse(Question(query, dates), of_messages, of_conversations, sections))
-    normal = index.search.normal_scores(terms, scope, _SCORED) if terms else None
+    normal = words.normal(_SCORED)
     judged = (
         (of_messages, of_conversations)
         if normal is None
         else _normal(messages, normal, of_messages, of_conversations)
     )
-    words = index.search.weigh(without_dates(query, dates), terms)
+    weights = index.search.weigh(without_dates(query, dates), terms)
     # "today" is said in passing
     if (past := tuple(it for it in dates if it.end <= now)) and asks_of_dates(query):
-        words, judged = with_dates(words, *judged, dates_of(Question(query, past), of_messages))
-    scores = _rounded(calibrated(order, words, *judged))
+        weights, judged = with_dates(weights, *judged, dates_of(Question(query, past), of_messages))
+    scores = _rounded(calibrated(order, weights, *judged))
     total = len(numbers) + int((~among(there, numbers)).sum())
+    if words.postings.is_cut or not weights.is_whole:
+        degraded |= dict.fromkeys(KEYWORD_LEGS, KEYWORD_BUDGET)
     return Candidates(
         messages,
         scores.messages.tolist(),
@@ -188,6 +202,7 @@ def gather(
         order,
         total,
         noted,
+        words,
         scans,
         degraded,
     )
@@ -235,7 +250,12 @@ def _scans(
 
 
 def _by_all_words(
-    index: Index, terms: list[Term], counts: Counts, scope: Scope, within: NDArray[np.int64] | None
+    index: Index,
+    terms: list[Term],
+    words: KeywordScores,
+    counts: Counts,
+    scope: Scope,
+    within: NDArray[np.int64] | None,
 ) -> tuple[NDArray[np.int64], Array, set[int]]:
     """Return the conversations in the scope that have any of the words in their messages or their
     notes, with BM25 of all their words, to which that of their notes is added; and which of them
@@ -245,7 +265,7 @@ def _by_all_words(
         return np.zeros(0, np.int64), np.zeros(0), set()
     numbers, scores = conversation_bm25(counts, *index.search.lengths())
     # Of a time: a conversation's own times do not say which of its words were said then.
-    allowed = index.search.numbers_with(terms, scope) if scope.timed else within
+    allowed = words.conversations() if scope.timed else within
     if allowed is not None:
         inside = among(numbers, allowed)
         numbers, scores = numbers[inside], scores[inside]
@@ -272,7 +292,7 @@ def _by_notes(
 
 def _dated(
     index: Index,
-    terms: list[Term],
+    words: KeywordScores,
     scope: Scope,
     scans: Scans | None,
     dates: tuple[Mention, ...],
@@ -290,10 +310,9 @@ def _dated(
         if start >= end:
             continue
         period = replace(scope, start=start, end=end)
-        if terms:
-            scores = index.search.message_scores(terms, period, _DATED)
-            keyword = keyword.joined(scores)
-            parts.append(scores.ids)
+        scores = words.best_between(start, end, _DATED)
+        keyword = keyword.joined(scores)
+        parts.append(scores.ids)
         if scans:
             parts.append(scans.messages.nearest_of(start, end, _DATED).ids)
         parts.append(index.search.said_in(period, _DATED))

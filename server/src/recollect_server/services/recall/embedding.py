@@ -3,14 +3,24 @@
 What is to do is told by the index alone: how far each conversation is indexed, against how far it
 was embedded. While the server runs, the update log says which conversations changed. So a restart,
 a lost file and an import are all the same work.
+
+The work is done in short turns, so that nothing waits long behind something large. Of two turns,
+one goes on where embedding stopped, oldest first, and one takes the newest messages, ahead of all
+others. A very long text has slices of its own between the turns.
+
+`models` tells which model a text is given to. A change of the models is work as after a restart:
+every text is looked at, and only what has no vectors of its model is embedded.
 """
 
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import marks_of
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
@@ -20,6 +30,7 @@ from recollect_server.inference.embedder import CannotEmbed, Embedder, Piece, qu
 from recollect_server.inference.weights import NoWeights, WrongWeights
 from recollect_server.inference.workers import Workers
 from recollect_server.services.recall.meaning import Copy, Meaning, Waiting
+from recollect_server.services.recall.models import Census, is_foreign
 from recollect_server.services.space.space import Space
 from recollect_server.services.working_context import read_found
 from recollect_server.storage.index.index import Index
@@ -28,12 +39,22 @@ from recollect_server.storage.vectors.store import ABBREVIATION, EmbeddedText, V
 
 log = structlog.get_logger("recollect.meaning")
 
-_TEXTS = 128  # texts of one step, so that a batch has similar lengths
-_BYTES = 128 << 10  # bytes of their lines, so that newer messages wait for seconds at most
+_TEXTS = 128  # texts of one turn
+# Bytes of their lines: so many that a turn takes about `_TURN` seconds, of which newer messages and
+# other spaces wait for one.
+_LEAST_BYTES, _BYTES, _MOST_BYTES = 2 << 10, 8 << 10, 128 << 10
+_TURN = 0.7
 _LONG = 16 << 10  # bytes of a text that is embedded a slice at a time, behind all shorter ones
-# pieces of a long text between two looks for newer messages: at rest, and while appends come
+# pieces of a long text between two looks for newer messages: at rest, and while others wait
 _SLICE, _LITTLE_SLICE = 16, 2
+_LONG_AT_ONCE = 4  # long texts that are at work in turns: each is in memory
+_AHEAD = 8  # conversations that a turn of the newest messages looks at
 _CALM = 0.3  # seconds without an append, after which it works at full speed
+_SHARE = 1 / 3  # of a thread's time that it takes while appends are under way
+_MOST_PAUSE = 5.0
+_RETRY = 60.0  # seconds after which a model of other languages that failed is loaded again
+_PACE_MEMORY = 0.8  # weight of the pace before in that which is reported
+_LANGUAGES, _CENSUS, _PACE = "languages", "census", "pace"  # facts in the file of vectors
 
 
 def text_of(message: Message) -> str:
@@ -53,6 +74,8 @@ class _Waiting:
     """The line behind which."""
     since: float
     """Since when, on the monotonic clock."""
+    ahead: int = 0
+    """Its last line up to which the newest were embedded before their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +89,62 @@ class _Text:
     marks: int
     text: str
     hash: bytes
+    content: str
+    """The words alone, which tell the language."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The next texts of a conversation."""
+
+    texts: list[_Text]
+    until: int
+    """The line up to which they go."""
+    is_end: bool
+    """True at the end of what waits."""
+    bytes: int
+    """The bytes of their lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The models that embed a space's texts."""
+
+    store: VectorStore
+    index: Index
+    main: Embedder
+    model: int
+    """Number of the main model in the file."""
+    beside: Embedder | None = None
+    """The model of other languages, where the space has any."""
+    beside_model: int | None = None
+    both: bool = False
+    name: str = ""
+    """Another name is another plan: all texts are looked at again."""
+
+    @property
+    def epoch(self) -> str:
+        """Return the name of what progress counts: of this index, by this plan."""
+        return f"{self.index.log.epoch} {self.name}".rstrip()
+
+    def embedders(self) -> list[tuple[int, Embedder]]:
+        """Return the models with their numbers, that of other languages first."""
+        main = (self.model, self.main)
+        if self.beside is None or self.beside_model is None:
+            return [main]
+        return [(self.beside_model, self.beside), main]
+
+    def models_of(self, text: _Text) -> tuple[int, ...]:
+        """Return the numbers of the models that a text is given to."""
+        if self.beside_model is None:
+            return (self.model,)
+        if is_foreign(text.content):
+            return (self.beside_model,)
+        return (self.beside_model, self.model) if self.both else (self.model,)
+
+
+class _Changed(Exception):
+    """A model is not there any more, or another one is needed: the next turn has another plan."""
 
 
 class _Stopped(Exception):
@@ -80,8 +159,10 @@ class _Long:
     since: float
     looked_at: int
     """Up to which line its conversation was looked at by then."""
-    pieces: list[Piece] | None = None
-    """Set while it is at work."""
+    text: _Text | None = None
+    """The text without its words. Set, with the next two, while it is at work."""
+    model: int = 0
+    pieces: list[NDArray[np.int32]] | None = None
     done: int = 0
     """Number of pieces that are kept."""
 
@@ -101,10 +182,17 @@ class Embedding:
         self._meaning = meaning
         self._workers = workers
         self._index: Index | None = None  # the one that `_waiting` is of
+        self._plan_name = ""  # likewise the plan
         self._model = 0
         self._cursor = 0
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _Waiting] = {}  # those that changed last are last
         self._long: dict[str, list[_Long]] = {}  # by conversation, ascending by line
+        self._census: Census | None = None
+        self._retry_at = 0.0  # when the model of other languages is tried again
+        self._newest_first = False
+        self._most_bytes = _BYTES
+        self._has_embedded = False  # in this turn
+        self._pace = 0.0
         self._failure = ""
         self._stopping = stopping
         self._puts, self._put_at = -1, -_CALM
@@ -119,19 +207,24 @@ class Embedding:
         be done now. Never raises.
         """
         try:
-            store, index = self._meaning.store(), self._space.index
-            embedder = self._meaning.wanted()
-            model = store.model(embedder.identity, embedder.folder)
-            if self._meaning.copy is None or self._meaning.copy.index is not index:
-                self._make_copy(store, index, model, embedder)
-            self._look(store, index, model)
+            plan = self._plan()
+            copy = self._meaning.copy
+            if copy is None or copy.index is not plan.index or not self._is_current(copy, plan):
+                self._make_copy(plan)
+            self._look(plan)
             self._tell()
-            worked = self._step(store, index, model, embedder)
-            worked = self._slice(store, index, model, embedder) or worked
+            began, self._has_embedded = time.monotonic(), False
+            size = self._step(plan)
+            if size:
+                self._adapt(plan.store, size, time.monotonic() - began)
+            worked = bool(size)
+            worked = self._slice(plan) or worked
             if not self._waiting and not self._long:
-                self._complete(store, index, model, embedder)
+                self._complete(plan)
         except _Stopped:
             return False
+        except _Changed:
+            return True
         except (NoWeights, WrongWeights, ImportError, CannotEmbed, VectorsUnavailable) as error:
             self._failed(str(error))
             return isinstance(error, VectorsDamaged) and self._start_over()
@@ -167,54 +260,120 @@ class Embedding:
             return False
         return True
 
-    def _make_copy(self, store: VectorStore, index: Index, model: int, embedder: Embedder) -> None:
+    # Models ---------------------------------------------------------------------------------------
+
+    def _plan(self) -> _Plan:
+        """Return how texts are embedded now. Raises NoWeights, WrongWeights, ImportError,
+        VectorsUnavailable.
+        """
+        store, index = self._meaning.store(), self._space.index
+        main = self._meaning.wanted()
+        plan = _Plan(store, index, main, store.model(main.identity, main.folder))
+        models = self._meaning.models
+        if models is None or models.languages is None:
+            self._census, self._meaning.lack = None, ""
+            return plan
+        if not models.both and not store.fact(_LANGUAGES):
+            if self._census is None:
+                self._census = Census.read(store.fact(_CENSUS))
+            return replace(plan, name="main")
+        self._census = None
+        if time.monotonic() < self._retry_at:
+            return replace(plan, name="lack")
+        try:
+            beside = models.languages.wanted()
+        except (NoWeights, WrongWeights, ImportError, MemoryError) as error:
+            self._lack(models.languages.profile.name, error)
+            return replace(plan, name="lack")
+        self._meaning.lack = ""
+        number = store.model(beside.identity, beside.folder)
+        kind = "both" if models.both else "auto"
+        return replace(
+            plan,
+            beside=beside,
+            beside_model=number,
+            both=models.both,
+            name=f"{kind} {beside.identity}",
+        )
+
+    def _lack(self, name: str, error: Exception) -> None:
+        """Do without the model of other languages for a while: the main one embeds their texts."""
+        reason = f"{name} is missing, so other languages are found by their words: {error}"
+        if reason != self._meaning.lack:
+            log.warning("model_of_languages_unavailable", reason=str(error))
+        self._meaning.lack = reason
+        self._retry_at = time.monotonic() + _RETRY
+
+    def _is_current(self, copy: Copy, plan: _Plan) -> bool:
+        """Return whether searches read the vectors of the plan's model of other languages."""
+        beside = None if copy.beside is None else copy.beside.model
+        return beside == plan.beside_model
+
+    def _make_copy(self, plan: _Plan) -> None:
         """Load the copy that searches read. While another model's vectors are incomplete, load
         those of the model that was complete last, if its weights are available.
         """
-        self._meaning.reason = "the vectors are being loaded"
+        store, index = plan.store, plan.index
+        if self._meaning.copy is None:
+            self._meaning.reason = "the vectors are being loaded"
         self._index = None
+        beside = None
+        if plan.beside is not None and plan.beside_model is not None:
+            store.accompany(plan.beside_model)
+            beside = self._meaning.load(store, plan.beside_model, plan.beside, index)
         served = store.served()
-        if served is not None and served[0] != model:
+        if served is not None and served[0] != plan.model:
             old = self._meaning.of_weights(served[1], served[2])
             if old is None:
                 self._meaning.reason = "the vectors are computed anew for another model, and the one before is not available"
                 return
-            self._meaning.copy = self._meaning.load(store, served[0], old, index)
-            return
-        if served is None:
-            store.serve(model)
-        self._meaning.copy = self._meaning.load(store, model, embedder, index)
+            copy = self._meaning.load(store, served[0], old, index)
+        else:
+            if served is None:
+                store.serve(plan.model, plan.beside_model)
+            copy = self._meaning.load(store, plan.model, plan.main, index)
+        self._meaning.copy = replace(copy, beside=beside)
 
-    def _complete(self, store: VectorStore, index: Index, model: int, embedder: Embedder) -> None:
-        """Serve the present model from now on, because everything is embedded with it."""
-        copy = self._meaning.copy
-        if copy is None or copy.model != model:
-            self._meaning.copy = self._meaning.load(store, model, embedder, index)
-            store.serve(model)
-            log.info("model_changed", identity=embedder.identity)
+    def _complete(self, plan: _Plan) -> None:
+        """Serve the present models from now on, because everything is embedded with them."""
+        store, copy = plan.store, self._meaning.copy
+        if copy is None or copy.model != plan.model:
+            loaded = self._meaning.load(store, plan.model, plan.main, plan.index)
+            beside = copy.beside if copy is not None else None
+            if beside is None and plan.beside is not None and plan.beside_model is not None:
+                beside = self._meaning.load(store, plan.beside_model, plan.beside, plan.index)
+            self._meaning.copy = replace(loaded, beside=beside)
+            store.serve(plan.model, plan.beside_model)
+            log.info("model_changed", identity=plan.main.identity)
+        elif plan.name != "lack" and store.has_others(plan.model, plan.beside_model):
+            store.serve(plan.model, plan.beside_model)
 
     # What is to do --------------------------------------------------------------------------------
 
-    def _look(self, store: VectorStore, index: Index, model: int) -> None:
+    def _look(self, plan: _Plan) -> None:
         now = time.monotonic()
-        if self._index is not index or self._model != model:
+        store, index, model = plan.store, plan.index, plan.model
+        if self._index is not index or self._model != model or self._plan_name != plan.name:
             self._cursor = index.log.last_cursor()
             self._long = {}
-            done = store.progress(model, index.log.epoch)
+            done = store.progress(model, plan.epoch)
+            if not any(done.values()) and self._census is not None:
+                self._census = Census()  # all texts are counted again
             self._waiting = {
                 name: _Waiting(done.get(name, 0), now)
                 for name, (_, lines) in sorted(index.conversations.progress().items())
                 if done.get(name, 0) != lines
             }
-            self._index, self._model = index, model
+            self._index, self._model, self._plan_name = index, model, plan.name
             return
         changed, self._cursor = index.log.changed_after(self._cursor)
         for name in changed:
-            if name not in self._waiting:
+            waiting = self._waiting.pop(name, None)
+            if waiting is None:
                 long = self._long.get(name)
-                self._waiting[name] = _Waiting(
-                    long[0].looked_at if long else store.lines_of(model, name), now
-                )
+                after = long[0].looked_at if long else store.lines_of(model, name)
+                waiting = _Waiting(after, now)
+            self._waiting[name] = waiting
 
     def _tell(self) -> None:
         """Report to searches how many conversations wait to be embedded, and since when."""
@@ -227,66 +386,190 @@ class Embedding:
 
     # The work -------------------------------------------------------------------------------------
 
-    def _step(self, store: VectorStore, index: Index, model: int, embedder: Embedder) -> bool:
+    def _step(self, plan: _Plan) -> int:
+        """Embed the texts of one turn. Return the bytes of their lines, 1 at least; 0 if nothing
+        waits.
+        """
+        self._newest_first = not self._newest_first
+        if self._newest_first:
+            return self._newest(plan) or self._oldest(plan)
+        return self._oldest(plan) or self._newest(plan)
+
+    def _oldest(self, plan: _Plan) -> int:
+        """Go on where embedding stopped."""
+        return self._take(plan, self._waiting)
+
+    def _newest(self, plan: _Plan) -> int:
+        """Embed what was written last: the conversations that changed last, to their ends, and of
+        one with much before that only the newest messages.
+        """
+        name = next(reversed(self._waiting), None)
+        if name is None:
+            return 0
+        for name in [*islice(reversed(self._waiting), _AHEAD)]:
+            waiting = self._waiting[name]
+            part = self._newest_texts(plan.index, name, waiting)
+            if part is None:
+                return self._take(plan, [name])
+            waiting.ahead = max(waiting.ahead, part.until)
+            texts = [it for it in part.texts if len(it.text.encode()) <= _LONG]
+            if texts:
+                self._keep(plan, texts, {})
+                return part.bytes
+        return 0
+
+    def _take(self, plan: _Plan, names: Iterable[str]) -> int:
+        """Embed the next texts of some conversations, in order."""
         texts: list[_Text] = []
         progress: dict[str, int] = {}
         ended: list[str] = []
         after: dict[str, int] = {}
         size = 0
-        for name, waiting in self._waiting.items():
-            if len(texts) >= _TEXTS or size >= _BYTES:
+        for name in names:
+            if len(texts) >= _TEXTS or size >= self._most_bytes:
                 break
-            batch = self._texts_of(index, name, waiting.after, _TEXTS - len(texts), _BYTES - size)
-            if batch is None:
+            waiting = self._waiting[name]
+            part = self._texts_of(
+                plan.index, name, waiting.after, _TEXTS - len(texts), self._most_bytes - size
+            )
+            if part is None:
                 ended.append(name)
                 self._long.pop(name, None)
                 continue
-            more, lines, whole, read = batch
-            size += read
-            texts += self._put_aside(store, model, name, more, waiting)
-            after[name] = lines
-            progress[name] = self._whole_until(name, lines)
-            if whole:
+            size += part.bytes
+            if self._census is not None:
+                for text in part.texts:
+                    self._census.count(text.content)
+            texts += self._put_aside(plan, name, part.texts, waiting)
+            after[name] = part.until
+            progress[name] = self._whole_until(name, part.until)
+            if part.is_end:
                 ended.append(name)
         if not texts and not progress and not ended:
-            return False
-        vectors_by_hash = store.vectors_of(model, {text.hash for text in texts})
-        new = {
-            text.hash: embedder.cut(text.text) for text in texts if text.hash not in vectors_by_hash
-        }
-        pieces = [piece for cut in new.values() for piece in cut]
-        vectors = quantised(self._workers.embed(embedder, pieces, self._yield)) if pieces else None
-        start = 0
-        for text_hash, cut in new.items():
-            assert vectors is not None
-            vectors_by_hash[text_hash] = vectors[start : start + len(cut)]
-            start += len(cut)
-        places = [
-            EmbeddedText(
-                t.conversation_id, t.line, t.time, t.marks, t.hash, vectors_by_hash[t.hash]
-            )
-            for t in texts
-        ]
-        changed = store.add(model, places, progress)
-        if (copy := self._meaning.copy) is not None and copy.model == model:
-            numbers = {text.conversation_id: text.number for text in texts}
-            for place, stood in changed:
-                _show(copy, numbers[place.conversation_id], place, stood=stood)
+            return 0
+        self._note_census(plan.store)
+        self._keep(plan, texts, progress)
         for name, lines in after.items():
             self._waiting[name].after = lines
             for long in self._long.get(name, ()):
                 long.looked_at = lines
         for name in ended:
             del self._waiting[name]
-        return True
+        return max(1, size)
+
+    def _note_census(self, store: VectorStore) -> None:
+        """Note what languages the space's texts are in. Raises _Changed if there are others."""
+        if self._census is not None:
+            store.note(_CENSUS, self._census.written())
+            if self._census.is_mixed:
+                store.note(_LANGUAGES, "others")
+                log.info("space_has_other_languages")
+                raise _Changed
+
+    def _keep(self, plan: _Plan, texts: list[_Text], progress: dict[str, int]) -> None:
+        """Embed texts with the models that they are given to, and keep and show their vectors."""
+        models = {(text.conversation_id, text.line): plan.models_of(text) for text in texts}
+        for model, embedder in plan.embedders():
+            own, others = (
+                [it for it in texts if (model in models[it.conversation_id, it.line]) is inside]
+                for inside in (True, False)
+            )
+            places = self._embedded(plan, model, embedder, own)
+            # Progress last, once all models have the texts.
+            self._add(plan, model, places, texts, progress if model == plan.model else {})
+            if plan.beside is not None:
+                self._remove(plan.store, model, others)
+
+    def _add(
+        self,
+        plan: _Plan,
+        model: int,
+        places: list[EmbeddedText],
+        texts: list[_Text],
+        progress: dict[str, int],
+    ) -> None:
+        """Keep the vectors of some of the texts, and show them to searches."""
+        changed = plan.store.add(model, places, progress)
+        copy = self._meaning.copy.of_model(model) if self._meaning.copy else None
+        if copy is not None:
+            numbers = {text.conversation_id: text.number for text in texts}
+            for place, stood in changed:
+                _show(copy, numbers[place.conversation_id], place, stood=stood)
+
+    def _remove(self, store: VectorStore, model: int, texts: list[_Text]) -> None:
+        """Remove the vectors of texts that another model has now."""
+        copy = self._meaning.copy.of_model(model) if self._meaning.copy else None
+        for name, number in {(text.conversation_id, text.number) for text in texts}:
+            lines = [text.line for text in texts if text.conversation_id == name]
+            for line in store.remove_places(model, name, lines):
+                if copy is not None:
+                    matrix = copy.abbreviations if line == ABBREVIATION else copy.messages
+                    matrix.remove(number, message_id(number, line))
+
+    def _vectors(self, plan: _Plan, embedder: Embedder, pieces: list[Piece]) -> NDArray[np.int8]:
+        """Return the vectors of pieces. Raises CannotEmbed for the main model, _Changed for the
+        other one.
+        """
+        self._has_embedded = True
+        try:
+            return quantised(self._workers.embed(embedder, pieces, self._yield))
+        except CannotEmbed as error:
+            if embedder is not plan.beside:
+                raise
+            self._lack(embedder.profile.name, error)
+            raise _Changed from error
+
+    def _embedded(
+        self, plan: _Plan, model: int, embedder: Embedder, texts: list[_Text]
+    ) -> list[EmbeddedText]:
+        """Return texts with their vectors, but for those that stand there already."""
+        store = plan.store
+        lines: dict[str, list[int]] = {}
+        for text in texts:
+            lines.setdefault(text.conversation_id, []).append(text.line)
+        placed = {
+            name: store.placed(model, name, min(own), max(own)) for name, own in lines.items()
+        }
+        texts = [it for it in texts if placed[it.conversation_id].get(it.line) != it.hash]
+        vectors_by_hash = store.vectors_of(model, {text.hash for text in texts})
+        new = {
+            text.hash: embedder.cut(text.text) for text in texts if text.hash not in vectors_by_hash
+        }
+        pieces = [piece for cut in new.values() for piece in cut]
+        vectors = self._vectors(plan, embedder, pieces) if pieces else None
+        start = 0
+        for text_hash, cut in new.items():
+            assert vectors is not None
+            vectors_by_hash[text_hash] = vectors[start : start + len(cut)]
+            start += len(cut)
+        return [
+            EmbeddedText(
+                t.conversation_id, t.line, t.time, t.marks, t.hash, vectors_by_hash[t.hash]
+            )
+            for t in texts
+        ]
+
+    def _adapt(self, store: VectorStore, size: int, seconds: float) -> None:
+        """Adapt the size of a turn to how long this one took, and note the pace."""
+        if not self._has_embedded:
+            return
+        factor = min(2.0, max(0.5, _TURN / max(seconds, 1e-3)))
+        self._most_bytes = round(min(_MOST_BYTES, max(_LEAST_BYTES, self._most_bytes * factor)))
+        pace = size / max(seconds, 1e-3)
+        self._pace = _PACE_MEMORY * self._pace + (1 - _PACE_MEMORY) * pace if self._pace else pace
+        if self._waiting:
+            store.note(_PACE, f"{self._pace:.0f}")
 
     def _put_aside(
-        self, store: VectorStore, model: int, name: str, texts: list[_Text], waiting: _Waiting
+        self, plan: _Plan, name: str, texts: list[_Text], waiting: _Waiting
     ) -> list[_Text]:
         """Put long texts aside whose vectors are not known. Return the others."""
         long = [it for it in texts if it.line != ABBREVIATION and len(it.text.encode()) > _LONG]
-        embedded = store.vectors_of(model, {it.hash for it in long}) if long else {}
-        aside = [it for it in long if it.hash not in embedded]
+        aside = [
+            it
+            for it in long
+            if any(not plan.store.has_text(model, it.hash) for model in plan.models_of(it))
+        ]
         for text in aside:
             waiting_texts = self._long.setdefault(name, [])
             if all(it.line != text.line for it in waiting_texts):
@@ -300,62 +583,71 @@ class Embedding:
         first = min((it.line for it in self._long.get(name, ())), default=line + 1)
         return min(line, first - 1)
 
-    def _slice(self, store: VectorStore, index: Index, model: int, embedder: Embedder) -> bool:
-        """Embed the next pieces of the long text that was put aside first. False if there is
+    def _slice(self, plan: _Plan) -> bool:
+        """Embed the next pieces of a long text: of the first few, each in turn. False if there is
         none.
         """
         name = next(iter(self._long), None)
         if name is None:
             return False
+        if len(self._long) > 1 and name in [*islice(self._long, _LONG_AT_ONCE)]:
+            self._long = _rotated(self._long, _LONG_AT_ONCE)
         long = self._long[name][0]
-        text = self._text_at(index, name, long.line)
-        if text is None:  # it is gone, or has no words any more
-            self._end_long(store, index, model, name, [])
-            return True
+        embedders = dict(plan.embedders())
         if long.pieces is None:
-            long.pieces = embedder.cut(text.text)
-            long.done = min(len(store.parts_of(model, text.hash)), len(long.pieces))
+            text = self._text_at(plan.index, name, long.line)
+            if text is None:  # it is gone, or has no words any more
+                self._end_long(plan, name)
+                return True
+            models = [it for it in plan.models_of(text) if not plan.store.has_text(it, text.hash)]
+            if not models:
+                self._end_long(plan, name, text)
+                return True
+            long.model = models[0]
+            cut = embedders[long.model].cut(text.text)
+            long.pieces = [np.array(piece, np.int32) for piece in cut]
+            long.text = replace(text, text="", content=text.content[:_LONG])
+            long.done = min(len(plan.store.parts_of(long.model, text.hash)), len(long.pieces))
+        assert long.text is not None
+        if plan.index.conversations.find(name) is None:
+            self._end_long(plan, name)
+            return True
         if long.done < len(long.pieces):
-            count = _LITTLE_SLICE if self._yield(0.0) else _SLICE
-            part = long.pieces[long.done : long.done + count]
-            vectors = quantised(self._workers.embed(embedder, part, self._yield))
-            store.add_parts(model, name, text.hash, long.done, vectors)
+            count = _LITTLE_SLICE if self._waiting or self._yield(0.0, 0.0) else _SLICE
+            part = [tuple(it.tolist()) for it in long.pieces[long.done : long.done + count]]
+            vectors = self._vectors(plan, embedders[long.model], part)
+            plan.store.add_parts(long.model, name, long.text.hash, long.done, vectors)
             long.done += len(part)
         if long.done == len(long.pieces):
-            vectors = store.parts_of(model, text.hash)
-            places = (
-                [EmbeddedText(name, text.line, text.time, text.marks, text.hash, vectors)]
-                if len(vectors)
-                else []
-            )
-            self._end_long(store, index, model, name, places)
+            vectors = plan.store.parts_of(long.model, long.text.hash)
+            if len(vectors):
+                text = long.text
+                place = EmbeddedText(name, text.line, text.time, text.marks, text.hash, vectors)
+                self._add(plan, long.model, [place], [text], {})
+            long.pieces = None  # another model may want it too
         return True
 
-    def _end_long(
-        self, store: VectorStore, index: Index, model: int, name: str, places: list[EmbeddedText]
-    ) -> None:
-        """Keep a long text whose pieces are all there, or forget one that is gone."""
+    def _end_long(self, plan: _Plan, name: str, text: _Text | None = None) -> None:
+        """Keep a long text that has all its vectors, or forget one that is gone."""
         rest = self._long[name][1:]
         if rest:
             self._long[name] = rest
         else:
             del self._long[name]
-        stored = index.conversations.find(name)
+        stored = plan.index.conversations.find(name)
         if stored is None:
             return
         looked_at = self._waiting[name].after if name in self._waiting else stored.lines
-        changed = store.add(model, places, {name: self._whole_until(name, looked_at)})
-        if (copy := self._meaning.copy) is not None and copy.model == model:
-            for place, stood in changed:
-                _show(copy, stored.number, place, stood=stood)
+        self._keep(plan, [text] if text else [], {name: self._whole_until(name, looked_at)})
 
-    def _yield(self, worked: float) -> bool:
+    def _yield(self, worked: float, processor: float) -> bool:
         """Pause while appends are under way, and return whether there are any. Embedding then takes
-        at most a ninth of one thread's time.
+        a third of one thread's time, and no less on a busy machine: what it waited for a processor
+        counts as a pause.
 
         Raises _Stopped.
         """
-        end = time.monotonic() + min(8 * worked, 5.0)
+        end = time.monotonic() + pause_after(worked, processor)
         while (
             (busy := self._is_busy())
             and (left := end - time.monotonic()) > 0
@@ -378,24 +670,31 @@ class Embedding:
         stored = index.conversations.find(name)
         places = index.messages.of_lines(stored.number, line, line) if stored else []
         messages = read_found(self._space, name, places)
-        if stored is None or not messages or not (text := text_of(messages[0])):
+        if stored is None or not messages:
             return None
-        return _Text(
-            name,
-            stored.number,
-            line,
-            messages[0].timestamp,
-            marks_of(messages[0]),
-            text,
-            hash_of(text),
-        )
+        return _text(stored.number, name, messages[0])
+
+    def _newest_texts(self, index: Index, name: str, waiting: _Waiting) -> _Part | None:
+        """Return the newest texts of a conversation that were not embedded ahead of their turn;
+        None if that is all that waits of it, or it is gone.
+        """
+        stored = index.conversations.find(name)
+        if stored is None or waiting.after > stored.lines:
+            return None
+        places = index.messages.of_lines(stored.number, waiting.after + 1, stored.lines)
+        sizes = np.cumsum([length for _, _, length in reversed(places)])
+        count = max(1, int(np.searchsorted(sizes, self._most_bytes // 2, "right")))
+        if len(places) <= count:
+            return None
+        chosen = [it for it in places[-min(count, _TEXTS) :] if it[0] > waiting.ahead]
+        messages = (read_found(self._space, name, chosen) if chosen else []) or []
+        texts = [text for it in messages if (text := _text(stored.number, name, it))]
+        return _Part(texts, stored.lines, is_end=False, bytes=sum(it[2] for it in chosen))
 
     def _texts_of(
         self, index: Index, name: str, after: int, most: int, most_bytes: int
-    ) -> tuple[list[_Text], int, bool, int] | None:
-        """Return the next texts of a conversation, one at least; up to which line they go, whether
-        that is its end, and the bytes of their lines. None if the conversation is gone.
-        """
+    ) -> _Part | None:
+        """Return the next texts of a conversation, one at least. None if it is gone."""
         stored = index.conversations.find(name)
         if stored is None:
             return None
@@ -404,28 +703,48 @@ class Embedding:
         places = index.messages.of_lines(stored.number, after + 1, stored.lines)
         sizes = np.cumsum([length for _, _, length in places[:most]])
         count = max(1, int(np.searchsorted(sizes, most_bytes, "right")))
-        whole = len(places) <= count
+        is_end = len(places) <= count
         chosen = places[:count]
         messages = read_found(self._space, name, chosen)
         if messages is None:
             return None
-        texts = [
-            _Text(
-                name,
-                stored.number,
-                message.sequence,
-                message.timestamp,
-                marks_of(message),
-                text,
-                hash_of(text),
+        texts = [text for it in messages if (text := _text(stored.number, name, it))]
+        if is_end and (notes := stored.conversation.abbreviation):
+            texts.append(
+                _Text(name, stored.number, ABBREVIATION, 0, 0, notes, hash_of(notes), notes)
             )
-            for message in messages
-            if (text := text_of(message))
-        ]
-        if whole and (notes := stored.conversation.abbreviation):
-            texts.append(_Text(name, stored.number, ABBREVIATION, 0, 0, notes, hash_of(notes)))
         size = sum(length for _, _, length in chosen)
-        return texts, stored.lines if whole else places[count - 1][0], whole, size
+        return _Part(texts, stored.lines if is_end else places[count - 1][0], is_end, size)
+
+
+def _text(number: int, name: str, message: Message) -> _Text | None:
+    """Return the text of a message; None if it has no words."""
+    if not (text := text_of(message)):
+        return None
+    return _Text(
+        name,
+        number,
+        message.sequence,
+        message.timestamp,
+        marks_of(message),
+        text,
+        hash_of(text),
+        message.content,
+    )
+
+
+def pause_after(worked: float, processor: float) -> float:
+    """Return the seconds that a thread pauses after it worked for some seconds, in which it had a
+    processor for so long, to take its share of the time and no more.
+    """
+    return min(max(0.0, processor / _SHARE - worked), _MOST_PAUSE)
+
+
+def _rotated(long: dict[str, list[_Long]], most: int) -> dict[str, list[_Long]]:
+    """Return the long texts with the first one behind the other ones of the first `most`."""
+    names = [*long]
+    turn = names[1:most] + names[:1] + names[most:]
+    return {name: long[name] for name in turn}
 
 
 def _show(copy: Copy, number: int, place: EmbeddedText, *, stood: bool) -> None:

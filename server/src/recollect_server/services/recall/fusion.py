@@ -36,6 +36,7 @@ _OWN = frozenset(["i", "me", "my", "we", "us", "our"])
 _GRACE = 7 * DAY  # events of a day are mentioned within a week
 _FADING = 10 * DAY
 _BESIDE, _BESIDE_RELATIVE = 0.9, 0.6  # what counts of a time beside the one that is named
+_REACH = 120  # places beyond which exp(-places / 3) adds nothing that a float holds
 _SEEDS = 5  # conversations whose topic others are compared with
 SOFTNESS = 4.0  # changes no order: only how fast scores fall from 1
 FIRST_LINE = 2
@@ -165,7 +166,7 @@ def conversation_features(
         "related": near[0],  # to the conversations of those chances
         "related_soft": near[1],  # the same by their square roots
         "related_best": near[2],  # to the five that look best
-        "beside": np.log(_beside(legs.begin) @ mass + 1e-3),  # began right before or behind those
+        "beside": np.log(_beside(legs.begin, mass) + 1e-3),  # began right before or behind those
     }
 
 
@@ -237,27 +238,40 @@ def _related(means: NDArray[np.float32], mass: Array, scores: Array) -> Array:
     """Return how near each conversation's mean vector is to those of others (z), itself left out: a
     project's other sessions are.
     """
-    near = (means @ means.T).astype(np.float64)
-    near.reshape(-1)[:: len(near) + 1] = 0  # the diagonal
+    vectors = means.astype(np.float64)
+    own = np.einsum("ij,ij->i", vectors, vectors)
     root = np.sqrt(mass)
     root /= root.sum() or 1.0
     seeds = np.argsort(-scores, kind="stable")[:_SEEDS]
-    others = np.full(len(mass), len(seeds))
-    others[seeds] -= 1
-    by_mass, by_root = (
-        near @ share_of / np.maximum(1 - share_of, 0.05) for share_of in (mass, root)
+    is_seed = np.zeros(len(mass))
+    is_seed[seeds] = 1
+    # The products with every other one, without a table of all pairs.
+    by_mass, by_root, by_seeds = (
+        vectors @ (share_of @ vectors) - own * share_of for share_of in (mass, root, is_seed)
     )
-    return z(np.array([by_mass, by_root, near[:, seeds].sum(axis=1) / np.maximum(others, 1)]))
+    return z(
+        np.array(
+            [
+                by_mass / np.maximum(1 - mass, 0.05),
+                by_root / np.maximum(1 - root, 0.05),
+                by_seeds / np.maximum(len(seeds) - is_seed, 1),
+            ]
+        )
+    )
 
 
-def _beside(begins: Array) -> Array:
-    """Return the nearness of conversations in the order of time: exp(-places between / 3); [m,
-    m].
+def _beside(begins: Array, mass: Array) -> Array:
+    """Return how much mass lies near each conversation in the order of time, itself left out:
+    weighed by exp(-places between / 3).
     """
-    place = np.searchsorted(np.sort(begins), begins).astype(float)
-    near: Array = np.exp(-np.abs(place[:, None] - place[None, :]) / 3)
-    near.reshape(-1)[:: len(near) + 1] = 0  # the diagonal
-    return near
+    if not len(mass):
+        return mass
+    place = np.searchsorted(np.sort(begins), begins)
+    at_place = np.bincount(place, mass, minlength=len(mass))
+    reach = min(_REACH, max(len(mass) - 1, 0))
+    near = np.convolve(at_place, np.exp(-np.abs(np.arange(-reach, reach + 1)) / 3))
+    beside: Array = near[place + reach] - mass
+    return np.maximum(beside, 0)
 
 
 def weighted(

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS
 from recollect_server.inference.embedder import CannotEmbed, Embedder
-from recollect_server.inference.weights import NoWeights, Weights, WrongWeights, look
+from recollect_server.services.recall.models import FACTOR, EmbeddingModels
 from recollect_server.services.space.events import Deleted, Suspended
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, remove_files
+from recollect_server.storage.vectors.joint import JointScan
 from recollect_server.storage.vectors.matrix import Matrix
 from recollect_server.storage.vectors.scan import Scan
 from recollect_server.storage.vectors.store import ABBREVIATION, Loaded, VectorStore
@@ -47,14 +48,29 @@ class Copy:
     index: Index
     messages: Matrix
     abbreviations: Matrix
+    beside: "Copy | None" = None
+    """Copy of the vectors of other languages, where the space has any."""
+
+    def of_model(self, model: int) -> "Copy | None":
+        """Return the copy, or that beside it, that has the vectors of a model."""
+        return next(
+            (it for it in (self, self.beside) if it is not None and it.model == model), None
+        )
+
+    def is_empty(self) -> bool:
+        """Return whether it never had a vector."""
+        return not len(self.messages) and not len(self.abbreviations)
+
+
+AnyScan = Scan | JointScan
 
 
 @dataclass(frozen=True, slots=True)
 class Scans:
     """A question, put to what is known: to the messages, and to the abbreviations."""
 
-    messages: Scan
-    abbreviations: Scan
+    messages: AnyScan
+    abbreviations: AnyScan
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,62 +83,30 @@ class Waiting:
     since: float
 
 
-class EmbeddingModel:
-    """The embedding model, loaded once for all spaces. Safe to call from any thread."""
-
-    def __init__(self, weights: Path) -> None:
-        """`weights` is the folder of the configured model."""
-        self._weights = weights
-        self._guard = threading.Lock()  # held while a model is loaded: some 0.3 s
-        self._configured: Embedder | None = None
-        self._former: Embedder | None = None
-
-    def wanted(self) -> Embedder:
-        """Return the embedder of the configured model, loaded at its first use. Raises NoWeights,
-        WrongWeights, ImportError.
-        """
-        with self._guard:
-            if self._configured is None:
-                self._configured = Embedder(look(self._weights))
-            return self._configured
-
-    def of_weights(self, identity: str, folder: Path) -> Embedder | None:
-        """Return the embedder of this identity, or None if its weights are not available."""
-        with self._guard:
-            for embedder in (self._configured, self._former):
-                if embedder is not None and embedder.identity == identity:
-                    return embedder
-            try:
-                weights: Weights = look(folder)
-                if weights.identity != identity:
-                    return None
-                self._former = Embedder(weights)
-            except (NoWeights, WrongWeights, ImportError):
-                return None
-            return self._former
-
-
 class Meaning:
     """State of search by meaning. Safe to call from any thread."""
 
-    def __init__(self, folder: Path, model: EmbeddingModel | None) -> None:
-        """`folder` is where `vectors.db` is; without a model nothing is embedded, and nothing found
+    def __init__(self, folder: Path, models: EmbeddingModels | None) -> None:
+        """`folder` is where `vectors.db` is; without models nothing is embedded, and nothing found
         so.
         """
         self._folder = folder
-        self._model = model
+        self.models = models
         self._guard = threading.Lock()  # guards `_store` while it is opened, closed and made anew
         self._store: VectorStore | None = None
         self.copy: Copy | None = None
         self.reason = "the embedding model is not loaded yet"
         self.failure = ""
         """Reason why nothing more is embedded; empty if there is none."""
+        self.lack = ""
+        """Reason why texts in other languages are not found by their meaning; empty if they are."""
+        self._unasked = ""  # likewise, of the last question
         self.waiting: Waiting | None = None
 
     @property
     def on(self) -> bool:
         """Return whether search by meaning is switched on."""
-        return self._model is not None
+        return self.models is not None
 
     def backlog(self) -> str:
         """Return why the newest messages are not found by meaning, or that they are late; empty if
@@ -130,8 +114,8 @@ class Meaning:
 
         Called with each search: whoever embeds may be at work for long.
         """
-        if self.failure:
-            return self.failure
+        if reason := self.failure or self.lack or self._unasked:
+            return reason
         waiting = self.waiting
         if waiting is None or time.monotonic() - waiting.since <= _LATE:
             return ""
@@ -167,27 +151,46 @@ class Meaning:
         and to a period. Raises MeaningUnavailable.
         """
         copy = self._copy_for(index)
-        try:
-            question = copy.embedder.question(text)
-        except CannotEmbed as error:
-            raise MeaningUnavailable(str(error)) from error
-        messages = Scan(copy.messages, question, numbers, start, end)
-        if len(copy.abbreviations) and (start is not None or end is not None):
+        within = numbers
+        has_notes = any(it is not None and len(it.abbreviations) for it in (copy, copy.beside))
+        if has_notes and (start is not None or end is not None):
             # An abbreviation is of a whole conversation: a time finds those of the conversations
             # that lie within it.
             within = index.search.numbers_within(start, end)
-            numbers = (
-                within if numbers is None else np.intersect1d(numbers, within, assume_unique=True)
-            )
-        return Scans(messages, Scan(copy.abbreviations, question, numbers))
+            if numbers is not None:
+                within = np.intersect1d(numbers, within, assume_unique=True)
+        parts: list[tuple[Scan, Scan, float]] = []
+        self._unasked = ""
+        for it, factor in ((copy, 1.0), (copy.beside, FACTOR)):
+            if it is None or (it.is_empty() and it is not _fuller(copy)):
+                continue
+            try:
+                question = it.embedder.question(text)
+            except CannotEmbed as error:
+                if it is copy:
+                    raise MeaningUnavailable(str(error)) from error
+                self._unasked = f"{it.embedder.profile.name}: {error}"
+                continue
+            messages = Scan(it.messages, question, numbers, start, end)
+            abbreviations = Scan(it.abbreviations, question, within)
+            parts.append((messages, abbreviations, factor))
+        if not parts:
+            raise MeaningUnavailable(self._unasked)
+        if len(parts) == 1 and parts[0][2] == 1.0:
+            return Scans(parts[0][0], parts[0][1])
+        return Scans(
+            JointScan([(it[0], it[2]) for it in parts]), JointScan([(it[1], it[2]) for it in parts])
+        )
 
     def forget(self, event: Deleted) -> None:
         """Remove the vectors of a deleted conversation. Raises nothing: a file that refuses is
         removed whole.
         """
-        if (copy := self.copy) and event.number is not None:
-            copy.messages.remove(event.number)
-            copy.abbreviations.remove(event.number)
+        copy = self.copy
+        for it in (copy, copy.beside if copy else None):
+            if it is not None and event.number is not None:
+                it.messages.remove(event.number)
+                it.abbreviations.remove(event.number)
         if self._store is None and not (self._folder / NAME).exists():
             return
         try:
@@ -230,13 +233,13 @@ class Meaning:
         """Return the embedder of the configured model. Raises NoWeights, WrongWeights,
         ImportError.
         """
-        assert self._model is not None
-        return self._model.wanted()
+        assert self.models is not None
+        return self.models.main.wanted()
 
     def of_weights(self, identity: str, folder: Path) -> Embedder | None:
         """Return the embedder of this identity, or None if its weights are not available."""
-        assert self._model is not None
-        return self._model.of_weights(identity, folder)
+        assert self.models is not None
+        return self.models.main.of_weights(identity, folder)
 
     def load(self, store: VectorStore, model: int, embedder: Embedder, index: Index) -> Copy:
         """Read the copy that searches use. Raises VectorsUnavailable, IndexUnavailable."""
@@ -272,6 +275,11 @@ class Meaning:
                 self._store.close()
 
 
+def _fuller(copy: Copy) -> Copy:
+    """Return the copy that is asked even if it is empty: one of both."""
+    return copy.beside if copy.is_empty() and copy.beside is not None else copy
+
+
 def _fill(
     matrix: Matrix,
     loaded: Loaded,
@@ -281,6 +289,8 @@ def _fill(
 ) -> None:
     """Load the chosen entries into a matrix, ordered by id."""
     entries = np.flatnonzero(chosen)
+    if not len(entries):
+        return
     entries = entries[np.argsort(ids[entries], kind="stable")]
     rows = loaded.rows[entries]
     order = np.argsort(rows, kind="stable")

@@ -5,8 +5,6 @@ the turns around them.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from recollect_server.domain.conversation import Conversation, opening_of
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, InvalidField
@@ -24,7 +22,7 @@ from recollect_server.services.recall.candidates import (
     legs_of_messages,
 )
 from recollect_server.services.recall.dates import read_dates, without_dates
-from recollect_server.services.recall.meaning import Meaning, Scans
+from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.retrievers import Array
 from recollect_server.services.recall.showing import Showing
 from recollect_server.services.space.space import Space
@@ -34,7 +32,6 @@ from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.search import Found
-from recollect_server.storage.index.words import Term
 
 # conversations that are scored beside twice as many as are asked for: by other legs others may be
 # better
@@ -301,9 +298,7 @@ class Recall:
                 candidates.messages[place] for place in dict.fromkeys([*there[:1], *fits])
             )
             if not turns:
-                matched, by_words = self._best_within(
-                    showing.terms, candidates.scans, scope, number
-                )
+                matched, by_words = self._best_within(candidates, scope, number)
                 shown, turns = matched, [it.turn_number for it in matched]
             # What led here is shown: the notes where they have the words and no message does, or
             # are near and no message is.
@@ -343,19 +338,15 @@ class Recall:
         return results
 
     def _best_within(
-        self, terms: list[Term], scans: Scans | None, scope: Scope, number: int
+        self, candidates: Candidates, scope: Scope, number: int
     ) -> tuple[list[Found], bool]:
         """Return the best messages of a conversation none of which is among the best of all, and
         whether they have the words; those without are the nearest in meaning.
         """
-        best = (
-            self._index.search.message_scores(terms, scope, _TURNS, within=number).best(_TURNS)
-            if terms
-            else np.zeros(0, np.int64)
-        )
+        best = candidates.words.best_within(number, _TURNS)
         by_words = len(best) > 0
-        if not by_words and scans:
-            best = scans.messages.within(number, _TURNS).ids
+        if not by_words and candidates.scans:
+            best = candidates.scans.messages.within(number, _TURNS).ids
         shown = self._index.search.showable(best, scope)
         at = {identity: place for place, identity in enumerate(shown.ids.tolist())}
         return [shown[at[identity]] for identity in best.tolist() if identity in at], by_words

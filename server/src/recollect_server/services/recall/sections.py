@@ -7,7 +7,7 @@ conversation is split where it was quiet, and messages are judged beside those o
 """
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,26 +17,14 @@ from recollect_server.services.recall.fusion import FIRST_LINE
 from recollect_server.services.recall.retrievers import Array, ConversationLegs, MessageLegs
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.ranking import Counts, Postings, conversation_bm25
+from recollect_server.storage.index.search import SECTION, Sections
+from recollect_server.storage.ranking import Counts, Postings, conversation_bm25, starts
 
 LONG = 200
 """Messages of a conversation that is split. Meetings of some 400 messages were learned from
 whole.
 """
 _MOST = 8  # conversations of one search that are split: those with the most candidates
-
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """The sections of one conversation: arrays of one value a section."""
-
-    number: int
-    first: NDArray[np.int64]
-    """The line of its first message."""
-    begin: Array
-    """Time at which it began, in milliseconds."""
-    bytes: NDArray[np.int64]
-    """About how long its text is."""
 
 
 def by_sections(
@@ -64,23 +52,20 @@ def by_sections(
     # lines of the section before and behind each message
     before, behind = np.full((2, len(of)), np.inf)
     count = len(conversations)
-    sections: list[_Section] = []
+    sections: dict[int, Sections] = {}  # by the place of the conversation
     for at in split:
-        section = _Section(
-            conversations[at].number, *index.search.sections(conversations[at].number)
-        )
         inside = np.flatnonzero(messages.conversation == at)
-        place = np.maximum(
-            np.searchsorted(section.first, messages.sequence[inside], "right") - 1, 0
-        )
+        lines = messages.sequence[inside].astype(np.int64)
+        section = index.search.sections(conversations[at].number, np.sort(lines))
+        if not len(section.first):
+            continue  # its messages are being removed
+        place = np.maximum(np.searchsorted(section.first, lines, "right") - 1, 0)
         of[inside] = count + place
-        before[inside] = messages.sequence[inside] - section.first[place]
-        behind[inside] = (
-            np.append(section.first[1:], MAX_LINES)[place] - 1 - messages.sequence[inside]
-        )
+        before[inside] = lines - section.first[place]
+        behind[inside] = section.last[place] - lines
         sequence[inside] = FIRST_LINE + before[inside]
         count += len(section.first)
-        sections.append(section)
+        sections[at] = section
     # Only the sections of candidates are compared, as only conversations that were found are.
     used, of = np.unique(
         np.concatenate([np.setdiff1d(np.arange(len(conversations)), split), of]),
@@ -93,7 +78,7 @@ def by_sections(
         keyword=_keyword(index, postings, counts, conversations, sections)[used],
         vector=_best(messages.vector, of, np.concatenate([above.vector, unknown])[used]),
         window=_best(messages.window, of, np.concatenate([above.window, unknown])[used]),
-        begin=np.concatenate([above.begin, *(it.begin for it in sections)])[used],
+        begin=np.concatenate([above.begin, *(it.begin for it in sections.values())])[used],
     )
     nearest = np.arange(2)[:, None]
     return (
@@ -125,34 +110,52 @@ def _keyword(
     postings: Postings,
     counts: Counts,
     conversations: list[Outline],
-    sections: list[_Section],
+    sections: dict[int, Sections],
 ) -> Array:
     """Return BM25 of the conversations, those that are split included, and of the sections behind
     them.
+
+    How many sections there are, and how many have a term, is about right: only those of candidates
+    were read.
     """
     lengths, total, mean = index.search.lengths()
-    whole = np.array([it.number for it in sections])
-    bases = len(lengths) + np.cumsum([0, *(len(it.first) for it in sections)])
-    in_sections = ~np.isin(counts.numbers, whole)
+    whole = np.array([conversations[at].number for at in sections], np.int64)
+    not_split = ~np.isin(counts.numbers, whole)
     of_terms, numbers, often = (
-        [counts.terms[in_sections]],
-        [counts.numbers[in_sections]],
-        [counts.frequencies[in_sections]],
+        [counts.terms[not_split]],
+        [counts.numbers[not_split]],
+        [counts.frequencies[not_split]],
     )
     # of each message, once
-    first = np.flatnonzero(np.diff(postings.ids, prepend=-1) | np.diff(postings.terms, prepend=-1))
+    first = starts(postings.ids, postings.terms)
     ids, terms = postings.ids[first], postings.terms[first]
-    for section, base in zip(sections, bases, strict=False):
-        inside = np.flatnonzero(ids >> SEQUENCE_BITS == section.number)
-        place = np.maximum(np.searchsorted(section.first, ids[inside] & MAX_LINES, "right") - 1, 0)
-        pairs, times = np.unique(terms[inside] * len(section.first) + place, return_counts=True)
+    spread = np.bincount(of_terms[0], minlength=int(terms.max(initial=-1)) + 1)
+    base, number_of_sections = len(lengths), 0
+    for at, section in sections.items():
+        inside = np.flatnonzero(ids >> SEQUENCE_BITS == conversations[at].number)
+        lines, inside_terms = ids[inside] & MAX_LINES, terms[inside]
+        spread += np.bincount(
+            inside_terms[starts(lines // SECTION, inside_terms)], minlength=len(spread)
+        )
+        place = np.searchsorted(section.first, lines, "right") - 1
+        read = (place >= 0) & (lines <= section.last[place])
+        pairs, times = np.unique(
+            inside_terms[read] * len(section.first) + place[read], return_counts=True
+        )
         of_terms.append(pairs // len(section.first))
         numbers.append(base + pairs % len(section.first))
         often.append(times)
+        base += len(section.first)
+        number_of_sections += max(
+            len(section.first),
+            round(conversations[at].message_count * len(section.first) / section.messages),
+        )
     extended = Counts(np.concatenate(of_terms), np.concatenate(numbers), np.concatenate(often))
-    all_lengths = np.concatenate([lengths, *(it.bytes for it in sections)])
-    count = total - len(sections) + int(bases[-1]) - len(lengths)
+    all_lengths = np.concatenate([lengths, *(it.bytes for it in sections.values())])
+    count = total - len(sections) + number_of_sections
     scores = np.zeros(len(all_lengths))
-    scored, values = conversation_bm25(extended, all_lengths, count, mean * total / max(count, 1))
+    scored, values = conversation_bm25(
+        extended, all_lengths, count, mean * total / max(count, 1), spread
+    )
     scores[scored] = values
     return np.concatenate([scores[[it.number for it in conversations]], scores[len(lengths) :]])

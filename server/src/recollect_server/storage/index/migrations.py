@@ -313,6 +313,17 @@ def _note_records(connection: apsw.Connection) -> None:
     """)
 
 
+def _note_refusals(connection: apsw.Connection) -> None:
+    """Add the number of times that the model wrote no notes of a conversation."""
+    connection.execute("""
+        -- `messages` is how many the conversation had at the last try, `next_try` when the model is asked
+        -- again; NULL: not before the conversation goes on. Nothing in the transcripts says this.
+        CREATE TABLE IF NOT EXISTS note_refusals(
+            number INTEGER PRIMARY KEY, model TEXT NOT NULL, messages INTEGER NOT NULL, tries INTEGER NOT NULL,
+            next_try INTEGER);
+    """)
+
+
 def _words_by_language(connection: apsw.Connection) -> None:
     """Make the tables of words anew for the forms of `analysis`. An index with messages is made
     anew as a whole by this start: their texts are in the transcripts.
@@ -348,6 +359,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _notes_words,
     _note_records,
     activity_tables.add_tables,
+    _note_refusals,
     _words_by_language,
 )
 

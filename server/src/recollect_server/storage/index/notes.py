@@ -27,6 +27,12 @@ _REPLACEABLE = f"""NOT EXISTS (
     SELECT 1 FROM note_records r WHERE r.number = c.number AND r.abbreviation_writer NOT IN ('', '{RULE}'))"""
 """Of a conversation `c`: a rule may write its abbreviation."""
 
+_FAILED = (
+    """conversations c LEFT JOIN note_refusals r USING (number) WHERE c.needs_abbreviation <> ''"""
+)
+_GIVEN_BACK = "(r.model IS ? AND r.messages IS c.message_count)"
+"""Of a conversation `c` and its refusals `r`: the model was asked about these very messages."""
+
 
 def _due(condition: str) -> str:
     return f"""
@@ -102,14 +108,17 @@ class NoteQueue:
             ).get
             return None if time is None else int(time)
 
-    def any_failed(self) -> bool:
-        """Return whether the last try of some conversation failed."""
+    def next_try(self, model: str) -> int | None:
+        """Return when the next of the conversations whose last try failed is tried again, 0 for the
+        next sweep; None if none is before it goes on.
+        """
         with self._database.reading() as connection:
-            return bool(
-                connection.execute(
-                    "SELECT 1 FROM conversations WHERE needs_abbreviation <> '' LIMIT 1"
-                ).get
-            )
+            time = connection.execute(
+                f"SELECT min(iif({_GIVEN_BACK}, r.next_try, 0)) FROM {_FAILED}"
+                f" AND NOT ({_GIVEN_BACK} AND r.next_try IS NULL)",
+                (model, model),
+            ).get
+            return None if time is None else int(time)
 
     def offline(self, idle_before: int, limit: int) -> list[Waiting]:
         """Return idle conversations whose abbreviation is a rule's, the one that was written first
@@ -171,16 +180,46 @@ class NoteQueue:
             )
             return [(row[0], row[1]) for row in rows]
 
-    def failed(self, idle_before: int, now: int) -> list[Waiting]:
-        """Return the conversations whose last try failed."""
+    def failed(self, idle_before: int, now: int, model: str) -> list[Waiting]:
+        """Return the conversations whose last try failed and that are to be tried again by now."""
         with self._database.reading() as connection:
             return _waiting(
                 connection,
                 idle_before,
                 now,
-                "SELECT number FROM conversations WHERE needs_abbreviation <> ''",
-                (),
+                f"SELECT c.number FROM {_FAILED}"
+                f" AND NOT ({_GIVEN_BACK} AND coalesce(r.next_try > ?, true))",
+                (model, now),
             )
+
+    def refusals(self, number: int, model: str) -> int:
+        """Return how many times in a row a model wrote no notes of a conversation."""
+        with self._database.reading() as connection:
+            tries = connection.execute(
+                "SELECT tries FROM note_refusals WHERE number = ? AND model = ?", (number, model)
+            ).get
+            return int(tries or 0)
+
+    def keep_refusal(
+        self, number: int, model: str, messages: int, tries: int, next_try: int | None
+    ) -> None:
+        """Record that a model wrote no notes of a conversation with so many messages, and when it
+        is asked again; None: not before the conversation goes on.
+        """
+        self._database.write(
+            lambda connection, _: connection.execute(
+                "INSERT OR REPLACE INTO note_refusals VALUES(?, ?, ?, ?, ?)",
+                (number, model, messages, tries, next_try),
+            )
+        )
+
+    def forget_refusals(self, number: int) -> None:
+        """Forget that a model wrote no notes of a conversation."""
+        self._database.write(
+            lambda connection, _: connection.execute(
+                "DELETE FROM note_refusals WHERE number = ?", (number,)
+            )
+        )
 
     def keep_failure(self, number: int, reason: str) -> None:
         """Record why a conversation's notes could not be written; only a sweep tries again."""
@@ -244,14 +283,18 @@ class NoteQueue:
             "INSERT OR IGNORE INTO notes_wanted SELECT number FROM conversations WHERE number = ?",
             numbers,
             request,
+            "DELETE FROM note_refusals WHERE number = ?",
         )
 
-    def _want(self, query: str, numbers: list[int], request: KnownRequest | None) -> None:
+    def _want(
+        self, query: str, numbers: list[int], request: KnownRequest | None, *more: str
+    ) -> None:
         if request:
             self._names.add(request.request_id)
 
         def job(connection: apsw.Connection, _: int) -> None:
-            connection.executemany(query, [(number,) for number in numbers])
+            for each in (query, *more):
+                connection.executemany(each, [(number,) for number in numbers])
             if request:
                 requests.add(connection, request)
 
@@ -276,7 +319,11 @@ class NoteQueue:
 
 
 def _waiting(
-    connection: apsw.Connection, idle_before: int, now: int, chosen: str, values: tuple[int, ...]
+    connection: apsw.Connection,
+    idle_before: int,
+    now: int,
+    chosen: str,
+    values: tuple[int | str, ...],
 ) -> list[Waiting]:
     rows = connection.execute(
         "SELECT number, id, turn_count > abbreviated_through AND (update_time <= ? OR update_time > ?"

@@ -27,7 +27,7 @@ from recollect_server.storage.index.messages import searchable
 
 _HANGING = (
     "conversations", "notes", "topics", "participants", "progress", "anchors", "mail", "continued", "contact_names",
-    "notes_words", "note_records", "notes_wanted",
+    "notes_words", "note_records", "note_refusals", "notes_wanted",
 )  # fmt: skip
 """Tables that have rows of a conversation which its removal begins with."""
 

@@ -1,9 +1,7 @@
-"""The two keyword legs, each one question to FTS5: which messages fit, and how often each
-conversation has each word.
+"""Reads of a search: its words and where they stand (see `postings`), and what is known of the
+messages and the conversations that it finds.
 """
 
-import math
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,11 +25,30 @@ from recollect_server.storage.index.analysis import Word, words_of
 from recollect_server.storage.index.conversations import Lengths, condition_of
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.messages import Place
+from recollect_server.storage.index.postings import KeywordScores
 from recollect_server.storage.index.words import QuestionWords, Term
-from recollect_server.storage.ranking import Postings
+from recollect_server.storage.ranking import starts
 
 _QUIET = 3_600_000  # milliseconds without a message that end a section
-_SECTION = 16  # messages of one, at the most
+SECTION = 20
+"""Messages of a section, at the most."""
+# of a time: conversations that are looked into, and messages of them all and of one
+_LOOKED_INTO, _VISITED, _VISITED_OF_ONE = 1_000, 20_000, 2_000
+
+
+class Sections(NamedTuple):
+    """Some sections of a conversation: arrays of one value a section, ascending."""
+
+    first: NDArray[np.int64]
+    """The line of its first message."""
+    last: NDArray[np.int64]
+    """The last line that belongs to it."""
+    begin: NDArray[np.float64]
+    """Time of its first message, in milliseconds."""
+    bytes: NDArray[np.int64]
+    """About how long its text is."""
+    messages: int
+    """Number of messages of them all."""
 
 
 class Found(NamedTuple):
@@ -93,155 +110,42 @@ class Messages:
         return Messages(*(column[chosen] for column in columns))
 
 
-class Bm25(NamedTuple):
-    """BM25 of messages by id: arrays of shape [n], the ids ascending."""
+def sections(connection: apsw.Connection, number: int, lines: NDArray[np.int64]) -> Sections:
+    """Return the sections of a conversation that these lines are in, which ascend.
 
-    ids: NDArray[np.int64]
-    scores: NDArray[np.float64]
-
-    def best(self, most: int) -> NDArray[np.int64]:
-        """Return the ids of the highest scores, highest first; of equal ones the lower id first."""
-        best: NDArray[np.int64] = self.ids[np.lexsort((self.ids, -self.scores))[:most]]
-        return best
-
-    def joined(self, more: "Bm25") -> "Bm25":
-        """Return these scores, and of the others those whose ids are not among them."""
-        new = np.isin(more.ids, self.ids, invert=True)
-        ids = np.concatenate([self.ids, more.ids[new]])
-        order = np.argsort(ids)
-        return Bm25(ids[order], np.concatenate([self.scores, more.scores[new]])[order])
-
-
-def message_scores(
-    connection: apsw.Connection,
-    terms: list[Term],
-    scope: Scope,
-    limit: int,
-    *,
-    within: int | None = None,
-) -> Bm25:
-    """Return BM25 of the best messages with any of the terms; higher is better. `within` is the
-    number of the only conversation to search.
-
-    A term that only ranks finds no message, except within one conversation.
+    A section ends where the conversation was quiet for an hour, and before every line that
+    `SECTION` divides. So the lines around a message alone say where its section begins, however
+    long the conversation is.
     """
-    finding = [term for term in terms if within is not None or not term.only_ranks]
-    ids, values = _best(
-        connection, _any(finding), scope, limit, within, sum(term.frequency for term in finding)
+    blocks = lines // SECTION
+    rows = connection.execute(
+        "SELECT group_concat(m.id), group_concat(m.time), group_concat(m.tokens) FROM json_each(?) j"
+        f" CROSS JOIN messages m ON m.id BETWEEN j.value AND j.value + {SECTION - 1}",
+        (
+            orjson.dumps(
+                (number << SEQUENCE_BITS) + SECTION * blocks[starts(blocks)],
+                option=orjson.OPT_SERIALIZE_NUMPY,
+            ).decode(),
+        ),
+    ).fetchone()
+    assert rows is not None  # an aggregate answers with one row
+    ids, times, tokens = (np.array(orjson.loads(f"[{text or ''}]"), np.int64) for text in rows)
+    if not len(ids):
+        none = np.zeros(0, np.int64)
+        return Sections(none, none, none.astype(np.float64), none, 0)
+    of_lines = ids & MAX_LINES
+    first = np.flatnonzero(
+        (np.diff(times, prepend=times[0] - _QUIET) >= _QUIET)
+        | (np.diff(of_lines // SECTION, prepend=-1) != 0)
     )
-    if ranking := [term for term in terms if term not in finding]:
-        # The sum over all terms, where both kinds are: higher than what the finding ones gave
-        # alone.
-        scores = dict(zip(ids, values, strict=True))
-        scores |= zip(
-            *_best(connection, f"({_any(finding)}) AND ({_any(ranking)})", scope, limit, within),
-            strict=True,
-        )
-        best = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
-        ids, values = [pair[0] for pair in best], [pair[1] for pair in best]
-    names = np.array(ids, np.int64)
-    order = np.argsort(names)
-    return Bm25(names[order], np.array(values, np.float64)[order])
-
-
-def normal_scores(
-    connection: apsw.Connection, terms: list[Term], scope: Scope, limit: int, total: int
-) -> Bm25:
-    """Return BM25 of messages with any of the terms, with the prior of `words.LEAST_MESSAGES` for
-    their frequency.
-    """
-    scores: dict[int, float] = defaultdict(float)
-    for term in terms:
-        for identity, score in zip(
-            *_best(connection, term.match, scope, limit, None, term.frequency), strict=True
-        ):
-            scores[identity] += term.normal(score, total)
-    ids = sorted(scores)
-    return Bm25(np.array(ids, np.int64), np.array([scores[it] for it in ids], np.float64))
-
-
-def _best(
-    connection: apsw.Connection,
-    match: str,
-    scope: Scope,
-    limit: int,
-    within: int | None,
-    matches: float = math.inf,
-) -> tuple[list[int], list[float]]:
-    """Return the ids and the scores of the best messages. There are at most `matches`, if the
-    caller knows.
-    """
-    where, values = _conditions(scope)
-    if within is not None:
-        where.append("turns_fts.rowid BETWEEN ? AND ?")
-        values += id_range(within)
-    times = " JOIN messages m ON m.id = turns_fts.rowid" if scope.timed else ""
-    # The `+` lets SQLite sort: FTS5 would prepare a second statement for that with every search,
-    # which takes as long as the matches of a small history. Where all are wanted the order is not,
-    # and sorting would take as long as scoring.
-    order = "" if matches <= limit else f" ORDER BY +rank LIMIT {limit}"
-    # As two texts: one step for SQLite, without Python's global lock.
-    ids, scores = connection.execute(
-        "SELECT json_group_array(id), json_group_array(-score) FROM (SELECT turns_fts.rowid AS id, rank AS score"
-        f" FROM turns_fts{times} WHERE turns_fts MATCH ?{_and(where)}{order})",
-        (match, *values),
-    ).get
-    return orjson.loads(ids), orjson.loads(scores)
-
-
-def postings(connection: apsw.Connection, terms: list[Term]) -> Postings:
-    """Return every occurrence of the terms."""
-    # As one text for each term: three times as fast as a row for each, and without Python's global
-    # lock.
-    texts = [_messages_with(connection, term) for term in terms]
-    sizes = [text.count(",") + 1 if text else 0 for text in texts]
-    of_terms = np.repeat(np.arange(len(terms)), sizes)
-    ids = np.array(orjson.loads(f"[{','.join(filter(None, texts))}]"), np.int64)
-    # FTS5 answers in order, which nothing promises
-    if not ((ids[1:] >= ids[:-1]) | (of_terms[1:] > of_terms[:-1])).all():
-        ids = ids[np.lexsort((ids, of_terms))]
-    return Postings(of_terms, ids)
-
-
-def _messages_with(connection: apsw.Connection, term: Term) -> str:
-    """Return the id of a message for every occurrence of a term, separated by commas; by a prefix,
-    for every message.
-    """
-    if term.prefix:
-        query, value = (
-            "SELECT group_concat(rowid) FROM turns_fts WHERE turns_fts MATCH ?",
-            term.match,
-        )
-    else:
-        query, value = "SELECT group_concat(doc) FROM turns_occurrences WHERE term = ?", term.stem
-    return connection.execute(query, (value,)).get or ""
-
-
-def sections(
-    connection: apsw.Connection, number: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Return the sections of a conversation: of each the line and the time of its first message,
-    and about how many bytes it has.
-
-    A section ends where the conversation was quiet for an hour, or has 16 messages.
-    """
-    ids, times, tokens = (
-        np.fromstring(text or "", dtype=np.int64, sep=",")
-        for text in connection.execute(
-            "SELECT group_concat(id), group_concat(time), group_concat(tokens) FROM"
-            " (SELECT id, time, tokens FROM messages WHERE id BETWEEN ? AND ? ORDER BY id)",
-            id_range(number),
-        ).get
-    )
-    quiet = np.flatnonzero(np.diff(times, prepend=times[:1] - _QUIET) >= _QUIET)
-    since = np.arange(len(ids)) - np.repeat(quiet, np.diff(quiet, append=len(ids)))
-    first = np.flatnonzero(since % _SECTION == 0)
-    if not len(first):
-        return np.zeros(1, np.int64), np.zeros(1), np.zeros(1, np.int64)
-    return (
-        ids[first] & MAX_LINES,
+    last = SECTION * (of_lines[first] // SECTION + 1) - 1
+    last[:-1] = np.minimum(last[:-1], of_lines[first[1:]] - 1)
+    return Sections(
+        of_lines[first],
+        last,
         times[first].astype(np.float64),
         BYTES_PER_TOKEN * np.add.reduceat(tokens, first),
+        len(ids),
     )
 
 
@@ -250,23 +154,8 @@ def numbers_of(connection: apsw.Connection, chosen: Filter) -> NDArray[np.int64]
     where, values = condition_of(chosen)
     if where == "1":
         return None
-    rows = connection.execute(
-        f"SELECT c.number FROM conversations c WHERE {where} ORDER BY c.number", values
-    )
-    return np.fromiter((row[0] for row in rows), dtype=np.int64)
-
-
-def numbers_with(connection: apsw.Connection, terms: list[Term], scope: Scope) -> NDArray[np.int64]:
-    """Return the numbers, ascending, of the conversations with any of the terms in a message of the
-    scope.
-    """
-    where, values = _conditions(scope)
-    rows = connection.execute(
-        f"SELECT DISTINCT turns_fts.rowid >> {SEQUENCE_BITS} FROM turns_fts JOIN messages m ON m.id = turns_fts.rowid"
-        f" WHERE turns_fts MATCH ?{_and(where)} ORDER BY 1",
-        (_any(terms), *values),
-    )
-    return np.fromiter((row[0] for row in rows), dtype=np.int64)
+    query = f"SELECT group_concat(number) FROM (SELECT c.number FROM conversations c WHERE {where})"
+    return _numbers(connection.execute(query, values).get)
 
 
 def numbers_within(
@@ -275,26 +164,63 @@ def numbers_within(
     """Return the numbers, ascending, of the conversations that began at `start` or later and ended
     before `end`.
     """
-    rows = connection.execute(
-        "SELECT number FROM conversations WHERE (?1 IS NULL OR create_time >= ?1) AND (?2 IS NULL OR update_time < ?2) ORDER BY 1",
-        (start, end),
+    query = (
+        "SELECT group_concat(number) FROM conversations"
+        " WHERE (?1 IS NULL OR create_time >= ?1) AND (?2 IS NULL OR update_time < ?2)"
     )
-    return np.fromiter((row[0] for row in rows), dtype=np.int64)
+    return _numbers(connection.execute(query, (start, end)).get)
+
+
+def _numbers(text: object) -> NDArray[np.int64]:
+    """Return the numbers of a text that has them separated by commas, ascending."""
+    return np.sort(np.array(orjson.loads(f"[{text or ''}]"), np.int64))
 
 
 def said_in(connection: apsw.Connection, scope: Scope, limit: int) -> NDArray[np.int64]:
     """Return the ids of messages of the scope, which has both times: those of the conversations
-    that were updated last.
+    that were updated last. A bounded number of messages is looked at.
     """
     where, values = condition_of(scope.conversations)
-    rows = connection.execute(
-        "SELECT m.id FROM conversations c JOIN messages m"
-        f" ON m.id BETWEEN c.number << {SEQUENCE_BITS} AND ((c.number + 1) << {SEQUENCE_BITS}) - 1"
-        f" WHERE c.update_time >= ? AND c.create_time < ? AND ({where}) AND m.time >= ? AND m.time < ?"
-        " ORDER BY c.update_time DESC, c.number DESC, m.id LIMIT ?",
-        (scope.start, scope.end, *values, scope.start, scope.end, limit),
+    rows: list[tuple[int, int]] = connection.execute(
+        "SELECT c.number, c.message_count FROM conversations c"
+        f" WHERE c.update_time >= ? AND c.create_time < ? AND ({where})"
+        " ORDER BY c.update_time DESC, c.number DESC LIMIT ?",
+        (scope.start, scope.end, *values, _LOOKED_INTO),
+    ).fetchall()  # type: ignore[assignment]  # the table's types
+    query = (
+        "SELECT id FROM (SELECT id, time FROM messages WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?)"
+        " WHERE time >= ? AND time < ? LIMIT ?"
     )
-    return np.array([row[0] for row in rows], np.int64)
+    ids: list[int] = []
+    left = _VISITED
+    for number, count in rows:
+        if len(ids) >= limit or left <= 0:
+            break
+        first, last = id_range(number)
+        if count > _VISITED_OF_ONE:
+            first = _first_since(connection, first, last, scope.start or 0)
+        most = min(_VISITED_OF_ONE, left)
+        left -= min(count, most)
+        period = (first, last, most, scope.start, scope.end, limit - len(ids))
+        ids += [row[0] for row in connection.execute(query, period)]
+    return np.array(ids, np.int64)
+
+
+def _first_since(connection: apsw.Connection, first: int, last: int, time: int) -> int:
+    """Return about the first id of a long conversation at some time or later: but for late messages
+    it is in the order of time.
+    """
+    last = connection.execute(
+        "SELECT coalesce(max(id), ?) FROM messages WHERE id BETWEEN ? AND ?", (first, first, last)
+    ).get
+    query = "SELECT time FROM messages WHERE id >= ? ORDER BY id LIMIT 1"
+    while first < last:
+        middle = (first + last) // 2
+        if connection.execute(query, (middle,)).get < time:
+            first = middle + 1
+        else:
+            last = middle
+    return first
 
 
 def showable(connection: apsw.Connection, ids: NDArray[np.int64], scope: Scope) -> Messages:
@@ -317,21 +243,6 @@ def showable(connection: apsw.Connection, ids: NDArray[np.int64], scope: Scope) 
 
 def _and(conditions: list[str]) -> str:
     return "".join(f" AND {condition}" for condition in conditions)
-
-
-def _any(terms: list[Term]) -> str:
-    return " OR ".join(term.match for term in terms)
-
-
-def _conditions(scope: Scope) -> tuple[list[str], list[Any]]:
-    parts, values = _times(scope)
-    where, more = condition_of(scope.conversations)
-    if where != "1":
-        parts.append(
-            f"turns_fts.rowid >> {SEQUENCE_BITS} IN (SELECT c.number FROM conversations c WHERE {where})"
-        )
-        values += more
-    return parts, values
 
 
 def _times(scope: Scope) -> tuple[list[str], list[Any]]:
@@ -371,12 +282,13 @@ class Search:
         with self._database.reading(settled=False) as connection:
             return words_of(connection, text, language)
 
-    def message_scores(
-        self, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None
-    ) -> Bm25:
-        """Return BM25 of the best messages with any of the terms."""
-        with self._database.reading() as connection:
-            return message_scores(connection, terms, scope, limit, within=within)
+    def keyword(
+        self, terms: list[Term], scope: Scope, numbers: NDArray[np.int64] | None
+    ) -> KeywordScores:
+        """Return the occurrences of the terms and BM25 of messages by them. `numbers` are the
+        conversations of the scope; None: all.
+        """
+        return KeywordScores(self._database, terms, scope, numbers)
 
     def said_in(self, scope: Scope, limit: int) -> NDArray[np.int64]:
         """Return the ids of messages of the scope, which has both times: those of the conversations
@@ -384,16 +296,6 @@ class Search:
         """
         with self._database.reading() as connection:
             return said_in(connection, scope, limit)
-
-    def normal_scores(self, terms: list[Term], scope: Scope, limit: int) -> Bm25 | None:
-        """Return BM25 of messages as in a store of `words.LEAST_MESSAGES`; None if this one has as
-        many.
-        """
-        total = self._lengths.messages
-        if total >= words.LEAST_MESSAGES:
-            return None
-        with self._database.reading() as connection:
-            return normal_scores(connection, terms, scope, limit, total)
 
     def notes_scores(
         self, terms: list[Term], limit: int
@@ -404,17 +306,10 @@ class Search:
         with self._database.reading() as connection:
             return words.scores_of_notes(connection, terms, self._lengths.read()[1], limit)
 
-    def postings(self, terms: list[Term]) -> Postings:
-        """Return every occurrence of the terms."""
+    def sections(self, number: int, lines: NDArray[np.int64]) -> Sections:
+        """Return the sections of a conversation that these lines are in."""
         with self._database.reading() as connection:
-            return postings(connection, terms)
-
-    def sections(
-        self, number: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-        """Return the sections of a conversation: first lines, times, bytes."""
-        with self._database.reading() as connection:
-            return sections(connection, number)
+            return sections(connection, number, lines)
 
     def lengths(self) -> tuple[NDArray[np.int64], int, float]:
         """Return the bytes of text by conversation number, the number of conversations, and their
@@ -426,11 +321,6 @@ class Search:
         """Return the conversations that match; None for all."""
         with self._database.reading() as connection:
             return numbers_of(connection, chosen)
-
-    def numbers_with(self, terms: list[Term], scope: Scope) -> NDArray[np.int64]:
-        """Return the conversations with any of the terms in a message of the scope."""
-        with self._database.reading() as connection:
-            return numbers_with(connection, terms, scope)
 
     def numbers_within(self, start: int | None, end: int | None) -> NDArray[np.int64]:
         """Return the conversations that lie wholly within a period."""

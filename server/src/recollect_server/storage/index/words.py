@@ -33,15 +33,24 @@ from recollect_server.storage.index.analysis import (
     stem_of_form,
     tokens,
 )
-from recollect_server.storage.ranking import K1
+from recollect_server.storage.ranking import K1, highest, rarity
 
 _MAX_TERMS = 128
 _MAX_SINGLE = 4  # words of a single character in one run: each is looked up by prefix
+_MAX_NOTES = 50_000  # entries of the words of notes that one query may read
 # a word in more than this share of all messages finds none by itself, where rarer ones are there
 _MAX_COMMON = 0.15
 _MAX_FINDING = 5_000  # messages that one query may find and score, whatever the corpus's size
-_MAX_POSTINGS = 100_000  # entries of the index that it may read
+MAX_POSTINGS = 100_000
+"""Entries of the index that one query may read."""
 _LEAST_TERMS = 2
+MAX_TEXT = 16_384
+"""Characters of a query that are read for its words."""
+_MAX_WORDS = 256  # different words of a query that are looked up
+# Messages that are counted of each word that the step before left uncounted: rare words cost little
+# beside common ones.
+_COUNTS = (256, 4_096, 65_536)
+_MAX_COUNTED = 100_000  # messages that one query may count in steps
 LEAST_MESSAGES = 300
 """Size of the store that the rarity of words is judged by at least: the other messages count as
 without the word.
@@ -85,6 +94,8 @@ class QuestionWords:
     """Evidence of a missing word, from 0 to 1: near 0 in a store of a few messages, which lacks
     nearly every word.
     """
+    is_whole: bool = True
+    """False if the query has more words than are looked up."""
 
 
 CONVERSATIONS = WordTables("turns_fts", "turns_vocabulary", "turns_occurrences", "notes_words")
@@ -121,15 +132,7 @@ class Term:
         """Return its inverse document frequency among so many messages, with the prior of
         `LEAST_MESSAGES`.
         """
-        return _rarity(self.frequency, total if self.is_common else max(total, LEAST_MESSAGES))
-
-    def normal(self, score: float, total: int) -> float:
-        """Return what its BM25 in a message of a store of so many messages would be with that
-        prior.
-        """
-        # how often the message has it, damped: never more than that
-        times = min(score / _rarity(self.frequency, total), K1 + 1)
-        return times * self.rarity(total)
+        return rarity(self.frequency, total if self.is_common else max(total, LEAST_MESSAGES))
 
     @property
     def match(self) -> str:
@@ -145,15 +148,15 @@ def choose_terms(
     has.
 
     Stop words are dropped unless nothing else is left. Common words only rank the hits of rarer
-    ones, because FTS5 scores every hit. The number of words is bounded, and the number of index
-    entries that must be read for them.
+    ones, because every hit is scored. The number of words is bounded, and the number of index
+    entries that must be counted and read for them, so of many common words some are left out.
     """
-    words = _terms(connection, query, tables)
+    words, _ = _terms(connection, query, tables)
     frequencies = _frequencies(connection, words, tables)
     terms = [
         (frequency, term)
-        for term, (frequency, notes) in zip(words, frequencies, strict=True)
-        if frequency or notes
+        for term, frequency in zip(words, frequencies, strict=True)
+        if frequency is not None
     ]
     terms.sort(key=lambda it: (it[0], it[1].stem))
     chosen: list[Term] = []
@@ -164,7 +167,7 @@ def choose_terms(
         spare = len(rarest) >= _LEAST_TERMS and term.word not in rarest
         if frequency and not spare:
             rarest.add(term.word)
-        if spare and postings > _MAX_POSTINGS:
+        if spare and postings > MAX_POSTINGS:
             break
         common = postings > _MAX_FINDING or (
             frequency > _MAX_COMMON * total_messages and total_messages > 1000
@@ -179,17 +182,23 @@ def weigh(
     """Return how rare the words of a query are, of which `choose_terms` chose some: the others
     nothing has, or they are common.
     """
-    every = _terms(connection, query, CONVERSATIONS)
+    every, is_whole = _terms(connection, query, CONVERSATIONS)
     stems = {term.stem for term in chosen}
     weight = sum(term.rarity(total_messages) for term in chosen)
     # A look at one occurrence costs nothing, the count of a common word's milliseconds: what was
     # not chosen and occurs is common.
-    occurs = "SELECT 1 FROM turns_occurrences WHERE term = ? LIMIT 1"
     occurring = {term.word for term in every if term.stem in stems or term.prefix}
     others = [term for term in every if term.word not in occurring]
-    occurring |= {
-        term.word for term in others if connection.execute(occurs, (term.stem,)).get is not None
-    }
+    occur = (
+        connection.execute(
+            "SELECT EXISTS (SELECT 1 FROM turns_occurrences WHERE term = j.value)"
+            " FROM json_each(?) j ORDER BY j.key",
+            (orjson.dumps([term.stem for term in others]).decode(),),
+        )
+        if others
+        else ()
+    )
+    occurring |= {term.word for term, (occurs,) in zip(others, occur, strict=True) if occurs}
     unknown = {term.word: term for term in others if term.word not in occurring}
     missing = sum(term.rarity(total_messages) for term in unknown.values())
     distinct = {term.word: term for term in every}
@@ -199,13 +208,13 @@ def weigh(
     )
     share = missing / (weight + missing) if missing else 0.0
     return QuestionWords(
-        weight + missing, share, only_stops, everyday, min(1.0, total_messages / LEAST_MESSAGES)
+        weight + missing,
+        share,
+        only_stops,
+        everyday,
+        min(1.0, total_messages / LEAST_MESSAGES),
+        is_whole,
     )
-
-
-def _rarity(frequency: int, total: int) -> float:
-    """Return the inverse document frequency of a word as FTS5's BM25 has it."""
-    return max(1e-6, math.log((max(total, frequency) - frequency + 0.5) / (frequency + 0.5)))
 
 
 def _languages(connection: apsw.Connection, tables: WordTables) -> list[str]:
@@ -221,10 +230,12 @@ def _languages(connection: apsw.Connection, tables: WordTables) -> list[str]:
     return languages
 
 
-def _terms(connection: apsw.Connection, query: str, tables: WordTables) -> list[Term]:
-    """Return the words of a query, each as it stands in the languages of the messages, without stop
-    words where there are others.
+def _terms(connection: apsw.Connection, query: str, tables: WordTables) -> tuple[list[Term], bool]:
+    """Return the first words of a query, and whether these are all. Each has the forms that it has
+    in the languages of the messages; stop words are left out where there are others.
     """
+    is_whole = len(query) <= MAX_TEXT
+    query = query[:MAX_TEXT]
     language = guess_language(composed(query))
     stop_words = question_stop_words(language)
     languages = _languages(connection, tables)
@@ -242,6 +253,8 @@ def _terms(connection: apsw.Connection, query: str, tables: WordTables) -> list[
         for form in stemmed:
             stem = stem_of_form(connection, form)
             bucket.setdefault(stem, Term(word, stem, form, is_stop=is_stop))
+        if len(words) > _MAX_WORDS:
+            break
     unspaced = runs(query)
     for run in unspaced:
         # The last character of a run stands alone in the index; of a query it says something only
@@ -253,31 +266,69 @@ def _terms(connection: apsw.Connection, query: str, tables: WordTables) -> list[
             words.pop(last, None)
             for character in single_words(run)[:_MAX_SINGLE]:
                 words[character] = Term(character, character, prefix=True)
-    return list((words or stops).values())
+    every = list((words or stops).values())
+    return every[:_MAX_WORDS], is_whole and len(every) <= _MAX_WORDS
 
 
 def _frequencies(
     connection: apsw.Connection, terms: list[Term], tables: WordTables
-) -> list[tuple[int, int]]:
-    """Return for each term how many messages have it, and how many conversations in their notes."""
-    notes = (
-        f"(SELECT count(*) FROM {tables.notes} WHERE stem BETWEEN j.value ->> 0 AND j.value ->> 1)"
-        if tables.notes
-        else "0"
+) -> list[int | None]:
+    """Return for each term how many messages have it. None for one that neither a message nor the
+    notes have, and for common ones whose count would take too long while there are rarer ones.
+
+    A count reads every entry of the word, so all are counted up to a few messages first.
+    """
+    frequencies: list[int | None] = [None] * len(terms)
+    matches = f"SELECT 1 FROM {tables.words} WHERE {tables.words} MATCH"
+    if tables.notes:
+        notes = f"SELECT 1 FROM {tables.notes} WHERE stem BETWEEN j.value ->> 1 AND j.value ->> 2"
+    else:
+        notes = "SELECT 1 WHERE false"
+    rows = connection.execute(
+        f"SELECT (SELECT count(*) FROM ({matches} j.value ->> 0 LIMIT {_COUNTS[0] + 1})),"
+        f" EXISTS ({notes}) FROM json_each(?) j ORDER BY j.key",
+        (
+            orjson.dumps(
+                [[it.match, it.stem, it.stem + (_LAST if it.prefix else "")] for it in terms]
+            ).decode(),
+        ),
+    ).fetchall()
+    for at, row in enumerate(rows):
+        count, in_notes = map(int, row)  # type: ignore[arg-type]  # what SQL's functions return
+        if count or in_notes:
+            frequencies[at] = count
+    uncounted = [at for at, it in enumerate(frequencies) if it is not None and it > _COUNTS[0]]
+    left = _MAX_COUNTED
+    for most in _COUNTS[1:]:
+        more = []
+        for at in uncounted:
+            if not left:
+                more.append(at)
+                continue
+            limit = min(most, left)
+            query = f"SELECT count(*) FROM ({matches} ? LIMIT ?)"
+            count = int(connection.execute(query, (terms[at].match, limit + 1)).get)
+            frequencies[at] = count
+            left -= min(count, limit)
+            if count > limit:
+                more.append(at)
+        uncounted = more
+    # Two are always searched for, so these are counted in full, from the vocabulary.
+    needed = _LEAST_TERMS - sum(
+        1 for at, it in enumerate(frequencies) if it and at not in uncounted
     )
-    messages = f"coalesce((SELECT doc FROM {tables.vocabulary} WHERE term = j.value ->> 0), 0)"
-    query = f"SELECT {messages}, {notes} FROM json_each(?) j ORDER BY j.key"
-    ranges = [(term.stem, term.stem + ("\U0010ffff" if term.prefix else "")) for term in terms]
-    rows: list[tuple[int, int]] = connection.execute(
-        query, (orjson.dumps(ranges).decode(),)
-    ).fetchall()  # type: ignore[assignment]  # the table's types
-    for at, term in enumerate(terms):
-        if term.prefix:
-            count = connection.execute(
-                f"SELECT count(*) FROM {tables.words} WHERE {tables.words} MATCH ?", (term.match,)
-            ).get
-            rows[at] = (int(count), rows[at][1])
-    return rows
+    for place, at in enumerate(uncounted):
+        frequencies[at] = (
+            _whole_frequency(connection, terms[at], tables) if place < needed else None
+        )
+    return frequencies
+
+
+def _whole_frequency(connection: apsw.Connection, term: Term, tables: WordTables) -> int:
+    if term.prefix:
+        return MAX_POSTINGS
+    query = f"SELECT doc FROM {tables.vocabulary} WHERE term = ?"
+    return int(connection.execute(query, (term.stem,)).get or 0)
 
 
 def have_notes_changed(before: Conversation | None, after: Conversation) -> bool:
@@ -317,17 +368,24 @@ def scores_of_notes(
 
     `total` is how many conversations there are. Lengths count nothing: notes are all about as long.
     """
-    scores: dict[int, float] = {}
-    values: tuple[str, ...]
+    numbers, values = [np.zeros(0, np.int64)], [np.zeros(0)]
+    left = _MAX_NOTES
     for term in terms:
-        if term.prefix:
-            where, values = "stem >= ? AND stem < ?", (term.stem, term.stem + _LAST)
-        else:
-            where, values = "stem = ?", (term.stem,)
-        query = f"SELECT json_group_array(json_array(number, count)) FROM notes_words WHERE {where}"
-        rows: list[tuple[int, int]] = orjson.loads(connection.execute(query, values).get)
-        idf = math.log(1 + (max(total, len(rows)) - len(rows) + 0.5) / (len(rows) + 0.5))
-        for number, count in rows:
-            scores[number] = scores.get(number, 0.0) + idf * count * (K1 + 1) / (count + K1)
-    best = sorted(sorted(scores, key=lambda number: (-scores[number], number))[:most])
-    return np.array(best, np.int64), np.array([scores[number] for number in best], np.float64)
+        if left <= 0:
+            break
+        # the newest first: of very many the others are left out
+        rows = connection.execute(
+            "SELECT json_group_array(number), json_group_array(count) FROM (SELECT number, count"
+            " FROM notes_words WHERE stem BETWEEN ? AND ? ORDER BY stem DESC, number DESC LIMIT ?)",
+            (term.stem, term.stem + (_LAST if term.prefix else ""), left),
+        ).get
+        with_stem, counts = (np.array(orjson.loads(text), np.int64) for text in rows)
+        size = len(with_stem)
+        left -= size
+        idf = math.log(1 + (max(total, size) - size + 0.5) / (size + 0.5))
+        numbers.append(with_stem)
+        values.append(idf * counts * (K1 + 1) / (counts + K1))
+    every, places = np.unique(np.concatenate(numbers), return_inverse=True)
+    scores = np.bincount(places, np.concatenate(values), minlength=len(every)).astype(np.float64)
+    best = np.sort(highest(scores, most))
+    return every[best], scores[best]

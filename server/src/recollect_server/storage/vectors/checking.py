@@ -21,6 +21,12 @@ class State:
     """Number of embedded lines of each conversation."""
     vectors: int = 0
     size: int = 0
+    beside: int = 0
+    """Number of those of the model of other languages."""
+    pace: float = 0.0
+    """Bytes of transcripts that a server embedded in a second, when it last did; 0 if unknown."""
+    parts: int = 0
+    """Vectors of texts that are so long that they are embedded a part at a time."""
 
 
 def state_of(folder: Path) -> State:
@@ -30,18 +36,29 @@ def state_of(folder: Path) -> State:
     try:
         with _reading(folder) as connection:
             rows = connection.execute(
-                f"SELECT c.id, p.lines FROM progress p JOIN conversations c USING (key) WHERE model = {_SERVED}"
+                "SELECT c.id, p.lines FROM progress p JOIN conversations c USING (key)"
+                " WHERE model = (SELECT value FROM facts WHERE name = 'served')"
             )
             lines = {str(row[0]): int(row[1]) for row in rows}
-            vectors = int(
-                connection.execute(
-                    f"SELECT coalesce(sum(pieces), 0) FROM texts WHERE model = {_SERVED}"
-                ).get
+            vectors, beside = (
+                int(connection.execute(f"SELECT coalesce(sum(pieces), 0) FROM texts {of}").get)
+                for of in (f"WHERE model IN {_SERVED}", f"WHERE model = {_BESIDE}")
+            )
+            pace = float(connection.execute("SELECT value FROM facts WHERE name = 'pace'").get or 0)
+            parts = int(
+                connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'parts'").get
+                and connection.execute("SELECT count(*) FROM parts").get
             )
     except VectorsUnavailable as error:
         return State(f"unusable ({error}): a server makes it anew")
     return State(
-        "whole", lines, vectors, sum(file.stat().st_size for file in folder.glob(f"{NAME}*"))
+        "whole",
+        lines,
+        vectors,
+        sum(file.stat().st_size for file in folder.glob(f"{NAME}*")),
+        beside,
+        pace,
+        parts,
     )
 
 
@@ -69,7 +86,7 @@ def problems(folder: Path) -> list[str]:
 
 
 def hashes(folder: Path) -> dict[str, dict[int, bytes]]:
-    """Return the hashes of the embedded texts by conversation and line, for the served model.
+    """Return the hashes of the embedded texts by conversation and line, for the served models.
     Raises VectorsUnavailable.
     """
     by_conversation: dict[str, dict[int, bytes]] = {}
@@ -80,7 +97,7 @@ def hashes(folder: Path) -> dict[str, dict[int, bytes]]:
             row[0]: str(row[1]) for row in connection.execute("SELECT key, id FROM conversations")
         }
         by_conversation = {name: {} for name in names.values()}
-        query = f"SELECT p.place, t.hash FROM places p JOIN texts t USING (text) WHERE p.model = {_SERVED}"
+        query = f"SELECT p.place, t.hash FROM places p JOIN texts t USING (text) WHERE p.model IN {_SERVED}"
         for place, text in connection.execute(query):
             by_conversation.setdefault(names.get(number_of(place), "nobody"), {})[
                 sequence_of(place)
@@ -88,7 +105,8 @@ def hashes(folder: Path) -> dict[str, dict[int, bytes]]:
     return by_conversation
 
 
-_SERVED = "(SELECT value FROM facts WHERE name = 'served')"
+_BESIDE = "(SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'beside')"
+_SERVED = "(SELECT CAST(value AS INTEGER) FROM facts WHERE name IN ('served', 'beside'))"
 
 
 @contextmanager

@@ -108,7 +108,9 @@ class Matrix:
         marks: NDArray[np.int64],
         vectors: NDArray[np.int8],
     ) -> None:
-        """Append entries, each conversation's in their order."""
+        """Append entries, in any order of their messages; pieces of one message come together and
+        in their order.
+        """
         if not len(ids):
             return
         with self._guard:
@@ -212,22 +214,43 @@ class Matrix:
         view.scale[entries] = 1 / np.where(lengths > 0, lengths, 1)
 
     def _link(self, view: View, start: int, stop: int) -> Entries:
-        """Link the new entries to those before them, and return all entries whose windows
-        changed.
+        """Link the new entries to those before and behind them, and return all entries whose
+        windows changed.
         """
-        touched: list[int] = []
+        touched: set[int] = set()
+        placed: dict[int, int] = {}  # the last new entry that stands before others, by conversation
         for entry, identity in enumerate(view.ids[start:stop].tolist(), start):
             number = identity >> self._bits
-            before = self._last.get(number, -1)
-            view.links[:, entry] = (before, -1)
-            if before >= 0:
-                view.links[1, before] = entry
-                if before < start:
-                    touched.append(before)
-                    if (second := int(view.links[0, before])) >= 0:
-                        touched.append(second)
-            self._last[number] = entry
-        return np.concatenate([np.unique(np.array(touched, np.int64)), np.arange(start, stop)])
+            before, behind = self._last.get(number, -1), -1
+            if before >= 0 and view.ids[before] > identity:
+                before, behind = self._gap(view, identity, placed.get(number, -1))
+                placed[number] = entry
+            else:
+                self._last[number] = entry
+            view.links[:, entry] = (before, behind)
+            for side, neighbour in ((0, before), (1, behind)):
+                if neighbour >= 0:
+                    view.links[1 - side, neighbour] = entry
+                    touched.add(neighbour)
+                    touched.add(int(view.links[side, neighbour]))
+        old = [entry for entry in touched if 0 <= entry < start]
+        return np.concatenate([np.unique(np.array(old, np.int64)), np.arange(start, stop)])
+
+    def _gap(self, view: View, identity: int, newest: int) -> tuple[int, int]:
+        """Return the entries between which an id belongs that comes after higher ones; -1 for
+        none. `newest` was put in its place just now.
+        """
+        first = identity >> self._bits << self._bits
+        entries = self._entries_between(view, np.array([first]), np.array([identity + 1]))
+        if len(entries) or newest >= 0:
+            below = [newest, *entries.tolist()] if newest >= 0 else entries.tolist()
+            before = max(below, key=lambda entry: (view.ids[entry], entry))
+            return before, int(view.links[1, before])
+        behind = self._entries_between(
+            view, np.array([first]), np.array([first + (1 << self._bits)])
+        )
+        # none of them may be in order yet: those that came in the same call
+        return -1, int(behind[np.argmin(view.ids[behind])]) if len(behind) else -1
 
     def _measure(self, view: View, stop: int, entries: Entries) -> None:
         """Compute the lengths of the windows' sums."""

@@ -193,9 +193,11 @@ class Scan:
         )
 
     def within(self, number: int, most: int) -> Scores:
-        """Return the nearest ids of one conversation."""
+        """Return the nearest ids of one conversation, of very many among those that look best."""
         entries = self._matrix.of_conversations(self._view, np.array([number]))
         entries = entries[self._allowed[entries]]
+        if self._about is not None:
+            entries = _best(entries, self._about[entries], self._most)
         return self._first(entries, self._cosines(entries), most)
 
     def _each_once(self, entries: Entries) -> Entries:

@@ -9,7 +9,7 @@ worked out again from the transcripts: nothing here is the truth.
 The vectors are a `vec0` table of sqlite-vec. The pieces of a text lie at `text << 20 | piece`;
 which text stands where is said by a message's id (`domain.ids`, of the conversation's
 number in this file), where line 0 is the conversation's abbreviation. Each model has its own: one
-is served while another is worked out.
+is served while another is worked out, and another beside it has the texts of other languages.
 """
 
 import threading
@@ -25,9 +25,10 @@ import orjson
 from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
-from recollect_server.domain.ids import id_range, message_id
+from recollect_server.domain.ids import id_range, message_id, sequence_of
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, connect, failures
 
+_BESIDE = "beside"
 ABBREVIATION = 0
 """The line that stands for a conversation's abbreviation."""
 _PIECE_BITS = 20
@@ -114,14 +115,48 @@ class VectorStore:
             row = connection.execute(query).fetchone()
             return None if row is None else (row[0], row[1], Path(row[2]))
 
-    def serve(self, model: int) -> None:
-        """Mark a model as complete, and remove the vectors of all others."""
+    def serve(self, model: int, beside: int | None = None) -> None:
+        """Mark a model as complete, and the one beside it that has the texts of other languages;
+        remove the vectors of all others.
+        """
+        self.accompany(beside)
+        models = (model, model if beside is None else beside)
         with self._using() as connection:
             connection.execute("INSERT OR REPLACE INTO facts VALUES('served', ?)", (str(model),))
             for table in ("progress", "places", "parts"):
-                connection.execute(f"DELETE FROM {table} WHERE model <> ?", (model,))
-            _drop_texts(connection, "SELECT text, pieces FROM texts WHERE model <> ?", (model,))
-            connection.execute("DELETE FROM models WHERE model <> ?", (model,))
+                connection.execute(f"DELETE FROM {table} WHERE model NOT IN (?, ?)", models)
+            _drop_texts(
+                connection, "SELECT text, pieces FROM texts WHERE model NOT IN (?, ?)", models
+            )
+            connection.execute("DELETE FROM models WHERE model NOT IN (?, ?)", models)
+
+    def accompany(self, beside: int | None) -> None:
+        """Mark a model as that of other languages beside the served one; None for no model."""
+        self.note(_BESIDE, "" if beside is None else str(beside))
+
+    def has_others(self, model: int, beside: int | None) -> bool:
+        """Return whether the file has vectors of other models than these two."""
+        with self._using() as connection:
+            query = "SELECT EXISTS (SELECT 1 FROM models WHERE model NOT IN (?, ?))"
+            return bool(connection.execute(query, (model, model if beside is None else beside)).get)
+
+    # Facts ----------------------------------------------------------------------------------------
+
+    def fact(self, name: str) -> str:
+        """Return a fact that was noted; empty if it never was."""
+        with self._using() as connection:
+            return str(
+                connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).get or ""
+            )
+
+    def note(self, name: str, value: str) -> None:
+        """Note a fact in place of the one before."""
+        with self._using() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO facts SELECT ?1, ?2 WHERE NOT EXISTS"
+                " (SELECT 1 FROM facts WHERE name = ?1 AND value = ?2)",
+                (name, value),
+            )
 
     # What is known --------------------------------------------------------------------------------
 
@@ -145,6 +180,30 @@ class VectorStore:
         with self._using() as connection:
             query = "SELECT lines FROM progress JOIN conversations USING (key) WHERE model = ? AND id = ?"
             return int(connection.execute(query, (model, conversation_id)).get or 0)
+
+    def placed(self, model: int, conversation_id: str, first: int, last: int) -> dict[int, bytes]:
+        """Return the hashes of the texts that stand in some lines of a conversation, by line."""
+        with self._using() as connection:
+            query = (
+                "SELECT p.place, t.hash FROM places p JOIN texts t USING (text) WHERE p.model = ?"
+                " AND p.place BETWEEN ? AND ?"
+            )
+            key = connection.execute(
+                "SELECT key FROM conversations WHERE id = ?", (conversation_id,)
+            ).get
+            if key is None:
+                return {}
+            range_of_lines = (model, message_id(key, first), message_id(key, last))
+            return {
+                sequence_of(place): text
+                for place, text in connection.execute(query, range_of_lines)
+            }
+
+    def has_text(self, model: int, text_hash: bytes) -> bool:
+        """Return whether a text was embedded before."""
+        with self._using() as connection:
+            query = "SELECT EXISTS (SELECT 1 FROM texts WHERE model = ? AND hash = ?)"
+            return bool(connection.execute(query, (model, text_hash)).get)
 
     def vectors_of(self, model: int, hashes: Iterable[bytes]) -> dict[bytes, NDArray[np.int8]]:
         """Return the vectors of the texts that were embedded before, each of shape [pieces,
@@ -281,6 +340,24 @@ class VectorStore:
                         (model, keys[name], lines),
                     )
         return changed
+
+    def remove_places(self, model: int, conversation_id: str, lines: Iterable[int]) -> list[int]:
+        """Remove texts from lines of a conversation, for one model. Return those that had any."""
+        removed: list[int] = []
+        with self._using() as connection:
+            key = connection.execute(
+                "SELECT key FROM conversations WHERE id = ?", (conversation_id,)
+            ).get
+            for line in lines if key is not None else ():
+                where = (model, message_id(key, line))
+                text = connection.execute(
+                    "SELECT text FROM places WHERE model = ? AND place = ?", where
+                ).get
+                if text is not None:
+                    connection.execute("DELETE FROM places WHERE model = ? AND place = ?", where)
+                    _drop_unused(connection, [text])
+                    removed.append(line)
+        return removed
 
     def remove(self, conversation_id: str) -> int:
         """Remove all data of a conversation from every page and the write-ahead log, and return the

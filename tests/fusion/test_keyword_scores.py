@@ -1,0 +1,99 @@
+"""BM25 of messages from the postings of a query: FTS5's own, within a budget."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import numpy as np
+import pytest
+from recollect_server.domain.filters import Scope
+from recollect_server.domain.ids import SEQUENCE_BITS
+from recollect_server.domain.time import system_clock
+from recollect_server.services.upkeep.recovery import recover, unheard
+from recollect_server.storage.index.file import NAME
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.postings import read_postings
+from recollect_server.storage.index.words import MAX_TEXT
+from recollect_server.storage.logs.folder import FolderStore
+
+from bench.corpus import Corpus, Made, write_conversation, write_transcripts
+
+_CORPUS = Corpus(1_500, words_per_message=30)
+_LONG = 2_500  # messages of one conversation, a minute apart, with two words each
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = tmp_path_factory.mktemp("postings")
+    write_transcripts(data, _CORPUS)
+    write_conversation(data, Made(10_000, ["zebra crossing"] * _LONG))
+    return data / "default" / "conversations"
+
+
+@pytest.fixture(scope="module")
+def index(folder: Path) -> Iterator[Index]:
+    index = recover(FolderStore(folder), system_clock, unheard).index
+    yield index
+    index.close()
+
+
+@pytest.fixture(scope="module")
+def connection(index: Index, folder: Path) -> Iterator[apsw.Connection]:
+    index.settle()
+    connection = apsw.Connection(str(folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
+    yield connection
+    connection.close()
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_scores_are_those_of_fts5(index: Index, connection: apsw.Connection, place: int) -> None:
+    question = [*_CORPUS.questions(6), "zebra", "the of and to"][place]
+    terms = index.search.terms(question)
+    ours = index.search.keyword(terms, Scope(), None).best(10_000)
+    finding = " OR ".join(term.match for term in terms if not term.only_ranks)
+    ranking = " OR ".join(term.match for term in terms if term.only_ranks)
+    theirs = _ranked(connection, finding)
+    if ranking:
+        theirs |= _ranked(connection, f"({finding}) AND ({ranking})")
+    assert ours.ids.tolist() == sorted(theirs)
+    assert ours.scores == pytest.approx([theirs[it] for it in ours.ids.tolist()])
+
+
+def _ranked(connection: apsw.Connection, match: str) -> dict[int, float]:
+    query = "SELECT rowid, -rank FROM turns_fts WHERE turns_fts MATCH ?"
+    return {row[0]: row[1] for row in connection.execute(query, (match,))}
+
+
+def test_of_a_common_word_the_newest_places_fit_the_budget(
+    index: Index, connection: apsw.Connection
+) -> None:
+    terms = index.search.terms("zebra")
+    whole = read_postings(connection, terms)
+    part = read_postings(connection, terms, budget=100)
+    number = int(whole.ids[0] >> SEQUENCE_BITS)
+    none = read_postings(connection, terms, np.array([number - 1]), budget=100)
+    inside = read_postings(connection, terms, np.array([number]), budget=100)
+    assert (len(whole.ids), whole.is_cut) == (_LONG, False)
+    assert (part.ids.tolist(), part.is_cut) == (whole.ids[-100:].tolist(), True)
+    assert len(none.ids) == 0
+    assert inside.ids.tolist() == part.ids.tolist()
+
+
+def test_words_beyond_the_budget_are_not_looked_up(index: Index) -> None:
+    rare = [word for word in _CORPUS.vocabulary[500:] if len(word) > 5]
+    every = " ".join(rare[:1_000])
+    assert index.search.weigh("zebra crossing", index.search.terms("zebra crossing")).is_whole
+    assert not index.search.weigh(every, index.search.terms(every)).is_whole
+    behind = "x" * MAX_TEXT + " zebra"
+    assert index.search.terms(behind) == []
+
+
+def test_messages_of_a_time_in_a_long_conversation_are_found_without_reading_it(
+    index: Index, connection: apsw.Connection
+) -> None:
+    query = "SELECT time FROM messages WHERE id >> ? = ? ORDER BY id"
+    zebras = index.search.keyword(index.search.terms("zebra"), Scope(), None).best(1)
+    number = int(zebras.ids[0] >> SEQUENCE_BITS)
+    times = [int(str(row[0])) for row in connection.execute(query, (SEQUENCE_BITS, number))]
+    there = index.search.said_in(Scope(start=times[2_400], end=times[2_403]), 100)
+    assert len(there) == 3

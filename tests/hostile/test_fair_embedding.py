@@ -1,0 +1,62 @@
+"""Embedding in fair turns: what is small and new does not wait behind what is large and old."""
+
+import pytest
+from recollect_server.inference.workers import starves
+from recollect_server.services.recall.embedding import pause_after
+from recollect_server.storage.vectors import checking
+
+from tests.conftest import Start
+from tests.hostile.test_long_texts import WORDS
+from tests.server.conftest import Connect, user
+from tests.waiting import until
+
+
+@pytest.mark.timeout(120)
+def test_a_new_message_is_found_by_meaning_before_most_of_a_large_import(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    # two pieces each, some 40 s of one core in all
+    large = [user(f"{number}. {WORDS * 25}") for number in range(120)]
+    own = service.create().id
+    service.append(own, *large)
+    service.append(own, user("We fly to Kyoto in April"))
+    other = service.told("My daughter starts first grade in autumn")
+
+    def found() -> bool:
+        hits = service.search("a journey to Japan").hits
+        first = (hits[0].conversation_id, hits[0].sequence) if hits else None
+        return first == (own, 2 + len(large)) and other in service.found("kids' education")
+
+    until(found, 60)
+    assert checking.state_of(server.folder).vectors < len(large), "less than half of all"
+    assert any("not embedded" in it.reason for it in service.search("Kyoto").degraded)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "processor", "before", "expected"),
+    [
+        (0.5, 0.45, False, False),
+        (0.5, 0.2, False, False),
+        (0.5, 0.1, False, True),  # a fifth of a core
+        (0.5, 0.2, True, True),  # not before it has much more
+        (0.5, 0.4, True, False),
+        (0.001, 0.0, True, True),  # says nothing
+        (0.001, 0.001, False, False),
+    ],
+)
+def test_a_thread_that_gets_less_than_a_third_of_a_core_starves(
+    seconds: float, processor: float, before: bool, expected: bool
+) -> None:
+    assert starves(seconds, processor, before=before) is expected
+
+
+@pytest.mark.parametrize(
+    ("worked", "processor", "pause"),
+    [(0.3, 0.3, 0.6), (0.3, 0.2, 0.3), (0.3, 0.1, 0.0), (3.0, 0.3, 0.0), (4.0, 4.0, 5.0)],
+)
+def test_beside_appends_embedding_takes_a_third_of_a_thread_and_no_less_on_a_busy_machine(
+    worked: float, processor: float, pause: float
+) -> None:
+    assert pause_after(worked, processor) == pytest.approx(pause)

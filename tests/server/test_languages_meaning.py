@@ -1,0 +1,237 @@
+"""Search by meaning in several languages, through the running service: each text by the model that
+knows its language, and the second model only where it is needed.
+"""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recollect_server.inference.embedder import CannotEmbed, Embedder
+from recollect_server.inference.weights import E5, MINILM, Profile, Weights, look, shipped
+from recollect_server.services.recall import models
+from recollect_server.storage.vectors import checking
+from recollect_server.storage.vectors.store import VectorStore, hash_of
+
+from tests.conftest import RunningServer, Start
+from tests.server.conftest import Connect, Service, answers
+from tests.waiting import until, until_embedded
+
+ENGLISH = ("We fly to Kyoto in April", "The car needs new tyres before winter")
+GERMAN = (
+    "Der Zahnarzt hat den Termin auf Donnerstag um halb neun verlegt, weil er krank ist.",
+    "Mein Bruder zieht im Frühjahr nach Leipzig, er hat dort eine Stelle als Tischler gefunden.",
+    "Wir haben uns für die blaue Küche entschieden, die Arbeitsplatte wird aus Eiche.",
+    "Der Hund verträgt kein Hühnerfleisch, er bekommt davon Ausschlag.",
+)
+CHINESE = "我们把会议改到了周五下午三点，地点还是在二楼。"
+QUESTIONS = {
+    "Wohin zieht mein Geschwister um?": 1,
+    "In which city will my brother work?": 1,
+    "Worauf reagiert das Haustier allergisch?": 3,
+    "What must the dog not eat?": 3,
+}
+"""Questions, and which text of `GERMAN` answers each without its words."""
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Collect the names of the models that are loaded."""
+    names: list[str] = []
+    load = Embedder.__init__
+
+    def noted(embedder: Embedder, weights: Weights) -> None:
+        names.append(weights.profile.name)
+        load(embedder, weights)
+
+    monkeypatch.setattr(Embedder, "__init__", noted)
+    return names
+
+
+def numbers(server: RunningServer) -> dict[str, int]:
+    """Return the numbers of the models in the file of vectors, by name."""
+    store = VectorStore(server.folder)
+    by_name = {
+        profile.name: store.model(look(shipped(profile), profile).identity, shipped(profile))
+        for profile in (MINILM, E5)
+    }
+    store.close()
+    return by_name
+
+
+def models_of(server: RunningServer, *texts: str) -> list[set[str]]:
+    """Return the names of the models that each text has vectors of."""
+    by_name = numbers(server)
+    store = VectorStore(server.folder)
+    names = [
+        {name for name, number in by_name.items() if store.has_text(number, hash_of(text))}
+        for text in texts
+    ]
+    store.close()
+    return names
+
+
+def check_answers(service: Service, german: list[str]) -> None:
+    for question, number in QUESTIONS.items():
+        assert service.search(question).results[0].conversation_id == german[number], question
+
+
+def test_texts_in_other_languages_are_found_by_meaning_in_and_across_languages(
+    start_server: Start, connect: Connect, loaded: list[str]
+) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    english = [service.told(text) for text in ENGLISH]
+    until_embedded(service, server)
+    assert service.found("vehicle upkeep") == [english[1]]
+    assert loaded == [MINILM.name], "no model for other languages without such text"
+    german = [service.told(text) for text in GERMAN]
+    until_embedded(service, server)
+    check_answers(service, german)
+    assert service.search("vehicle upkeep").results[0].conversation_id == english[1]
+    chinese = service.told(CHINESE)
+    until_embedded(service, server)
+    assert service.search("When and where is the meeting now?").results[0].conversation_id == (
+        chinese
+    )
+    assert loaded == [MINILM.name, E5.name]
+    assert models_of(server, *ENGLISH, *GERMAN, CHINESE) == [
+        *[{MINILM.name}] * 2,
+        *[{E5.name}] * 5,
+    ]
+    service.delete(german[3])
+    assert german[3] not in service.found("What must the dog not eat?")
+    assert models_of(server, GERMAN[3]) == [set()]
+    assert checking.problems(server.folder) == []
+
+
+def test_a_folder_of_an_older_server_gets_the_vectors_of_its_other_languages_alone(
+    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_server(embedder="onnx", embedding_models="minilm")
+    service = connect(server)
+    for text in ENGLISH:
+        service.told(text)
+    german = [service.told(text) for text in GERMAN]
+    until_embedded(service, server)
+    assert models_of(server, *ENGLISH, *GERMAN) == [{MINILM.name}] * 6
+    server.stop()
+    worked: list[str] = []
+    embed = Embedder._embed_pieces
+
+    def counted(embedder: Embedder, pieces: list[tuple[int, ...]]) -> np.ndarray:
+        worked.extend([embedder.profile.name] * len(pieces))
+        return embed(embedder, pieces)
+
+    monkeypatch.setattr(Embedder, "_embed_pieces", counted)
+    again = start_server(embedder="onnx")
+    service = connect(again)
+    until(lambda: models_of(again, *GERMAN) == [{E5.name}] * 4)
+    until_embedded(service, again)
+    check_answers(service, german)
+    assert worked == [E5.name] * 4, "no vector is made again"
+    assert models_of(again, *ENGLISH) == [{MINILM.name}] * 2
+    again.stop()
+    # back: what the second model had is embedded by the first again
+    back = start_server(embedder="onnx", embedding_models="minilm")
+    until_embedded(connect(back), back)
+    until(lambda: models_of(back, *GERMAN) == [{MINILM.name}] * 4)
+    assert checking.state_of(back.folder).beside == 0
+
+
+def test_with_both_models_english_has_the_vectors_of_both(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx", embedding_models="both")
+    service = connect(server)
+    english = [service.told(text) for text in ENGLISH]
+    german = service.told(GERMAN[3])
+    until_embedded(service, server)
+    assert models_of(server, *ENGLISH, GERMAN[3]) == [{MINILM.name, E5.name}] * 2 + [{E5.name}]
+    assert service.search("vehicle upkeep").results[0].conversation_id == english[1]
+    for question in ("Worauf reagiert das Haustier allergisch?", "What must the dog not eat?"):
+        assert service.search(question).results[0].conversation_id == german
+    before = answers(service, ["vehicle upkeep", *QUESTIONS])
+    server.stop()
+    again = start_server(embedder="onnx", embedding_models="both")
+    until_embedded(connect(again), again)
+    assert answers(connect(again), ["vehicle upkeep", *QUESTIONS]) == before
+
+
+def test_without_the_second_model_everything_else_goes_on_until_it_is_there(
+    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "e5"
+    shutil.copytree(shipped(E5), folder)
+    (folder / E5.model).rename(folder / "away")
+    at = {MINILM: shipped(), E5: folder}
+
+    def moved(profile: Profile = MINILM) -> Path:
+        return at[profile]
+
+    monkeypatch.setattr("recollect_server.app.models.shipped", moved)
+    monkeypatch.setattr("recollect_server.services.recall.embedding._RETRY", 0.1)
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    kyoto = service.told(ENGLISH[0])
+    until_embedded(service, server)
+    assert not service.search("a journey to Japan").degraded, "nobody needs it yet"
+    german = [service.told(text) for text in GERMAN]
+
+    def reason() -> str:
+        degraded = service.search("a journey to Japan").degraded
+        return degraded[0].reason if degraded else ""
+
+    until(lambda: f"{E5.name} is missing" in reason() and E5.model in reason())
+    answer = service.search("a journey to Japan")
+    assert answer.results[0].conversation_id == kyoto
+    assert "vector_messages" in answer.legs_run
+    until(lambda: models_of(server, *GERMAN) == [{MINILM.name}] * 4)
+    (folder / "away").rename(folder / E5.model)
+    until(lambda: not reason())
+    until_embedded(service, server)
+    check_answers(service, german)
+
+
+def test_a_second_model_that_fails_over_a_question_is_named_and_the_first_one_answers(
+    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    kyoto = service.told(ENGLISH[0])
+    service.told(CHINESE)
+    until_embedded(service, server)
+    run = Embedder._run
+
+    def failing(embedder: Embedder, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        if embedder.profile is E5:
+            raise CannotEmbed("the embedding model failed: out of memory")
+        return run(embedder, ids, mask)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Embedder, "_run", failing)
+        answer = service.search("a journey to Japan by air")
+        assert answer.results[0].conversation_id == kyoto
+        assert {it.reason for it in answer.degraded} == {
+            f"{E5.name}: the embedding model failed: out of memory"
+        }
+    assert not service.search("a journey to Japan by air").degraded
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([*GERMAN[:2], *["ok, thanks"] * 500], False),
+        ([*GERMAN[:3]], True),
+        ([*GERMAN[:3], *["ok, thanks"] * 500], False),
+        (["ok, thanks", CHINESE], True),
+        (["print('größe')", "naïve café", "🦊🦊🦊", "https://example.org/ä"], False),
+    ],
+)
+def test_a_space_has_other_languages_once_enough_of_its_texts_show_it(
+    texts: list[str], expected: bool
+) -> None:
+    census = models.Census()
+    for text in texts:
+        census.count(text)
+    assert models.Census.read(census.written()).is_mixed is expected
