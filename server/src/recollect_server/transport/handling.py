@@ -324,8 +324,8 @@ def _run(
     context: grpc.ServicerContext,
 ) -> "tuple[ProtoMessage | Malformed | None, ProtoMessage | None, status_pb2.Status | None]":
     """Return the request, if it was read, and the answer or the failure. `name` is that of the
-    method in the log; `data` is the request's
-    bytes; where callers stream, it is an iterator for the handler.
+    method in the log. `data` is the request's bytes; where callers stream, it is an iterator for
+    the handler.
     """
     request: Any = None
     answer: ProtoMessage | None = None
