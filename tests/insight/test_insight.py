@@ -19,8 +19,8 @@ from recollect import (
 )
 from recollect_server import app
 from recollect_server.settings import Settings
+from recollect_server.storage.index.activity_tables import MISSING
 from recollect_server.storage.index.file import NAME, SEAL
-from recollect_server.storage.index.migrations import MIGRATIONS
 
 from tests.conftest import LOOPBACK, MovableClock, Start
 
@@ -297,23 +297,12 @@ def test_answers_follow_changes_at_once_and_an_index_made_anew_has_the_same(
 
 
 def _as_before_activity(index: Path) -> object:
-    """Make the index what the version before activity left, and return its identity."""
+    """Make the index one whose activity is not counted, and return its identity."""
     index.with_name(index.name + SEAL).unlink()
     connection = apsw.Connection(str(index))
     with connection:
-        names = connection.execute(
-            "SELECT type, name FROM sqlite_schema WHERE name GLOB 'activity*' OR name GLOB 'topics_by_*'"
-            " OR name GLOB 'facet*' OR name IN ('take_in_activity', 'topic_activity_insert',"
-            " 'topic_activity_delete', 'topics_of_conversation')"
-        ).fetchall()
-        for kind in ("trigger", "index", "table"):
-            for _, name in [row for row in names if row[0] == kind]:
-                connection.execute(f"DROP {kind} {name}")
-        connection.execute("DROP TRIGGER take_in")  # it names what the step after that added
-        for column in ("topics_by_hand", "archived", "metadata", "origin_id", "origin_turn"):
-            connection.execute(f"ALTER TABLE conversations DROP COLUMN {column}")
-        step = [it.__module__.endswith("activity_tables") for it in MIGRATIONS].index(True)
-        connection.pragma("user_version", step)
+        connection.execute("DELETE FROM activity")
+        connection.execute("INSERT INTO identity VALUES(?, '')", (MISSING,))
     connection.close()
     return _identity(index)
 
