@@ -36,6 +36,7 @@ BENCHMARKS = (
     Short("fairness", "--rounds 1 --seconds 1"),
     Short("load", "--rounds 1 --calls 300 --turns 5 50 500 5000 50000"),
     Short("search", "--rounds 1 --questions 100 --messages 1000 10000 100000"),
+    Short("worst_search", "--messages 10000 --questions 1"),
     Short("beside", "--rounds 1 --messages 2000 --searches 10 --calls 200 --words"),
     Short("meaning", "--rounds 1 --calls 500"),
     Short("context", "--messages 10000 --calls 100"),
@@ -56,7 +57,9 @@ BENCHMARKS = (
     Short("dialogue", "--questions 20", wants_set=True),
     Short("abbreviations", "", wants_set=True),
 )
-"""Not here: `bench.learn`, which takes hours and writes weights, and `bench.stream --soak`."""
+"""Not here: `bench.learn`, which takes hours and writes weights, `bench.stream --soak`, and
+`bench.published`, whose data is elsewhere.
+"""
 
 
 def runs(chosen: Sequence[str], sets: Sequence[Path]) -> list[tuple[str, list[str]]]:

@@ -25,6 +25,7 @@ from bench import (
     spaces,
     start,
     stream,
+    worst_search,
 )
 from bench.calls import measure
 from bench.corpus import Corpus
@@ -153,6 +154,14 @@ def test_search_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ["--messages", "60", "--questions", "4", "--rounds", "1", "--folder", str(tmp_path)]
     )
     assert "60 messages: Search p50" in capsys.readouterr().out
+
+
+def test_worst_search_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    worst_search.main(
+        ["--messages", "400", "--questions", "1", "--words", "--slowest", "2", "--kinds", "letters",
+         "--folder", str(tmp_path)]
+    )  # fmt: skip
+    assert "400 messages, 14 searches" in capsys.readouterr().out
 
 
 def test_spaces_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -127,7 +127,9 @@ class DegradedLeg(_message.Message):
     leg: _builtins.str
     """The retriever."""
     reason: _builtins.str
-    """The reason, in one sentence."""
+    """The reason, in one sentence. It begins with `keyword_budget:` if a question has so many words,
+    or words so common, that a part of their places was searched.
+    """
     def __init__(
         self,
         *,

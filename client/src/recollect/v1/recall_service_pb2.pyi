@@ -141,7 +141,9 @@ class SearchResponse(_message.Message):
     total_matches: _builtins.int
     """Number of conversations that have any of the words or are near in meaning, before `limit`. If
     rarer words are present, words so common that reading all their places would take long are left
-    out of the search and of this count.
+    out of the search and of this count. Every search does a bounded amount of work, whatever is
+    asked of however much: where all words are common, or more than 256, a part is searched, and
+    `degraded` says so.
     """
     has_more: _builtins.bool
     """True if results or hits were left out because the answer would be too large (see

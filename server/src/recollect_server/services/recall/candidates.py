@@ -50,7 +50,7 @@ LEAST = 0.2
 things have 0.0 to 0.2.
 """
 KEYWORD_BUDGET = (
-    "the words are so common, or so many, that a part of their places was searched;"
+    "keyword_budget: the words are so common, or so many, that a part of their places was searched;"
     " ask with rarer words, fewer words or a narrower filter"
 )
 """Reason of `degraded` where a search used up its budget."""
