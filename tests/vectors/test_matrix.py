@@ -2,6 +2,7 @@
 order they came in.
 """
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -238,7 +239,8 @@ def test_scans_of_two_models_give_each_message_the_mean_of_what_knows_it() -> No
     whole = dict(zip(*(it.tolist() for it in first.of(names)[0]), strict=True))
     part = dict(zip(*(it.tolist() for it in second.of(names)[0]), strict=True))
     expected = {
-        it: (cosine + part[it] / 2) / 2 if it in part else cosine for it, cosine in whole.items()
+        it: (cosine + math.tanh(part[it] / 2)) / 2 if it in part else cosine
+        for it, cosine in whole.items()
     }
     scores, marks = joint.of(names)
     assert scores.ids.tolist() == names.tolist()

@@ -1,8 +1,9 @@
 """One question to the matrices of several models, whose cosines are brought to one scale.
 
 A message has its vectors in the matrix of one model, or in both: then the mean of both counts. Each
-model has a factor that its cosines are multiplied by. Windows are those of each model's own
-entries.
+model has a factor that its cosines are multiplied by; the hyperbolic tangent of the product keeps
+their order and stays below 1. A factor of 1 is the model whose scale it is. Windows are those of
+each model's own entries.
 """
 
 from collections.abc import Callable, Sequence
@@ -113,7 +114,8 @@ class JointScan:
         """Return the scans' values on the common scale, of shape [scans, n]; nan for none."""
         values = np.full((len(answers), len(names)), np.nan)
         for row, (own, cosines), (_, factor) in zip(values, answers, self._parts, strict=True):
-            row[np.searchsorted(names, own)] = np.minimum(factor * cosines, 1)
+            scaled = cosines if factor == 1 else np.tanh(factor * cosines)
+            row[np.searchsorted(names, own)] = scaled
         return values
 
 
