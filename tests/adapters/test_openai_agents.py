@@ -4,6 +4,7 @@ told to.
 
 import asyncio
 from collections.abc import AsyncIterator
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -14,6 +15,10 @@ from recollect import AsyncClient, Client, Message, Role, ToolCall
 from recollect.adapters.files import Files
 from recollect.adapters.items import items_of
 from recollect.adapters.openai_agents import RecollectSession
+from recollect.cli.browsing import print_message
+from recollect.mcp.shapes import FetchContext
+from recollect.mcp.tools import fetch_context
+from rich.console import Console
 
 ITEMS: list[Any] = [
     {"role": "user", "content": "Is the disk full?"},
@@ -187,7 +192,7 @@ async def test_images_come_back_and_are_no_words(memory: AsyncClient, client: Cl
             "call_id": "call_1",
             "output": [{"type": "input_image", "image_url": shot}],
         },
-        {"type": "image_generation_call", "id": "ig_1", "result": "aGlj" * 300_000},
+        {"type": "image_generation_call", "id": "ig_1", "result": "aGlj" * 100_000},
         {"role": "assistant", "content": "A zeppelin."},
     ]
     session = RecollectSession("alex", memory)
@@ -199,10 +204,22 @@ async def test_images_come_back_and_are_no_words(memory: AsyncClient, client: Cl
     assert [it.content for it in loaded.messages if it.content] == [
         "What is on it?\n\n[image: image/png, 300 kB]\n\n[file: 5 kB]",
         "[image: image/jpeg, 4.8 MB]",
-        "[image: 900 kB]",
+        "[image: 300 kB]",
         "A zeppelin.",
     ]
     assert not client.recall.search("Zm9v YmFy aGlj JVBERi0").hits
+    out = Console(file=StringIO(), width=100)
+    for message in loaded.messages:
+        print_message(out, message)
+    assert isinstance(out.file, StringIO)
+    shown = out.file.getvalue()
+    assert ("A zeppelin." in shown, "Zm9v" in shown) == (True, False)
+    fetched = await fetch_context(
+        memory, FetchContext.model_validate({"conversationId": conversation.id})
+    )
+    assert [line.content for line in fetched.messages if not line.tool_calls] == [
+        it.content for it in loaded.messages if it.content
+    ]
     context = client.recall.build_context(conversation.id, "What did the zeppelin look like?")
     assert "Zm9v" not in str(context)
     assert [await session.pop_item() for _ in range(6)] == [*items[::-1], None]

@@ -9,7 +9,7 @@ import apsw
 import pytest
 from recollect_server.domain.deadline import UNLIMITED
 from recollect_server.domain.snippets import CHUNK, LENGTH, Passages
-from recollect_server.storage.index import words
+from recollect_server.storage.index.analysis import tokens
 
 from tests.conftest import Start
 from tests.server.conftest import Connect, user
@@ -70,7 +70,7 @@ def test_what_stands_around_the_end_of_a_chunk_is_found_as_in_a_short_text(
         passages = Passages(
             {"zebra", "error"},
             set(),
-            lambda part: words.tokens(connection, part.encode()),
+            lambda part, _: tokens(connection, part.encode()),
             UNLIMITED,
         )
         passage = passages.best(text)

@@ -11,6 +11,7 @@ import structlog
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from hypothesis import strategies as st
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2
@@ -23,6 +24,7 @@ from recollect_server.transport.handling import ADMINISTRATIVE
 from tests.conftest import MovableClock, examples
 from tests.credentials.contract import METHODS
 from tests.limits.conftest import Limited
+from tests.server.conftest import failure_of
 from tests.server_cli.conftest import run
 
 LIST, CREATE = "ConversationService.List", "ConversationService.Create"
@@ -79,6 +81,21 @@ def test_denials_and_administrative_calls_are_recorded_and_others_are_not(limite
             "space": "default",
             "object": made,
         },
+    ]
+
+
+def test_denials_of_reflection_are_recorded(limited: Start) -> None:
+    server = limited()
+    stub: Any = reflection_pb2_grpc.ServerReflectionStub(server.stranger().channel)
+    requests = [reflection_pb2.ServerReflectionRequest(list_services="*")]
+    failure = failure_of(lambda: list(stub.ServerReflectionInfo(iter(requests), timeout=30)))
+    assert failure.code == "UNAUTHENTICATED"
+    assert records(server.server.data_dir) == [
+        {
+            "time": NOON,
+            "method": "ServerReflection.ServerReflectionInfo",
+            "outcome": "UNAUTHENTICATED UNAUTHENTICATED",
+        }
     ]
 
 

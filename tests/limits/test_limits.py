@@ -1,6 +1,8 @@
 """Limits of tokens and spaces, reached over the real server."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from recollect import Client, ResourceExhausted, RetryPolicy
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.domain.errors import IndexUnavailable, LimitExceeded
+from recollect_server.domain.principal import Principal
 from recollect_server.domain.time import DAY, system_clock
 from recollect_server.services.limits import Allowance, Limiter, Quota, Stored
 from recollect_server.storage.usage import UsageFile
@@ -256,3 +259,19 @@ def test_a_client_waits_as_long_as_it_is_told_and_calls_again(
     ):
         client.conversations.get(created.id)
     assert raised.value.retry_delay == pytest.approx(0.05)
+
+
+def test_whoever_may_name_any_space_does_not_fill_the_memory(
+    tmp_path: Path, clock: MovableClock
+) -> None:
+    allowance, nothing = Allowance(bytes=1e9, calls=1, burst=1), Allowance()
+    limiter = Limiter(clock, nothing, allowance, lambda _: {}, UsageFile(tmp_path))
+    for number in range(25_000):
+        limiter.admit(Principal(space=f"space-{number}"), 100 + (number == 0))
+        with suppress(LimitExceeded):
+            limiter.admit(Principal(space=f"space-{number}"), 1)
+    limiter.save()
+    usage = UsageFile(tmp_path).read()
+    assert usage.bytes["space", "space-0"] == 101  # the largest is kept
+    assert len(limiter._usage.bytes) <= 20_000
+    assert len(limiter._usage.refused) <= 20_000

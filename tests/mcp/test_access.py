@@ -23,6 +23,7 @@ from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.mcp.conftest import called, environment, over_stdio, refused
 from tests.mcp.test_http import ACCEPT, INITIALIZE
 from tests.programs import BRIDGE, Forked, ran
+from tests.waiting import until
 
 ALL = ["search_conversations", "fetch_context", "recent_conversations"]
 OWN = "a-token-of-the-bridges-own-2f7c"
@@ -152,6 +153,23 @@ async def test_it_leaves_loopback_with_tls_a_token_and_an_exact_host(
         async with httpx2.AsyncClient(verify=trusting) as http:
             answer = await http.post(url, json=INITIALIZE, headers=ACCEPT)
             assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+
+
+async def test_a_renewed_certificate_is_shown_to_new_connections(
+    server: RunningServer, certificate: tuple[Path, Path, Path]
+) -> None:
+    _, cert, key = certificate
+    flags = ["--tls-cert", str(cert), "--tls-key", str(key), "--host", "localhost"]
+    with listening(server.target, *flags, http="127.0.0.1:0") as url:
+        address = ("127.0.0.1", int(url.rpartition(":")[2].partition("/")[0]))
+        before = ssl.get_server_certificate(address)
+        assert before == cert.read_text()
+        key.write_text("half-writ")
+        renewed = trustme.CA().issue_cert("localhost")
+        renewed.cert_chain_pems[0].write_to_path(str(cert))
+        assert ssl.get_server_certificate(address) == before
+        renewed.private_key_pem.write_to_path(str(key))
+        until(lambda: ssl.get_server_certificate(address) == cert.read_text())
 
 
 BEYOND = ("--http", "0.0.0.0:0")

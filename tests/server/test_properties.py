@@ -32,7 +32,7 @@ from recollect_server.domain.snippets import END, LENGTH, START, Passages, plain
 from recollect_server.domain.text import UNSPACED_RUN, pairs, segment, sentences
 from recollect_server.domain.time import from_text, to_text
 from recollect_server.settings import Settings, WrongSettings
-from recollect_server.storage.index.words import tokens
+from recollect_server.storage.index.analysis import tokens
 from recollect_server.storage.logs.record import Damaged, Entry, Stamp, decode, encode
 
 from tests.conftest import examples
@@ -382,7 +382,9 @@ def test_a_snippet_is_a_part_of_its_text_with_marks(text: str, data: st.DataObje
         if len(query) == 1
         else set()
     )
-    passages = Passages(stems, prefixes, lambda part: tokens(connection, part.encode()), UNLIMITED)
+    passages = Passages(
+        stems, prefixes, lambda part, _: tokens(connection, part.encode()), UNLIMITED
+    )
     passage = passages.best(text)
     snippet = passage.rendered(text) if passage else opening_of(plain(text))
     connection.close()

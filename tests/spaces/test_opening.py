@@ -1,5 +1,6 @@
 """Spaces are opened on demand and closed when others need their place."""
 
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -12,6 +13,7 @@ from recollect_server.storage.vectors import checking as vectors
 from recollect_server.transport.health import DEGRADED
 
 from tests.conftest import MovableClock, RunningServer, Start
+from tests.programs import SERVER, Forked
 from tests.server.conftest import at_once, code_of, failure_of, user
 from tests.spaces.conftest import Enter
 from tests.waiting import until
@@ -197,6 +199,20 @@ def test_a_damaged_index_of_a_space_is_made_anew_when_it_opens(
     index = server.data_dir / "one" / "conversations" / "conversations.db"
     index.write_bytes(b"no database" + index.read_bytes()[11:])
     assert one.found("findable") == [name]
+
+
+def test_a_line_that_a_job_logs_names_its_space(tmp_path: Path, enter: Enter) -> None:
+    data, log = tmp_path / "data", tmp_path / "log"
+    arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", str(data), "--embedder", "off"]
+    with log.open("wb") as file, Forked(SERVER, arguments, stderr=file.fileno()) as process:
+        assert process.stdout is not None
+        enter(process.stdout.readline().split()[3], "alex").told("The roof leaks")
+        (data / "alex" / "conversations" / "conversations.db").unlink()
+        until(lambda: "event=index_made_anew" in log.read_text())
+        process.kill()
+    lines = [it for it in log.read_text().splitlines() if "event=index_" in it]
+    assert len(lines) >= 2
+    assert all("space=alex" in line for line in lines)
 
 
 @pytest.fixture

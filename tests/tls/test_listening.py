@@ -255,6 +255,29 @@ def test_health_knows_the_server_by_its_own_certificate(
         assert result.stderr.startswith(f"Error: no server answers at {server.target}: UNAVAILABLE")
 
 
+def test_health_shows_a_certificate_to_a_server_that_asks_for_one(
+    start_server: Start, files: Files, ca: Path, authority: Authority, write: Write
+) -> None:
+    target = start_server(**files.settings, client_ca=ca).target
+    client = write(authority.issue("health@recollect"), "health")
+    shown = ["--client-cert", client.certificate, "--client-key", client.key]
+    environment: dict[str, str | None] = {
+        "RECOLLECT_CLIENT_CERT": str(client.certificate),
+        "RECOLLECT_CLIENT_KEY": str(client.key),
+    }
+    own = ["--tls-cert", files.certificate, "--tls-key", files.key]
+    assert run("health", "--ca", ca, "--address", target).exit_code == 1
+    for flags, variables in (
+        (["--ca", ca, *shown], {}),
+        (["--ca", ca], environment),
+        ([*own, *shown], {}),
+        ([*own, "--client-ca", ca], {}),
+    ):
+        assert run("health", *flags, "--address", target, env=variables).output == "SERVING\n"
+    result = run("health", "--client-cert", client.certificate, "--address", target)
+    assert "--client-cert and --client-key go together" in result.stderr
+
+
 def test_health_asks_the_unix_socket_of_several_addresses(
     start_server: Start, files: Files, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from recollect import Attachment, Message, Role
-from recollect.adapters.files import is_part
+from recollect._shared.file_parts import is_part
 
 if TYPE_CHECKING:
     from anthropic.types import MessageParam

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from recollect import Message
+from recollect._shared.file_parts import PART
 
-PART = "recollectPart"
 MAX_BATCH = 1000
 """Messages of one append."""
 
@@ -60,11 +60,6 @@ def parts_of(text: str) -> list[Message]:
         )
         for index, start in enumerate(pieces)
     ]
-
-
-def is_part(message: Message) -> bool:
-    """Return whether a message is a part of a file."""
-    return PART in message.metadata
 
 
 class Files:

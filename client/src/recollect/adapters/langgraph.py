@@ -50,7 +50,8 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from typing_extensions import ReadOnly, TypedDict
 
 from recollect import Client, Conversation, LoadedConversation, Message, Party
-from recollect.adapters.files import Files, batches, is_part
+from recollect._shared.file_parts import is_part
+from recollect.adapters.files import Files, batches
 from recollect.adapters.langchain import langchain_message, message_of, messages_of
 from recollect.adapters.recall_store import RecallStore
 

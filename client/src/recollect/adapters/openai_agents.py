@@ -43,8 +43,9 @@ from recollect import (
     Party,
     ResourceExhausted,
 )
+from recollect._shared.file_parts import is_part
 from recollect._shared.history import MAX_TOKENS, MAX_TURNS, History
-from recollect.adapters.files import Files, batches, is_part
+from recollect.adapters.files import Files, batches
 from recollect.adapters.items import (
     Item,
     cleared,

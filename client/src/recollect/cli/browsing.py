@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from recollect import Conversation, LoadedConversation, Message, RecentOrder, Role
+from recollect._shared.file_parts import is_part
 from recollect._shared.history import History
 from recollect._shared.plain import plain
 from recollect.cli.exits import NOT_FOUND, Ended
@@ -211,7 +212,9 @@ def print_loaded(shell: Shell, loaded: LoadedConversation, history: History | No
 
 
 def print_message(out: Console, message: Message, margin: str = "") -> None:
-    """Print one message for people."""
+    """Print one message for people, unless it only holds bytes of a file."""
+    if is_part(message):
+        return
     head = clean(f"{margin}{local(message.timestamp)}  ", "dim")
     head.append_text(
         one_line(message.sender_name or message.sender or message.role.value, _STYLES[message.role])

@@ -1,7 +1,9 @@
 """Streamable HTTP: for programs of this machine, or with TLS and a token for those of others."""
 
+import asyncio
 import hmac
 import ipaddress
+import os
 import re
 import socket
 import ssl
@@ -24,6 +26,8 @@ one is answered 503.
 """
 _SHUTDOWN_GRACE = 2
 """Seconds that a stop waits for open streams."""
+_RENEWAL_SECONDS = 0.5
+"""Between two looks at the files of the certificate."""
 _LEAST_TOKEN = 20
 """Characters of a token that nobody guesses."""
 _HTTPS = 443
@@ -169,7 +173,41 @@ async def serve_http(server: Server[Any], options: HttpOptions, target: str) -> 
             ssl_certfile=options.certificate,
             ssl_keyfile=options.key,
         )
-        await uvicorn.Server(config).serve(sockets=[listening])
+        config.load()
+        async with asyncio.TaskGroup() as tasks:
+            renewal = tasks.create_task(_renew(config.ssl, options))
+            await uvicorn.Server(config).serve(sockets=[listening])
+            renewal.cancel()
+
+
+async def _renew(context: ssl.SSLContext | None, options: HttpOptions) -> None:
+    """Let new connections have the certificate that is in the files, within a second of a change.
+    Files that do not fit each other yet change nothing.
+    """
+    if context is None or options.certificate is None:
+        return
+    files = options.certificate, options.key or options.certificate
+    before = _marks(files)
+    while True:
+        await asyncio.sleep(_RENEWAL_SECONDS)
+        now = _marks(files)
+        if now == before:
+            continue
+        try:
+            # first in a context of its own: one that fails may be left with half of it
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)
+            context.load_cert_chain(*files)
+        except (OSError, ssl.SSLError):
+            continue  # it is tried again: the files may be half-written
+        before = now
+
+
+def _marks(files: tuple[Path, ...]) -> list[tuple[int, int, int]]:
+    """Return what changes with the files; empty while one is missing."""
+    try:
+        return [(it.st_ino, it.st_size, it.st_mtime_ns) for it in map(os.stat, files)]
+    except OSError:
+        return []
 
 
 def _with_token(app: App, token: str) -> App:

@@ -6,6 +6,7 @@ from typing import Any
 
 from recollect import MATCH_END, MATCH_START, AsyncClient, Message, SearchAnswer
 from recollect import DateRange as Span
+from recollect._shared.file_parts import is_part
 from recollect._shared.moments import moment
 from recollect._shared.plain import plain, time_text
 from recollect.mcp import shapes
@@ -112,7 +113,8 @@ async def fetch_context(client: AsyncClient, request: shapes.FetchContext) -> sh
         request.conversation_id, (span.from_, span.to) if span else None
     )
     whole = resource_of(history.conversation_id, "{turn}")
-    chosen = choose(history.messages, from_the_end=span is None, rest=f"read the resource {whole}")
+    messages = [message for message in history.messages if not is_part(message)]
+    chosen = choose(messages, from_the_end=span is None, rest=f"read the resource {whole}")
     notes = []
     if history.damaged_lines:
         notes.append(f"{history.damaged_lines} lines of the transcript are damaged and left out.")

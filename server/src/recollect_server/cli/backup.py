@@ -14,6 +14,10 @@ from recollect_server.services.upkeep.backing_up import Copied, back_up, backed_
 from recollect_server.services.upkeep.backing_up import restore as copy_back
 from recollect_server.storage.logs.folder import FolderStore
 
+_NO_TOKENS = (
+    "The backup held no tokens: until `recollect-server token create` makes one, a server on"
+    " loopback serves everybody there without one."
+)
 _FOLDER = click.argument(
     "directory", metavar="DIR", type=NamedPath(path_type=Path, file_okay=False)
 )
@@ -43,6 +47,9 @@ def backup(directory: Path, config: Path | None, **flags: Any) -> None:
 def restore(directory: Path, config: Path | None, **flags: Any) -> None:
     """Copy a backup DIR into an empty data folder, compare it with what was backed up, and make the
     index.
+
+    A backup holds no tokens, so that no revoked one comes back: make new ones before others call.
+    Until there is one, a server on loopback is open to everybody there.
     """
     settings = load_settings(config, flags)
     total = Copied()
@@ -71,6 +78,7 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
             total.bytes += done.bytes
             total.problems += done.problems
     _say(total, f"restored to {settings.data_dir}")
+    click.echo(_NO_TOKENS, err=True)
 
 
 def _say(done: Copied, what: str) -> None:

@@ -70,6 +70,7 @@ def _renderer(settings: Settings) -> structlog.typing.Processor:
 def _configure(settings: Settings, output: "Output | _OutputAtOnce", *, for_good: bool) -> None:
     structlog.configure(
         processors=[
+            structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.format_exc_info,
             _stamped,

@@ -32,10 +32,15 @@ EVERYDAY_WORDS = frozenset(_text("everyday_words.txt").split())
 with anything: a message that has them may be small talk, and sharing them says little.
 """
 ENGLISH = "en"
-_AMBIGUOUS = "?"  # in the file of function words: those that are common words or names in English
+# Sections of the file of function words: `?` has words that are common words or names in English
+# too, and `de+` German everyday words, which tell the language but are no stop words.
+_AMBIGUOUS = "?"
+_TELLING = "+"
 
 _BEGINNING = 400  # characters of a text that are looked at: more change nothing
 _SAMPLE = 6_000  # characters of several texts
+_PLAINLY = 120  # characters in which so many different English words, and no others, are enough
+_ENOUGH = 3
 _EVIDENCE = 0.9  # function words that a text must have for a guess
 _LITTLE = 0.5  # where English is the answer to no guess
 _SHARE = 0.12  # of the words of a text that must be function words
@@ -125,13 +130,20 @@ class _Evidence(NamedTuple):
     languages: tuple[tuple[str, float], ...]
 
 
+_FUNCTION_WORDS = {
+    section: frozenset(words.split())
+    for section, words in re.findall(r"\[(\S+)\]\n([^\[]*)", _text("function_words.txt"))
+}
+"""Function words by the section of the file: a language, or a language with `_TELLING`."""
+
+
 def _evidence() -> dict[str, _Evidence]:
     """Return the function words of all languages, also as they are written without accents."""
-    sections = re.findall(r"\[(\S+)\]\n([^\[]*)", _text("function_words.txt"))
-    lists = {code: frozenset(words.split()) for code, words in sections}
+    lists = dict(_FUNCTION_WORDS)
     ambiguous, english = lists.pop(_AMBIGUOUS), lists.pop(ENGLISH)
     languages: dict[str, set[str]] = {word: set() for word in english}
-    for code, words in lists.items():
+    for section, words in lists.items():
+        code = section.removesuffix(_TELLING)
         for word in words:
             languages.setdefault(word, set()).add(code)
             plain = folded(word)
@@ -151,6 +163,10 @@ def _evidence() -> dict[str, _Evidence]:
 
 
 _EVIDENCE_OF = _evidence()
+_ENGLISH_ALONE = frozenset(word for word, it in _EVIDENCE_OF.items() if not it.other)
+_OTHERS_ALONE = frozenset(
+    word for word, it in _EVIDENCE_OF.items() if it.other >= 1.0 and not it.english
+)
 
 
 @lru_cache(maxsize=64)
@@ -169,12 +185,28 @@ def stop_words(language: str) -> frozenset[str]:
     )
 
 
+def question_stop_words(language: str) -> frozenset[str]:
+    """Return the words of a language that say nothing about the subject of a question, lower case:
+    fewer than `stop_words`; those of English for an unknown language.
+    """
+    return STOP_WORDS if language == ENGLISH else _FUNCTION_WORDS.get(language, STOP_WORDS)
+
+
 def guess_language(text: str) -> str:
     """Return the code (ISO 639-1) of the language that a text begins in; empty if nothing tells.
 
     English text is English or unknown, and hardly ever (one message in a thousand) taken for
     another language: a name, a greeting or a line of code tells nothing.
     """
+    # Most messages of most histories: in a tenth of the time.
+    start = text[:_PLAINLY]
+    words = start.lower().split()
+    if (
+        len(_ENGLISH_ALONE.intersection(words)) >= _ENOUGH
+        and _OTHERS_ALONE.isdisjoint(words)
+        and (start.isascii() or not _OTHER_SCRIPT.search(start))
+    ):
+        return ENGLISH
     return _guess(text[:_BEGINNING])
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from recollect_server.domain.conversation import opening_of
 from recollect_server.domain.deadline import Deadline
+from recollect_server.domain.languages import ENGLISH, guess_language
 from recollect_server.domain.text import SENTENCE_END, UNSPACED_RUN
 
 START, END = "\ue000", "\ue001"
@@ -26,12 +27,14 @@ _ASCII_WORD = re.compile(r"[0-9a-z]+")
 # characters at a stem's end that its words need not have: `happi` for happy, `feasibl` for
 # feasibility
 _CHANGED = 2
+_ENGLISH = (ENGLISH, "")  # the languages of texts whose words are stemmed as English ones
 _OWN = 4 * CHUNK  # characters that are read of each text, whatever was read of others: some 10 ms
 _SHARED = 1 << 18  # and of all texts of one answer together, beyond that: some 0.1 s
 
 Token = tuple[int, int, str]
 """A word of a text: its first byte in UTF-8, one past its last byte, its stem."""
-Tokenise = Callable[[str], list[Token]]
+Tokenise = Callable[[str, str], list[Token]]
+"""Cut a text into words: the text, and the language that its words are stemmed in."""
 Match = tuple[int, int, str]
 """Match in a text: first character, one past the last, and the number of the word."""
 Span = tuple[int, int]
@@ -85,6 +88,7 @@ class Passages:
         DeadlineExceeded.
         """
         most = len(self.stems) + len(self.prefixes)
+        language = guess_language(text)
         # how many words, the chunk's matches, which is the first one shown
         best: tuple[int, list[Match], int] | None = None
         own = _OWN
@@ -94,7 +98,7 @@ class Passages:
             # margins.
             start, end = max(0, first - LENGTH), min(len(text), last + 2 * LENGTH)
             part = text[start:end]
-            if not self._may_match(part):
+            if not self._may_match(part, language):
                 continue
             if own <= 0:
                 if self._left <= 0:
@@ -102,7 +106,8 @@ class Passages:
                 self._left -= len(part)
             own -= len(part)
             matches = [
-                (begin + start, stop + start, stem) for begin, stop, stem in self._matches(part)
+                (begin + start, stop + start, stem)
+                for begin, stop, stem in self._matches(part, language)
             ]
             count, at = _densest(matches, first, last)
             if count > (best[0] if best else 0):
@@ -115,21 +120,21 @@ class Passages:
         start, end = span = _stretch(text, matches, at)
         return Passage(span, [match for match in matches if start <= match[0] and match[1] <= end])
 
-    def _may_match(self, part: str) -> bool:
+    def _may_match(self, part: str, language: str) -> bool:
         """Return False if the part certainly has none of the words."""
-        if not part.isascii():
+        if not part.isascii() or language not in _ENGLISH:
             return True
         lower = part.lower()
         return any(beginning in lower for beginning in self._beginnings)
 
-    def _matches(self, text: str) -> list[Match]:
+    def _matches(self, text: str, language: str) -> list[Match]:
         """Return where a text matches, in order, none overlapping."""
-        if text.isascii():
+        if text.isascii() and language in _ENGLISH:
             return [match for match in self._likely(text) if match[2] in self.stems]
         place = _characters(text)
         matches = [
             (place(first), place(last), stem)
-            for first, last, stem in self.tokenise(text)
+            for first, last, stem in self.tokenise(text, language)
             if stem in self.stems
         ]
         for run in UNSPACED_RUN.finditer(text):
@@ -163,7 +168,7 @@ class Passages:
         words = [(first, last, lower[first:last]) for first, last in sorted(places)]
         # all at once: each asks the index
         if unknown := {likely for _, _, likely in words} - self._stems.keys():
-            tokens = self.tokenise(" ".join(unknown))
+            tokens = self.tokenise(" ".join(unknown), ENGLISH)
             self._stems.update(zip(unknown, (stem for _, _, stem in tokens), strict=True))
         for first, last, likely in words:
             yield first, last, self._stems[likely]

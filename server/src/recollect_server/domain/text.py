@@ -21,6 +21,12 @@ _UNSPACED = (
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U000323af"
 )
 UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
+_NO_CONTENT = re.compile(
+    "[^\u3005-\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U000323af]+|为什么|怎么样?|什么时候|什么|哪里|哪儿|哪个|哪|多少|多|几|谁"
+    "|为何|如何|我们|你们|他们|她们|我|你|您|他|她|它|自己|的|了|着|过|吗|嗎|呢|吧|啊|在|是|有没有|没有|有|和|与|跟|把|被|给|对|从|到|去|来"
+    "|要|会|能|可以|想|不|没|很|最|都|也|就|还|又|再|这|那|這|個|个|些|时候|時候|叫|说|用|上|下|里|裡|请|帮|什麼|怎麼|哪裡|為什麼|誰|們|會|說|何"
+)
+"""Function words of Chinese, and what is not Chinese."""
 SENTENCE_END = re.compile(
     r"(?<![.!?…؟۔।])[.!?…؟۔।]++[\"'”’»)\]]*+(?=\s|$)|[。！？｡]+[”’」』）]*|\n+"
 )
@@ -117,6 +123,15 @@ def runs(text: str) -> list[str]:
 def pairs(run: str) -> list[str]:
     """Return the overlapping pairs of a run, and its last character."""
     return [run[i : i + 2] for i in range(len(run))]
+
+
+def single_words(run: str) -> list[str]:
+    """Return the Chinese characters of a question that are words by themselves: each between
+    function words, kana or the ends of the run (`书` in `书在哪里`, `猫` in `猫はどこ`).
+
+    No pair of the run is in a text that has the word beside other characters.
+    """
+    return [piece for piece in _NO_CONTENT.split(run) if len(piece) == 1 and len(run) > 2]
 
 
 def sentence_ends(text: str) -> list[int]:

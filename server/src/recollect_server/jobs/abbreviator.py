@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock
@@ -269,8 +270,9 @@ class Abbreviator:
         if at_work is None:
             return _SECONDS
         try:
-            if reason := unforeseen("abbreviator", lambda: self._write(at_work)):
-                self._fail(at_work, reason, alone=True)
+            with bound_contextvars(space=at_work.lease.space.name):
+                if reason := unforeseen("abbreviator", lambda: self._write(at_work)):
+                    self._fail(at_work, reason, alone=True)
         finally:
             with self._lock:
                 del self._at_work[_key(at_work)]

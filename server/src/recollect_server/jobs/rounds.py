@@ -8,6 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from structlog.contextvars import bound_contextvars
+
 from recollect_server.jobs.loop import Loop, unforeseen
 from recollect_server.services.spaces import OpenedSpace, Spaces
 
@@ -64,7 +66,7 @@ class Rounds:
                 lease = self._spaces.borrow(space)
                 if lease is None:
                     continue
-                with lease:
+                with lease, bound_contextvars(space=space.name):
                     self._give_turn(job)
             soonest = min(soonest, job.next_at)
         return max(0.0, soonest - time.monotonic())

@@ -194,6 +194,7 @@ class Limiter:
             used = usage.bytes.get((of, name), 0)
             if used + size <= most:
                 usage.bytes[of, name] = used + size
+                usage.shrink()
                 self._has_changed = True
                 return
         self._refuse(of, name, "bytes", most, DAY - now % DAY, now)
@@ -203,9 +204,12 @@ class Limiter:
             usage = self._today(now)
             refused = usage.refused.get((of, name, limit), 0) + 1
             usage.refused[of, name, limit] = refused
+            usage.shrink()
             self._has_changed = True
             is_due = not 0 <= now - self._logged.get((of, name), -_LOGGED_EVERY) < _LOGGED_EVERY
             if is_due:
+                if len(self._logged) >= MAX_NAMES:
+                    self._logged.clear()
                 self._logged[of, name] = now
         if is_due:
             log.warning("limited", of=of, name=name, limit=limit, most=most, refused_today=refused)

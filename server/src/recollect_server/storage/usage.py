@@ -18,7 +18,7 @@ from recollect_server.storage.logs.files import open_transcript
 log = structlog.get_logger("recollect.usage")
 
 NAME = "limits.json"
-_MAX_NAMES = 10_000  # in the file: those with the largest numbers
+_MAX_NAMES = 10_000  # those with the largest numbers; in memory up to twice as many
 
 
 @dataclass(slots=True)
@@ -31,6 +31,15 @@ class Usage:
     """Bytes of requests, by `token` or `space` and the name."""
     refused: dict[tuple[str, str, str], int] = field(default_factory=dict)
     """Calls refused, by `token` or `space`, the name and the limit."""
+
+    def shrink(self) -> None:
+        """Forget the smallest numbers once there are too many names: whoever may name any space
+        must not fill the memory.
+        """
+        if len(self.bytes) > 2 * _MAX_NAMES:
+            self.bytes = {(of, name): count for of, name, count in _rows(self.bytes)}
+        if len(self.refused) > 2 * _MAX_NAMES:
+            self.refused = {(of, name, it): count for of, name, it, count in _rows(self.refused)}
 
     def copy(self) -> "Usage":
         """Return a copy that nobody changes."""

@@ -109,9 +109,9 @@ class Gate:
         again.
         """
         key = (token.id if token else "", space, peer)
-        kept = self._principals.get(key)
-        if kept is not None and kept[0] is token:
-            return kept[1]
+        entry = self._principals.get(key)
+        if entry is not None and entry[0] is token:
+            return entry[1]
         if token is None:
             principal = Principal(space=space, peer=peer)
         else:

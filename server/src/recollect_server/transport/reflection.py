@@ -20,7 +20,15 @@ from grpc_reflection.v1alpha.reflection import ReflectionServicer
 from recollect_server.domain.errors import Unauthenticated
 from recollect_server.transport.errors import malformed, status_of
 from recollect_server.transport.gate import Ended
-from recollect_server.transport.handling import Admit, Call, CallLog, Send, streaming
+from recollect_server.transport.handling import (
+    NO_RULES,
+    Admit,
+    Call,
+    CallLog,
+    Rules,
+    Send,
+    streaming,
+)
 from recollect_server.transport.held import HeldStream, HeldStreams
 from recollect_server.transport.pool import ask_for_request
 
@@ -99,10 +107,13 @@ class _Stream(HeldStream):
 class Reflection:
     """The open reflection streams. Safe to call from any thread."""
 
-    def __init__(self, names: list[str], pool: ThreadPoolExecutor, admit: Admit) -> None:
+    def __init__(
+        self, names: list[str], pool: ThreadPoolExecutor, admit: Admit, rules: Rules = NO_RULES
+    ) -> None:
         """`names`: the services that are told of. `pool` opens the streams of callers that `admit`
-        lets in.
+        lets in, by `rules`.
         """
+        self._rules = rules
         self.pool = pool
         self._admit = admit
         self.streams = HeldStreams(_MAX_STREAMS, "reflection streams")
@@ -113,7 +124,13 @@ class Reflection:
         method: MethodDescriptor = service.methods_by_name["ServerReflectionInfo"]
         return {
             method.name: streaming(
-                method, pb.ServerReflectionRequest, self._admit, self._open, self.pool, _CALLS
+                method,
+                pb.ServerReflectionRequest,
+                self._admit,
+                self._open,
+                self.pool,
+                _CALLS,
+                self._rules,
             )
         }
 

@@ -148,7 +148,12 @@ class Server:
         )
         names += [it.full_name for it in (health.SERVICE, *reflection.SERVICES)]
         self._reflection = (
-            reflection.Reflection(names, self._reflection_pool, gate.admit)
+            reflection.Reflection(
+                names,
+                self._reflection_pool,
+                gate.admit,
+                Rules(audit=rules.audit),  # its denials are recorded, and no limit counts it
+            )
             if options.reflection
             else None
         )

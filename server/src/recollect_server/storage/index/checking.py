@@ -11,11 +11,11 @@ from recollect_server.domain.external import Escalation, ExternalMessage
 from recollect_server.domain.ids import id_range, message_id
 from recollect_server.domain.message import Message
 from recollect_server.storage.index import activity_tables, external_rows, messages
+from recollect_server.storage.index.analysis import tokens
 from recollect_server.storage.index.columns import MESSAGES, MessageRow
 from recollect_server.storage.index.external_rows import EXTERNAL_MESSAGES, ExternalMessageRow
 from recollect_server.storage.index.file import DAMAGED, NAME, look, looking
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.words import tokens
 from recollect_server.storage.logs.lines import Line
 
 _MAX_TERM = 32_768  # bytes of a word that FTS5 keeps (FTS5_MAX_TOKEN_SIZE)

@@ -18,8 +18,8 @@ from recollect_server.domain.external import (
     fold,
 )
 from recollect_server.domain.ids import message_id
-from recollect_server.domain.text import segment
 from recollect_server.storage.index import requests
+from recollect_server.storage.index.analysis import indexed_form, plain_form
 from recollect_server.storage.index.columns import (
     Column,
     Columns,
@@ -130,8 +130,12 @@ _TAKE_IN = (
 def searchable_text(message: ExternalMessage) -> str:
     """Return the text of a message that is indexed: its sender's name, its subject and its text."""
     mail = message.origin.email
-    parts = (message.origin.sender_name, mail.subject if mail else "", message.text)
-    return segment("\n".join(part for part in parts if part).replace("\0", " "))
+    parts = (
+        plain_form(message.origin.sender_name),
+        indexed_form(mail.subject) if mail else "",
+        indexed_form(message.text),
+    )
+    return "\n".join(part for part in parts if part)
 
 
 def place_name(channel: str, group: str) -> str:

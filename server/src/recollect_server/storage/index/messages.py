@@ -17,7 +17,7 @@ from recollect_server.domain.ids import (
     sequence_of,
 )
 from recollect_server.domain.message import Message
-from recollect_server.domain.text import segment
+from recollect_server.storage.index.analysis import indexed_form, plain_form
 from recollect_server.storage.index.columns import MessageRow
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.logs.lines import Line
@@ -41,8 +41,8 @@ def searchable_text(message: Message) -> str:
 
 def searchable(sender: str, content: str) -> str:
     """Return the indexed text of a message of which no more is known."""
-    text = f"{sender}: {content}" if sender else content
-    return segment(text.replace("\0", " "))
+    text = indexed_form(content)
+    return f"{plain_form(sender)}: {text}" if sender else text
 
 
 def row_of(number: int, line: Line, message: Message) -> MessageRow:

@@ -14,6 +14,7 @@ import apsw
 from recollect_server.domain.conversation import RULE
 from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.storage.index import activity_tables
+from recollect_server.storage.index.analysis import TOKENIZER
 from recollect_server.storage.index.columns import load_texts, take_in_trigger
 from recollect_server.storage.index.words import entries_of_texts
 
@@ -323,6 +324,29 @@ def _note_refusals(connection: apsw.Connection) -> None:
     """)
 
 
+def _words_by_language(connection: apsw.Connection) -> None:
+    """Make the tables of words anew for the forms of `analysis`. An index with messages is made
+    anew as a whole by this start: their texts are in the transcripts.
+    """
+    query = "SELECT EXISTS(SELECT 1 FROM messages) OR EXISTS(SELECT 1 FROM external_messages)"
+    if connection.execute(query).get:
+        connection.execute(
+            "INSERT OR REPLACE INTO identity VALUES('rebuild_wanted', ?)",
+            ("its words are not stemmed by their language",),
+        )
+        return
+    for name in ("turns", "external"):
+        connection.execute(f"""
+            DROP TABLE {name}_vocabulary;
+            DROP TABLE {name}_occurrences;
+            DROP TABLE {name}_fts;
+            CREATE VIRTUAL TABLE {name}_fts USING fts5(text, content='', tokenize="{TOKENIZER}");
+            INSERT INTO {name}_fts({name}_fts, rank) VALUES('secure-delete', 1);
+            CREATE VIRTUAL TABLE {name}_vocabulary USING fts5vocab({name}_fts, 'row');
+            CREATE VIRTUAL TABLE {name}_occurrences USING fts5vocab({name}_fts, 'instance');
+        """)
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _first_tables,
     _notes_and_anchors,
@@ -336,6 +360,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _note_records,
     activity_tables.add_tables,
     _note_refusals,
+    _words_by_language,
 )
 
 

@@ -21,6 +21,7 @@ from recollect_server.domain.ids import (
     sequence_of,
 )
 from recollect_server.storage.index import words
+from recollect_server.storage.index.analysis import Word, words_of
 from recollect_server.storage.index.conversations import Lengths, condition_of
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.messages import Place
@@ -275,11 +276,11 @@ class Search:
         with self._database.reading() as connection:
             return words.weigh(connection, query, terms, self._lengths.messages)
 
-    def tokens(self, text: str) -> list[tuple[int, int, str]]:
-        """Return the words of a text: first byte, one past the last, stem."""
+    def tokens(self, text: str, language: str) -> list[Word]:
+        """Return the words of a text in a language, with the stems that the index has of them."""
         # nothing is read: no append needs to be waited for
         with self._database.reading(settled=False) as connection:
-            return words.tokens(connection, text.encode())
+            return words_of(connection, text, language)
 
     def keyword(
         self, terms: list[Term], scope: Scope, numbers: NDArray[np.int64] | None

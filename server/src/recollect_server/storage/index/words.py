@@ -9,7 +9,7 @@ row is changed and then deleted, FTS5 may leave the words in its segments, even 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import apsw
 import numpy as np
@@ -18,11 +18,25 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.languages import EVERYDAY_WORDS, STOP_WORDS
-from recollect_server.domain.text import pairs, runs, segment
+from recollect_server.domain.languages import (
+    EVERYDAY_WORDS,
+    guess_language,
+    question_stop_words,
+)
+from recollect_server.domain.text import composed, pairs, runs, segment, single_words
+from recollect_server.storage.index.analysis import (
+    MARKER,
+    MARKER_END,
+    MARKERS,
+    forms,
+    indexed_form,
+    stem_of_form,
+    tokens,
+)
 from recollect_server.storage.ranking import K1, highest, rarity
 
 _MAX_TERMS = 128
+_MAX_SINGLE = 4  # words of a single character in one run: each is looked up by prefix
 _MAX_NOTES = 50_000  # entries of the words of notes that one query may read
 # a word in more than this share of all messages finds none by itself, where rarer ones are there
 _MAX_COMMON = 0.15
@@ -44,7 +58,6 @@ without the word.
 Among three messages no word is rare, and one that most of them have weighs nothing. Stop words and
 everyday words are common whatever the store.
 """
-_COMMON = STOP_WORDS | EVERYDAY_WORDS
 _TITLE, _TOPICS, _ABBREVIATION = 3, 2, 1  # what a word counts in each
 _LAST = "\U0010ffff"  # behind all that begin with a prefix
 
@@ -58,6 +71,7 @@ class WordTables:
 
     words: str
     vocabulary: str
+    occurrences: str
     notes: str = ""
     """The table of the words of notes; empty where there are none."""
 
@@ -84,18 +98,20 @@ class QuestionWords:
     """False if the query has more words than are looked up."""
 
 
-CONVERSATIONS = WordTables("turns_fts", "turns_vocabulary", "notes_words")
-EXTERNAL = WordTables("external_fts", "external_vocabulary")
+CONVERSATIONS = WordTables("turns_fts", "turns_vocabulary", "turns_occurrences", "notes_words")
+EXTERNAL = WordTables("external_fts", "external_vocabulary", "external_occurrences")
 
 
 @frozen
 class Term:
-    """A word of a query."""
+    """A form of a word of a query: the word in other languages is another term."""
 
     word: str
     """As the query has it, lower-cased."""
     stem: str
     """As the index has it."""
+    form: str = ""
+    """As the tokenizer gets it, if it is not the word: stemmed in a language."""
     prefix: bool = False
     """Any word that begins so: a single character of a script without spaces."""
     only_ranks: bool = False
@@ -104,17 +120,24 @@ class Term:
     """
     frequency: int = 0
     """Number of messages that have it."""
+    is_stop: bool = False
+    """It is a stop word of the query's language."""
+
+    @property
+    def is_common(self) -> bool:
+        """True if it is common whatever the store."""
+        return self.is_stop or self.word in EVERYDAY_WORDS
 
     def rarity(self, total: int) -> float:
         """Return its inverse document frequency among so many messages, with the prior of
         `LEAST_MESSAGES`.
         """
-        return rarity(self.frequency, total if self.word in _COMMON else max(total, LEAST_MESSAGES))
+        return rarity(self.frequency, total if self.is_common else max(total, LEAST_MESSAGES))
 
     @property
     def match(self) -> str:
         """The term as FTS5 reads it: one quoted string, in which no character is an operator."""
-        quoted = '"' + self.word.replace('"', '""') + '"'
+        quoted = '"' + (self.form or self.word).replace('"', '""') + '"'
         return quoted + "*" if self.prefix else quoted
 
 
@@ -128,7 +151,7 @@ def choose_terms(
     ones, because every hit is scored. The number of words is bounded, and the number of index
     entries that must be counted and read for them, so of many common words some are left out.
     """
-    words, _ = _terms(connection, query)
+    words, _ = _terms(connection, query, tables)
     frequencies = _frequencies(connection, words, tables)
     terms = [
         (frequency, term)
@@ -137,17 +160,19 @@ def choose_terms(
     ]
     terms.sort(key=lambda it: (it[0], it[1].stem))
     chosen: list[Term] = []
-    postings = finding = 0
+    rarest: set[str] = set()
+    postings = 0
     for frequency, term in terms[:_MAX_TERMS]:
         postings += frequency
-        spare = finding >= _LEAST_TERMS
-        finding += frequency > 0
+        spare = len(rarest) >= _LEAST_TERMS and term.word not in rarest
+        if frequency and not spare:
+            rarest.add(term.word)
         if spare and postings > MAX_POSTINGS:
             break
         common = postings > _MAX_FINDING or (
             frequency > _MAX_COMMON * total_messages and total_messages > 1000
         )
-        chosen.append(Term(term.word, term.stem, term.prefix, spare and common, frequency))
+        chosen.append(replace(term, only_ranks=spare and common, frequency=frequency))
     return chosen
 
 
@@ -157,12 +182,13 @@ def weigh(
     """Return how rare the words of a query are, of which `choose_terms` chose some: the others
     nothing has, or they are common.
     """
-    every, is_whole = _terms(connection, query)
+    every, is_whole = _terms(connection, query, CONVERSATIONS)
     stems = {term.stem for term in chosen}
     weight = sum(term.rarity(total_messages) for term in chosen)
     # A look at one occurrence costs nothing, the count of a common word's milliseconds: what was
     # not chosen and occurs is common.
-    others = [term for term in every if term.stem not in stems and not term.prefix]
+    occurring = {term.word for term in every if term.stem in stems or term.prefix}
+    others = [term for term in every if term.word not in occurring]
     occur = (
         connection.execute(
             "SELECT EXISTS (SELECT 1 FROM turns_occurrences WHERE term = j.value)"
@@ -172,11 +198,13 @@ def weigh(
         if others
         else ()
     )
-    unknown = [term for term, (occurs,) in zip(others, occur, strict=True) if not occurs]
-    missing = sum(term.rarity(total_messages) for term in unknown)
-    only_stops = all(term.word in STOP_WORDS for term in every)
+    occurring |= {term.word for term, (occurs,) in zip(others, occur, strict=True) if occurs}
+    unknown = {term.word: term for term in others if term.word not in occurring}
+    missing = sum(term.rarity(total_messages) for term in unknown.values())
+    distinct = {term.word: term for term in every}
+    only_stops = all(term.is_stop for term in distinct.values())
     everyday = (
-        1.0 if only_stops else sum(term.word in EVERYDAY_WORDS for term in every) / len(every)
+        1.0 if only_stops else sum(word in EVERYDAY_WORDS for word in distinct) / len(distinct)
     )
     share = missing / (weight + missing) if missing else 0.0
     return QuestionWords(
@@ -189,29 +217,44 @@ def weigh(
     )
 
 
-def tokens(connection: apsw.Connection, text: bytes) -> list[tuple[int, int, str]]:
-    """Return the words of a UTF-8 text: first byte, one past the last byte, stem."""
-    tokeniser = connection.fts5_tokenizer("porter", ["unicode61"])
-    words: list[tuple[int, int, str]] = tokeniser(
-        text, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False
-    )  # type: ignore[assignment]  # apsw's types leave open what its arguments decide
-    return words
+def _languages(connection: apsw.Connection, tables: WordTables) -> list[str]:
+    """Return the languages of messages that are stemmed otherwise than English."""
+    # One look for each language that is there: a look for each that may be took a millisecond.
+    query = f"SELECT term FROM {tables.occurrences} WHERE term >= ? AND term < ? LIMIT 1"
+    languages = []
+    marker = MARKER
+    while marker := connection.execute(query, (marker, MARKER_END)).get or "":
+        if marker in MARKERS:
+            languages.append(MARKERS[marker])
+        marker += "0"
+    return languages
 
 
-def _terms(connection: apsw.Connection, query: str) -> tuple[list[Term], bool]:
-    """Return the first words of a query, and whether these are all."""
+def _terms(connection: apsw.Connection, query: str, tables: WordTables) -> tuple[list[Term], bool]:
+    """Return the first words of a query, and whether these are all. Each has the forms that it has
+    in the languages of the messages; stop words are left out where there are others.
+    """
     is_whole = len(query) <= MAX_TEXT
     query = query[:MAX_TEXT]
+    language = guess_language(composed(query))
+    stop_words = question_stop_words(language)
+    languages = _languages(connection, tables)
     text = segment(query).encode()
     words: dict[str, Term] = {}
     stops: dict[str, Term] = {}
     for start, end, stem in tokens(connection, text):
         word = text[start:end].decode().lower()
-        bucket = stops if word in STOP_WORDS else words
-        if stem not in bucket:
-            bucket[stem] = Term(word, stem)
-            if len(words) > _MAX_WORDS:
-                break
+        is_stop = word in stop_words
+        bucket = stops if is_stop else words
+        plain, *stemmed = forms(word, languages)
+        if plain != word:
+            stem = stem_of_form(connection, plain)
+        bucket.setdefault(stem, Term(word, stem, plain, is_stop=is_stop))
+        for form in stemmed:
+            stem = stem_of_form(connection, form)
+            bucket.setdefault(stem, Term(word, stem, form, is_stop=is_stop))
+        if len(words) > _MAX_WORDS:
+            break
     unspaced = runs(query)
     for run in unspaced:
         # The last character of a run stands alone in the index; of a query it says something only
@@ -221,6 +264,8 @@ def _terms(connection: apsw.Connection, query: str) -> tuple[list[Term], bool]:
             words[last] = Term(last, last, prefix=True)
         elif last not in unspaced:
             words.pop(last, None)
+            for character in single_words(run)[:_MAX_SINGLE]:
+                words[character] = Term(character, character, prefix=True)
     every = list((words or stops).values())
     return every[:_MAX_WORDS], is_whole and len(every) <= _MAX_WORDS
 
@@ -309,8 +354,9 @@ def entries_of_texts(
         ("\n".join(topics), _TOPICS),
         (abbreviation, _ABBREVIATION),
     ):
-        for _, _, stem in tokens(connection, segment(text.replace("\0", " ")).encode()):
-            counts[stem] += weight
+        for _, _, stem in tokens(connection, indexed_form(text).encode()):
+            if stem not in MARKERS:
+                counts[stem] += weight
     return list(counts.items())
 
 

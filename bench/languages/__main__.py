@@ -1,0 +1,5 @@
+"""Run the benchmark: `python -m bench.languages`."""
+
+from bench.languages import main
+
+main()

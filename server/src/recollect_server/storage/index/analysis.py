@@ -1,0 +1,143 @@
+"""Analysis of texts: the form in which the index takes a text, and the forms of a question's word.
+
+FTS5 cuts a text into words, folds accents and stems as for English (`porter unicode61`). What it
+cannot do is done to the text before it gets it, by the language that the text is guessed to be in:
+
+- every word is stemmed by the language's Snowball stemmer, and a marker word names the language, so
+  that a question knows which languages to stem its words in;
+- runs of scripts without spaces become pairs of characters (`domain.text.segment`);
+- letters that have no accent to take off (`ł`, `ø`, `ß`) become plain ones.
+
+English messages, and those whose language nothing tells, are taken as they are. The form depends on
+the text alone: removing a message takes the same form once more.
+"""
+
+import re
+import unicodedata
+
+import apsw
+import Stemmer
+
+from recollect_server.domain.languages import guess_language
+from recollect_server.domain.text import composed, segment
+
+_CATEGORIES = "L* N* Co Mn Mc"  # the last two: vowel signs, which are letters in Hindi
+TOKENIZER = f"porter unicode61 categories '{_CATEGORIES}'"
+"""The index's tokenizer, as the statement that makes a table has it."""
+_ARGUMENTS = ["unicode61", "categories", _CATEGORIES]
+
+STEMMERS = {
+    "ar": "arabic",
+    "ca": "catalan",
+    "cs": "czech",
+    "da": "danish",
+    "de": "german",
+    "el": "greek",
+    "es": "spanish",
+    "fa": "persian",
+    "fi": "finnish",
+    "fr": "french",
+    "hi": "hindi",
+    "hu": "hungarian",
+    "hy": "armenian",
+    "id": "indonesian",
+    "it": "italian",
+    "nl": "dutch",
+    "no": "norwegian",
+    "pl": "polish",
+    "pt": "portuguese",
+    "ro": "romanian",
+    "ru": "russian",
+    "sr": "serbian",
+    "sv": "swedish",
+    "ta": "tamil",
+    "tr": "turkish",
+}
+"""The Snowball stemmer of each language that is stemmed otherwise than English."""
+# From the private use area, which is letters to the tokenizer. The digit keeps the stemmer from
+# taking off the `s` of `es`.
+MARKER, MARKER_END = "\ue002", "\ue003"
+MARKERS = {f"{MARKER}{language}0": language for language in STEMMERS}
+"""The languages of messages by the marker word in the index."""
+
+_WORD = re.compile("((?:[^\\W\\d_]|[\u0300-\u036f\u064b-\u065f\u0670\u0900-\u0963\u0970-\u0dff])+)")
+_PLAIN = {
+    ord(letter): plain
+    for letter, plain in zip(
+        "ıłđøßæœðþŁĐØẞÆŒ",
+        ("i", "l", "d", "o", "ss", "ae", "oe", "d", "th", "l", "d", "o", "ss", "ae", "oe"),
+        strict=True,
+    )
+} | {code: unicodedata.normalize("NFD", chr(code))[0] for code in range(0x1E00, 0x1EFA)}
+# Marks that say how the emoji before them is drawn would be words.
+_PLAIN |= {0xFE0E: " ", 0xFE0F: " "}
+_CHANGED = re.compile(f"[{''.join(map(chr, _PLAIN))}]")
+
+Word = tuple[int, int, str]
+"""A word of a text: its first byte in UTF-8, one past its last byte, its stem."""
+
+
+def indexed_form(text: str) -> str:
+    """Return a text as the index takes it."""
+    text = composed(text)
+    language = guess_language(text)
+    if language in STEMMERS:
+        text = f"{stemmed(text, language)} {MARKER}{language}0"
+    return plain_form(text)
+
+
+def plain_form(text: str) -> str:
+    """Return a text that is not stemmed, such as a name, as the index takes it."""
+    return segment(_plain(text)).replace("\0", " ")
+
+
+def stemmed(text: str, language: str) -> str:
+    """Return the text in small letters with every word stemmed."""
+    parts = _WORD.split(text.lower().replace("i\u0307", "i"))
+    stemmer = Stemmer.Stemmer(STEMMERS[language], 0)  # a microsecond, and none is safe to share
+    parts[1::2] = stemmer.stemWords(parts[1::2])
+    return _plain("".join(parts))
+
+
+def forms(word: str, languages: list[str]) -> list[str]:
+    """Return the forms of a question's word that messages in these languages have, and as it stands
+    in other messages first; each once.
+    """
+    return list(dict.fromkeys([_plain(word), *(stemmed(word, it) for it in languages)]))
+
+
+def tokens(connection: apsw.Connection, text: bytes) -> list[Word]:
+    """Return the words of a UTF-8 text in the index's form."""
+    tokenizer = connection.fts5_tokenizer("porter", _ARGUMENTS)
+    words: list[Word] = tokenizer(text, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False)  # type: ignore[assignment]  # apsw's types leave open what its arguments decide
+    return words
+
+
+def words_of(connection: apsw.Connection, text: str, language: str) -> list[Word]:
+    """Return the words of a text in a language, with the stems that the index has of them."""
+    data = text.encode()
+    words = tokens(connection, data)
+    stems = language in STEMMERS
+    if text.isascii() and not stems:
+        return words
+    stem_of: dict[bytes, str] = {}
+    for start, end, stem in words:
+        spelt = data[start:end]
+        if spelt not in stem_of:
+            if not stems and spelt.isascii():
+                stem_of[spelt] = stem
+                continue
+            word = composed(spelt.decode())
+            form = stemmed(word, language) if stems else _plain(word)
+            stem_of[spelt] = stem_of_form(connection, form)
+    return [(start, end, stem_of[data[start:end]]) for start, end, _ in words]
+
+
+def stem_of_form(connection: apsw.Connection, form: str) -> str:
+    """Return the stem that the index has of a form; empty if it has none."""
+    words = tokens(connection, form.encode())
+    return words[0][2] if words else ""
+
+
+def _plain(text: str) -> str:
+    return text if text.isascii() or not _CHANGED.search(text) else text.translate(_PLAIN)

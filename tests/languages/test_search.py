@@ -1,0 +1,131 @@
+"""Search finds a word in the other forms that its language has, and marks it."""
+
+import apsw
+import pytest
+from recollect_server.storage.index.file import NAME
+
+from tests.conftest import RunningServer, Start
+from tests.server.conftest import Connect, Service
+from tests.server.searching import marked
+
+# The language, a message, a question with other forms of its words, and the words that are marked.
+FORMS = [
+    ("ar", "زرنا المهندسين في مكتبهم الجديد أمس", "أين المهندس؟", "المهندسين"),
+    ("cs", "Ve středu jedeme vlakem do Brna a vezmeme s sebou kola", "Jaké vlaky jedou", "vlakem"),
+    ("da", "Vi så hundene løbe i haven, og de var våde", "Hvor er hunden?", "hundene"),
+    ("de", "Die Zahnärzte haben mir zwei neue Termine gegeben", "Wann ist mein Termin?", "Termine"),
+    ("es", "Estuvimos trabajando toda la noche en las traducciones", "¿Quién trabajó?", "trabajando"),
+    ("fi", "Olemme ostaneet uudet polkupyörät lapsille", "Missä polkupyörä on?", "polkupyörät"),
+    ("fr", "Elle a mangé tous les gâteaux que nous avions achetés", "Qui mange le gâteau ?", "gâteaux"),
+    ("hi", "मैंने कल दो नई किताबें खरीदीं", "मेरी किताब कहाँ है?", "किताबें"),
+    ("hu", "A kertben ültettem három új almafát", "Hol van a kert?", "kertben"),
+    ("id", "Kami sudah membeli makanan untuk kucing itu", "Di mana dia membelinya?", "membeli"),
+    ("it", "Abbiamo comprato le biciclette per i bambini", "Dove ho comprato la bicicletta?", "biciclette"),
+    ("nl", "We hebben twee nieuwe fietsen gekocht voor de kinderen", "Waar is mijn fiets?", "fietsen"),
+    ("no", "Vi har kjøpt nye bøker til barna og meg", "Hva heter boka om barnet?", "barna"),
+    ("pl", "Pojechaliśmy pociągiem do Krakowa i tam zostaliśmy", "Kiedy jedzie pociąg?", "pociągiem"),
+    ("pt", "Nós compramos as bicicletas para os meninos ontem", "Quem comprou a bicicleta?", "bicicletas"),
+    ("ro", "Am cumpărat două biciclete noi pentru copii", "Unde este bicicleta mea?", "biciclete"),
+    ("ru", "Мы купили новые велосипеды для детей", "Где мой велосипед?", "велосипеды"),
+    ("sv", "Vi tvättade bilarna och åkte sedan hem", "Var är min bil?", "bilarna"),
+    ("tr", "Çocuklar için iki yeni kitap aldım ama çok pahalıydı", "Kitaplarım nerede?", "kitap"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def history(shared: Service) -> dict[str, str]:
+    """Return conversations by language, each with one message."""
+    shared.told("Nothing of this kind was said.", "We bought new bicycles for the children")
+    return {language: shared.told(text) for language, text, _, _ in FORMS}
+
+
+@pytest.mark.parametrize(("language", "question", "mark"), [(it[0], *it[2:]) for it in FORMS])
+def test_a_word_is_found_and_marked_in_the_forms_of_its_language(
+    shared: Service, history: dict[str, str], language: str, question: str, mark: str
+) -> None:
+    hits = shared.search(question).hits
+    assert [hit.conversation_id for hit in hits][:1] == [history[language]]
+    assert mark in marked(hits[0].snippet)
+
+
+def test_a_question_in_english_finds_names_in_other_languages(service: Service) -> None:
+    conversation = service.told("Wir haben die Clusters mit Kubernetes in Barcelona aufgesetzt")
+    assert service.found("Kubernetes cluster") == [conversation]
+    assert service.found("the trip to Barcelona") == [conversation]
+
+
+def test_stop_words_of_the_questions_language_find_nothing(service: Service) -> None:
+    service.told("Wie ist das denn mit der Arbeit in dem neuen Haus?")
+    assert service.found("Wann und wo ist der Zahnarzt mit dem Termin?") == []
+
+
+def test_letters_without_an_accent_stand_for_those_with_one(service: Service) -> None:
+    ids = [
+        service.told(text)
+        for text in (
+            "The office in Łódź is closed",
+            "Die Straße am Fluß ist gesperrt, wir müssen über die Brücke",
+            "Hôm nay tôi đi khám bệnh với bác sĩ",
+            "The flight to Tromsø was late",
+        )
+    ]
+    queries = ("lodz", "strasse", "kham benh", "tromso")
+    assert [service.found(query) for query in queries] == [[it] for it in ids]
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "mark"),
+    [
+        ("我把书放在桌子上了", "书在哪里", "书"),
+        ("小猫昨天生病了", "你的猫叫什么名字", "猫"),
+        ("昨日、猫が庭にいました", "猫はどこですか", "猫"),
+        ("他喜欢喝茶", "茶", "茶"),
+    ],
+)
+def test_words_of_one_character_are_found_within_a_question(
+    service: Service, text: str, question: str, mark: str
+) -> None:
+    service.told("今天天气很好", "完全不同的话题", "今日は天気がいい")
+    conversation = service.told(text)
+    answer = service.search(question)
+    assert answer.hits[0].conversation_id == conversation
+    assert mark in marked(answer.hits[0].snippet)
+
+
+def test_hindi_words_are_whole_and_not_their_consonants(service: Service) -> None:
+    conversation = service.told("किताब मेज़ पर रखी है")
+    service.told("वह काम तब करेगा")
+    assert service.found("किताब") == [conversation]
+
+
+def test_notes_are_found_in_the_forms_of_their_language(service: Service) -> None:
+    conversation = service.told("Ja, gut, das machen wir.")
+    service.abbreviate(conversation, "Sie haben die Zahnärzte in der Stadt verglichen.", ["städte"])
+    result = service.search("Welcher Zahnarzt ist es?").results[0]
+    assert result.conversation_id == conversation
+    assert marked(result.snippet) == ["Zahnärzte"]
+
+
+def test_deleting_a_message_takes_its_stems_along(service: Service, server: RunningServer) -> None:
+    left = service.told("Die Häuser in der Straße sind verkauft, und wir müssen suchen")
+    service.told("Nothing else")
+    service.delete(left)
+    server.stop()
+    with apsw.Connection(str(server.folder / NAME)) as connection:
+        terms = [str(row[0]) for row in connection.execute("SELECT term FROM turns_vocabulary")]
+    connection.close()
+    assert sorted(terms) == ["els", "noth"]
+
+
+def test_an_index_of_the_version_before_is_made_anew_with_the_stems(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    conversation = service.told("Die Zahnärzte haben mir zwei neue Termine gegeben")
+    server.stop()
+    with apsw.Connection(str(server.folder / NAME)) as connection:
+        connection.execute("INSERT INTO turns_fts(turns_fts) VALUES('delete-all')")
+        connection.pragma("user_version", connection.pragma("user_version") - 1)
+    connection.close()
+    server.folder.joinpath(f"{NAME}.seal").unlink()
+    again = connect(start_server())
+    assert again.found("Wo ist der Zahnarzt?") == [conversation]
