@@ -3,6 +3,8 @@
 import apsw
 import pytest
 from recollect_server.storage.index.file import NAME
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.migrations import MIGRATIONS
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service
@@ -117,15 +119,17 @@ def test_deleting_a_message_takes_its_stems_along(service: Service, server: Runn
     assert sorted(terms) == ["els", "noth"]
 
 
-def test_an_index_of_the_version_before_is_made_anew_with_the_stems(
+def test_an_index_of_a_version_without_stems_is_made_anew(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
     conversation = service.told("Die Zahnärzte haben mir zwei neue Termine gegeben")
     server.stop()
+    step = next(at for at, it in enumerate(MIGRATIONS) if it.__name__ == "_words_by_language")
     with apsw.Connection(str(server.folder / NAME)) as connection:
-        connection.execute("INSERT INTO turns_fts(turns_fts) VALUES('delete-all')")
-        connection.pragma("user_version", connection.pragma("user_version") - 1)
+        connection.pragma("user_version", step)
     connection.close()
-    server.folder.joinpath(f"{NAME}.seal").unlink()
+    index = Index(server.folder)
+    assert "stemmed" in index.problem()
+    index.close()
     again = connect(start_server())
     assert again.found("Wo ist der Zahnarzt?") == [conversation]

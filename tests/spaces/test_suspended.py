@@ -239,12 +239,12 @@ def test_a_full_backlog_is_taken_in_by_the_next_append(shared: RunningServer, en
     service = enter(shared.target, "backlog")
     name = service.told("First")
     suspend(shared, service)
-    for number in range(32):
+    for number in range(16):
         service.append(name, user(f"{number}"))
         assert is_suspended(shared, service)
     service.append(name, user("One more"))
     assert not is_suspended(shared, service)
-    assert service.get(name).message_count == 34
+    assert service.get(name).message_count == 18
 
 
 def test_a_backlog_is_taken_in_soon_though_nobody_calls(

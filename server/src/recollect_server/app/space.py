@@ -71,7 +71,7 @@ INDEX, TIERS, PRUNER, EMBEDDER = "index-keeper", "tier-keeper", "update-pruner",
 """Names of the jobs of a space."""
 
 # additions that wait for the index of a suspended space: of more it is resumed
-_MOST_WAITING, _MOST_BYTES = 32, 64 << 10
+_MOST_WAITING, _MOST_BYTES = 16, 32 << 10
 _TAKEN_IN_AFTER = 5_000  # milliseconds from an append to a suspended space to its indexing
 
 _EMPTY_FOLDER = ".empty"  # of the space that stands for those that nobody wrote to

@@ -38,6 +38,8 @@ _FADING = 10 * DAY
 _BESIDE, _BESIDE_RELATIVE = 0.9, 0.6  # what counts of a time beside the one that is named
 _REACH = 120  # places beyond which exp(-places / 3) adds nothing that a float holds
 _SEEDS = 5  # conversations whose topic others are compared with
+# of the gate `long`, 54 words: beyond it the weights of words would have the wrong sign
+_LONGEST = 1.5
 SOFTNESS = 4.0  # changes no order: only how fast scores fall from 1
 FIRST_LINE = 2
 """The line of a transcript's first message."""
@@ -82,7 +84,7 @@ def gates_of(
     words = _WORD.findall(question.text.lower())
     return {
         "base": 1.0,
-        "long": min(max(float(np.log1p(len(words))) - 2.5, -1.2), 2.5),
+        "long": min(max(float(np.log1p(len(words))) - 2.5, -1.2), _LONGEST),
         "own": float(not _OWN.isdisjoint(words)),
         "notes": float(not np.isnan(conversations.abbreviation).all()),
         "blind": float(np.isnan(messages.vector).all() and np.isnan(conversations.vector).all()),
