@@ -43,7 +43,9 @@ from recollect_server.services.recall.calibration import (
     standing,
 )
 from recollect_server.services.recall.candidates import Candidates
+from recollect_server.services.recall.fusion import Sections, fuse
 from recollect_server.services.recall.retrievers import Array, ConversationLegs, Fused, MessageLegs
+from recollect_server.services.recall.retrievers import Question as Put
 from recollect_server.settings import Settings
 from recollect_server.storage.index.words import QuestionWords
 from scipy.optimize import minimize  # type: ignore[import-untyped]
@@ -58,6 +60,11 @@ SHARES = {OWN: 0.7, STRANGER: 0.15, TALK: 0.15}
 OWN_BY_WORDS = 0.8
 RIDGE = 2.0
 PER_SET = 300  # questions that a set counts as, whatever it has
+MOST = 300  # of a kind that was put to a set's histories
+WORDS_ONLY = frozenset({"docs", "cloze", "answers", "anon", "dated"})
+"""Sets that searches with the model are not learned from: their questions have the words of their
+answers, which teaches that meaning says little (`docs/decisions/score-calibration.md`).
+"""
 BUDGET = 2000  # tokens of recall, for the trade-off
 THRESHOLDS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 _STANDING = ("behind", "rest")
@@ -82,16 +89,21 @@ well they hold elsewhere.
 """'''
 
 
+Fusing = tuple[Put, MessageLegs, ConversationLegs, Sections | None]
+"""The arguments of `fuse`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A question that was put, what the ranking gave, and which of the candidates are right."""
+    """A question that was put, what the retrievers gave, and which of the candidates are right."""
 
     kind: str
     set: str
     group: str
     text: str
+    fusing: Fusing
+    """Arguments of the ranking, which is computed anew: cases outlast the weights."""
     words: QuestionWords
-    order: Fused
     messages: MessageLegs
     conversations: ConversationLegs
     right_messages: NDArray[np.bool_]
@@ -120,11 +132,16 @@ def collect(
     plans = read_conversations(folder / recall_sets.FILE, abbreviations=False)[group]
     gathered: list[Candidates] = []
     calibrated: list[tuple[Fused, QuestionWords, MessageLegs, ConversationLegs]] = []
+    fused: list[Any] = []
     gather, calibrate = candidates.gather, calibration.calibrated
 
     def watched_gather(*arguments: Any) -> Candidates:
         gathered.append(gather(*arguments))
         return gathered[-1]
+
+    def watched_fuse(*arguments: Any) -> Fused:
+        fused.append(arguments)
+        return fuse(*arguments)
 
     def watched_calibrated(*arguments: Any) -> Fused:
         calibrated.append(arguments)
@@ -137,6 +154,7 @@ def collect(
     with (
         tempfile.TemporaryDirectory() as data,
         patch.object(recall, "gather", watched_gather),
+        patch.object(candidates, "fuse", watched_fuse),
         patch.object(candidates, "calibrated", watched_calibrated),
         patch.object(Embedder, "embed_pieces", remembered),
     ):
@@ -159,19 +177,32 @@ def collect(
                     if gathered and len(gathered[-1].messages):
                         cases.append(
                             _case_of(
-                                folder.name, kind, question, gathered[-1], calibrated[-1], service
+                                folder.name,
+                                kind,
+                                question,
+                                gathered[-1],
+                                fused[-1],
+                                calibrated[-1],
+                                service,
                             )
                         )
-                    gathered.clear()
+                    for arguments in (gathered, fused, calibrated):
+                        arguments.clear()
         finally:
             server.stop()
     return cases
 
 
 def _case_of(
-    name: str, kind: str, question: Question, candidates: Candidates, given: Any, service: Service
+    name: str,
+    kind: str,
+    question: Question,
+    candidates: Candidates,
+    fusing: Fusing,
+    given: Any,
+    service: Service,
 ) -> Case:
-    order, words, messages, conversations = given
+    _, words, messages, conversations = given
     lines = [
         service.messages[candidates.conversation_of(at).id, it.place[0]]
         for at, it in enumerate(candidates.messages)
@@ -179,7 +210,7 @@ def _case_of(
     # large, and no feature needs it
     conversations = replace(conversations, mean_vector=np.zeros((0, 0), np.float32))
     return Case(
-        kind, name, question.group, question.query, words, order, messages, conversations,
+        kind, name, question.group, question.query, fusing, words, messages, conversations,
         np.isin(lines, question.gold_messages),
         np.isin([service.conversations[it.id] for it in candidates.conversations], question.gold_conversations),
     )  # fmt: skip
@@ -217,14 +248,25 @@ def questions_for(
     ]
 
 
-def row_of(it: Case, of: str) -> Row:
-    """Return the rows learned from a question, of its `messages` or its `conversations`."""
-    of_messages, of_conversations = signals_of(it.order, it.messages, it.conversations)
-    signals, right = (
-        (of_messages, it.right_messages)
-        if of == "messages"
-        else (of_conversations, it.right_conversations)
-    )
+def sampled(cases: Sequence[Case]) -> list[Case]:
+    """Return at most `MOST` questions of each kind that was put to a set's histories."""
+    chance = random.Random(0)
+    by_kind: dict[tuple[str, str], list[Case]] = {}
+    for it in cases:
+        by_kind.setdefault((it.set, it.kind), []).append(it)
+    return [it for of in by_kind.values() for it in chance.sample(of, min(MOST, len(of)))]
+
+
+def rows_of(it: Case) -> dict[str, Row]:
+    """Return the rows learned from a question: of its `messages` and of its `conversations`."""
+    of_messages, of_conversations = signals_of(fuse(*it.fusing), it.messages, it.conversations)
+    return {
+        "messages": _row_of(it, of_messages, it.right_messages),
+        "conversations": _row_of(it, of_conversations, it.right_conversations),
+    }
+
+
+def _row_of(it: Case, signals: Signals, right: NDArray[np.bool_]) -> Row:
     places = np.argsort(-signals.odds, kind="stable")
     still = np.maximum.accumulate(right[places][::-1])[::-1]
     steps = standing(signals.odds)
@@ -312,19 +354,19 @@ def report(title: str, rows: Sequence[Row], weights: dict[str, dict[str, float]]
                 )
                 shown.append(f"{any_of}{np.mean([tokens for tokens, _ in packed]):5.0f}")
             print(f"    {name:10} {kind:9} {len(chosen):4} {' '.join(shown)}")
-    bins = np.linspace(0, 1, 6)
+    counts = Counter((row.case.set, row.case.kind) for row in rows)
     for name in sorted(weights):
-        best = np.array(
-            [
-                chance.max()
-                for row, chance in zip(rows, chances, strict=True)
-                if row.case.set == name
-            ]
+        of = [at for at, row in enumerate(rows) if row.case.set == name]
+        best = np.array([chances[at].max() for at in of])
+        right = np.array([rows[at].still[0] for at in of], dtype=float)
+        # as the questions are weighed for learning: most of them are the group's own
+        weight = np.array(
+            [SHARES[rows[at].case.kind] / counts[name, rows[at].case.kind] for at in of]
         )
-        right = np.array([row.still[0] for row in rows if row.case.set == name])
-        inside = [np.clip(best, 0, 0.999) // 0.2 == at for at in range(len(bins) - 1)]
+        inside = [np.clip(best, 0, 0.999) // 0.2 == at for at in range(5)]
         shown = [
-            f"{best[it].mean():.2f} {right[it].mean():.2f} ({it.sum()})"
+            f"{np.average(best[it], weights=weight[it]):.2f}"
+            f" {np.average(right[it], weights=weight[it]):.2f} ({it.sum()})"
             for it in inside
             if it.any()
         ]
@@ -418,18 +460,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--write", action="store_true", help="writes services/recall/calibration_weights.py"
     )
+    parser.add_argument("--quick", action="store_true", help="learns on all and does no more")
     chosen = parser.parse_args(arguments)
     chosen.keep.mkdir(parents=True, exist_ok=True)
     sets = [*chosen.set, *chosen.measure]
     learned: dict[str, dict[str, dict[str, float]]] = {"messages": {}, "conversations": {}}
     for way in ("words", "meaning"):
+        learned_from = [it for it in chosen.set if way == "words" or it.name not in WORDS_ONLY]
         cases = [
-            it for folder in sets
+            it for folder in (*learned_from, *chosen.measure)
             for it in cached_cases(chosen.keep, folder, sets, chosen.groups, chosen.questions, meaning=way == "meaning")
         ]  # fmt: skip
-        names = {path.name for path in chosen.set}
+        names = {path.name for path in learned_from}
+        both = [rows_of(it) for it in sampled(cases)]
         for of, weights in learned.items():
-            rows = [row_of(it, of) for it in cases]
+            rows = [it[of] for it in both]
             own = [row for row in rows if row.case.set in names]
             weights[way] = _leaning(learn(own), way)
             report(
@@ -437,6 +482,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 rows,
                 dict.fromkeys(sorted({row.case.set for row in rows}), weights[way]),
             )
+            if chosen.quick:
+                continue
             away = {
                 name: _leaning(learn([row for row in own if row.case.set != name]), way)
                 for name in sorted(names)

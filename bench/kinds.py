@@ -1,14 +1,20 @@
-"""Makes recall sets of other kinds out of two, so that weights are not learned from two kinds
+"""Makes recall sets of other kinds out of two, so that weights are not learned from a few kinds
 alone.
 
 `python -m bench.kinds --chat DIR --agent DIR --out DIR`: `--chat` is a set of short chat between
-two people (LoCoMo), `--agent` one of people with an agent that answers at length (RealMem). Each
-kind breaks a bond between how a text is and how it is asked about:
+people (FriendsQA), `--agent` one of people with an agent that answers at length (RealMem). Both are
+openly licensed, and so is what is made from them. Each kind breaks a bond between how a text is and
+how it is asked about:
 
 - `answers`: a person's later question is taken out of a conversation that no question of the set is
   about, and finds its answer
 - `cloze`: a sentence of a long answer is taken out, and finds the rest
+- `mentions`: a few rare words of a sentence that a person said to the agent find that message, not
+  the answer that repeats them
+- `dated`: a common word and the time at which a person said it to the agent find the message
 - `chat`: a question that one says to the other is taken out, and finds the reply
+- `speakers`: the name of a person and a few rare words of a message of theirs find that message,
+  not one of others who speak of the same thing
 - `merged`: the chat with five messages in one; `anon`: the chat without names; `mixed`: one history
   of both sets' messages
 - `small`: histories of 1 to 20 conversations, as one who begins has them, with the questions that
@@ -22,7 +28,9 @@ import importlib
 import inspect
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -40,6 +48,31 @@ _MODULES = (
     " tempfile glob fnmatch zipfile tarfile gzip hashlib hmac secrets struct codecs string textwrap difflib inspect ast dis typing"
     " dataclasses enum contextlib asyncio unittest unittest.mock doctest pdb timeit decimal fractions numpy numpy.linalg"
     " numpy.random numpy.fft"
+)
+_WORD = re.compile(r"\w+")
+_RARE = 20  # conversations that have a word of `mentions`
+_MENTIONS = (
+    "What did I say about {}?",
+    "Did I mention {} before?",
+    "Have I ever told you about {}?",
+    "I mentioned {} some time ago, what was it?",
+    "Can you remind me what I planned with {}?",
+    "What did I tell you about {}?",
+)
+_DATED = (
+    "What did I say about {} {}?",
+    "What was the plan for the {} {}?",
+    "Which {} came up {}?",
+    "What happened with the {} {}?",
+    "What did we decide about {} {}?",
+)
+_SPEAKERS = (
+    "What did {0} say about {1}?",
+    "What does {0} think about {1}?",
+    "When did {0} mention {1}?",
+    "Why did {0} talk about {1}?",
+    "What was it with {0} and {1}?",
+    "{1}: what did {0} tell?",
 )
 _CHANCE = random.Random(7)
 
@@ -102,6 +135,85 @@ def cloze(agent: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
                 questions.append(ask(it["group"], it["id"], sentences[at], message["id"]))
                 message["content"] = " ".join(sentences[:at] + sentences[at + 1 :])
         yield bare(it, messages), questions
+
+
+def mentions(agent: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
+    """Yield as `answers`."""
+    spread = _spread(agent)
+    for it in agent:
+        questions: list[Line] = []
+        for message in it["messages"]:
+            if message["role"] != "user" or _CHANCE.random() > 0.5:
+                continue
+            sentences = [
+                part
+                for part in _SENTENCE.split(message["content"])
+                if 40 < len(part) < 250 and not part.endswith("?")
+            ]
+            if not sentences:
+                continue
+            words = _rare_words(_CHANCE.choice(sentences), spread)[:4]
+            if len(words) > 1:
+                query = _CHANCE.choice(_MENTIONS).format(" ".join(words))
+                questions.append(ask(it["group"], it["id"], query, message["id"]))
+        yield bare(it, it["messages"]), questions[:1]
+
+
+def speakers(people: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
+    """Yield as `answers`."""
+    spread = _spread(people)
+    names = {
+        word.lower()
+        for it in people
+        for m in it["messages"]
+        for word in m.get("sender", "").split()
+    }
+    for it in people:
+        questions: list[Line] = []
+        for message in it["messages"]:
+            words = [
+                word
+                for word in _rare_words(message["content"], spread)
+                if word.lower() not in names
+            ][:2]
+            name = message.get("sender", "?").split()[0]
+            if len(words) > 1 and name.isalpha():
+                query = _CHANCE.choice(_SPEAKERS).format(name, " ".join(words))
+                questions.append(ask(it["group"], it["id"], query, message["id"]))
+        yield bare(it, it["messages"]), _CHANCE.sample(questions, min(3, len(questions)))
+
+
+def _spread(lines: list[Line]) -> Counter[str]:
+    """Return in how many conversations each word is."""
+    return Counter(
+        word
+        for it in lines
+        for word in {*_WORD.findall(" ".join(m["content"] for m in it["messages"]).lower())}
+    )
+
+
+def _rare_words(text: str, spread: Counter[str]) -> list[str]:
+    """Return the longer words of a text that few conversations have."""
+    return [
+        word
+        for word in dict.fromkeys(_WORD.findall(text))
+        if len(word) > 3 and spread[word.lower()] <= _RARE
+    ]
+
+
+def dated(agent: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
+    """Yield as `answers`."""
+    for it in agent:
+        questions: list[Line] = []
+        for message in it["messages"]:
+            words = [word for word in _WORD.findall(message["content"]) if len(word) > 5]
+            if message["role"] == "user" and words and _CHANCE.random() < 0.3:
+                when = datetime.fromisoformat(message["timestamp"].replace("Z", "+00:00"))
+                day = f"{when:%B} {when.day}, {when.year}"
+                time = _CHANCE.choice((f"on {day}", f"on {day}", f"in {when:%B %Y}"))
+                query = _CHANCE.choice(_DATED).format(_CHANCE.choice(words).lower(), time)
+                questions.append(ask(it["group"], it["id"], query, message["id"]))
+        yield bare(it, it["messages"]), questions[:1]
 
 
 def chat(people: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
@@ -273,6 +385,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, pairs in (
         ("answers", answers(others)),
         ("cloze", cloze(others)),
+        ("mentions", mentions(others)),
         ("chat", chat(people[0])),
         ("docs", docs()),
     ):
@@ -296,6 +409,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write(chosen.out / "anon", nameless, people[1][::2])
     write(chosen.out / "mixed", *mixed((people, agent)))
     write(chosen.out / "small", *small((people, agent)))
+    # last, so the others are as they were before these
+    for name, pairs in (("dated", dated(others)), ("speakers", speakers(people[0]))):
+        made = list(pairs)
+        write(
+            chosen.out / name,
+            [line for line, _ in made],
+            [query for _, questions in made for query in questions],
+        )
 
 
 if __name__ == "__main__":

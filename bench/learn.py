@@ -1,19 +1,27 @@
 """Learn `services/recall/fusion_weights.py` from labelled questions, and measure the weights where
 they were not learned.
 
-`python -m bench.learn --set DIR [--set DIR ...] --kinds DIR --keep DIR [--write]`
+`python -m bench.learn --set DIR [--set DIR ...] --kinds DIR [--measure DIR ...] --keep DIR
+[--write]`
 
 A set is a folder as `bench.recall` reads it. `--kinds` has sets of other kinds (`bench.kinds` makes
-them from the sets), each of which counts as much as `KIND` questions. What the legs say is kept in
-`--keep`: the first run embeds everything, later ones take minutes.
+them from the sets; `KINDS` of them are learned from). `--measure` names sets that are never learned
+from. What the legs say is kept in `--keep`: the first run embeds everything, later ones take
+minutes.
 
 The loss is the negative log of the chance that a softmax over the scores gives to the gold
-(listwise, as in ListNet), with a ridge on every weight, a stronger one on what a gate adds. Every
-question counts a second time, lightly, without any vector: so the gate `blind` is learned.
+(listwise, as in ListNet), with a ridge on every weight, a stronger one on what a gate adds. The
+base weights of retrievers' scores are never negative. Every kind counts the same, whatever number
+of questions it has. Every question counts a second time, lightly, without any vector: so the gate
+`blind` is learned.
+
+The figure of merit is the worst kind against the best of its parts: plain FTS5, vectors alone, and
+a plain sum of the scores, none of which needs labels.
 """
 
 import argparse
 import pickle
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,10 +33,11 @@ from recollect_server.services.recall.fusion import (
     conversation_features,
     dates_of,
     gates_of,
+    known,
     message_features,
     weighted,
 )
-from recollect_server.services.recall.retrievers import ConversationLegs
+from recollect_server.services.recall.retrievers import ConversationLegs, MessageLegs
 from scipy.optimize import minimize  # type: ignore[import-untyped]
 
 from bench.legs import Labelled, RememberedVectors, collect
@@ -37,20 +46,34 @@ from bench.recall import QUERIES, read_conversations, read_questions
 Array = NDArray[np.float64]
 Weights = dict[str, dict[str, float]]
 
+KINDS = ("answers", "cloze", "docs", "mentions", "dated", "speakers", "anon")
+"""Kinds that are learned from, of those that `bench.kinds` makes."""
 RIDGE, GATE_RIDGE = 5.0, 20.0
-KIND = 300
-KIND_OF_CONVERSATIONS = 20  # nearly all of theirs are found anyhow
-BLIND = 0.2
-DEPTH = 10
+SET, KIND = 300.0, 150.0  # questions that a set and a made kind count as, whatever they have
+MOST = 400  # questions of a kind that are learned from, chosen at random
+VARIANTS = {"": 1.0, "blind": 0.2, "deaf": 0.5}
+"""Weight of a question as it was put, without any vector, and without any word."""
+MOST_OF_DATE = 7.0
+"""Highest base weight of `date`: the answers of the kind `dated` all lie in the time that is named,
+those of people's questions do not."""
+DEPTHS = (1, 5, 10)
 # messages of a question that are learned from: those that look best, and others
 _HARD, _OTHERS = 90, 40
-_MESSAGE_GATES = ("base", "asks", "long", "own", "blind")
-_CONVERSATION_GATES = (*_MESSAGE_GATES[:-1], "notes", "blind")
+_MESSAGE_GATES = ("base", "long", "own", "blind")
+_CONVERSATION_GATES = ("base", "long", "own", "notes", "blind")
+# base weights that cannot be negative, or positive
+_FOR = frozenset(
+    "keyword keyword_z keyword_window vector vector_before vector_after window conversation_keyword"  # noqa: SIM905
+    " conversation_vector conversation_window named length best_keyword user_vector vector_mean"
+    " abbreviation mass best related related_soft related_best beside".split()
+)
+_AGAINST = frozenset(["other", "short"])
 HEADER = """\"\"\"The weights of `services/recall/fusion.py`: of each feature a base, and what each gate adds.
 
-`bench.learn --write` writes them. Learned from 997 questions over five dialogues of LoCoMo
-(Maharana et al. 2024), 728 of five people of RealMem (2026), and the seven kinds that `bench.kinds`
-makes; `bench/README.md` says what they are worth on kinds left out.
+`bench.learn --write` writes them. Learned from openly licensed text alone: questions of RealMem
+(2026, Apache-2.0), FriendsQA (Yang and Choi 2019, Apache-2.0) and QMSum (Zhong et al. 2021, MIT),
+and the kinds that `bench.kinds` makes from them and from docstrings. `docs/decisions/ranking.md`
+says what they are worth on each kind, and on kinds left out.
 \"\"\""""
 WEIGHTS = (
     Path(__file__).parents[1] / "server/src/recollect_server/services/recall/fusion_weights.py"
@@ -65,42 +88,60 @@ class Row:
 
     kind: str
     group: str
-    features: Array
+    features: NDArray[np.float32]
     names: tuple[str, ...]
     gates: dict[str, float]
     right: NDArray[np.bool_]
     gold: int
-    weight: float
+    parts: dict[str, list[float]]
+    """Figures of what the ranking is made of, as `figures_of` returns them; empty without gold."""
+    variant: str
+    """Empty for the question as it was put; else a name of `VARIANTS`."""
 
 
 def without_vectors(it: Labelled) -> Labelled:
     """Return the same question as it is when nothing is known by meaning."""
-    no_messages, no_conversations = (
-        np.full(len(it.messages.time), np.nan),
-        np.full(len(it.conversations.begin), np.nan),
+
+    def of_messages(legs: MessageLegs) -> MessageLegs:
+        names = (
+            "vector", "vector_before", "vector_after", "window", "role", "answers_question", "named",
+        )  # fmt: skip
+        return replace(legs, **dict.fromkeys(names, np.full(len(legs.time), np.nan)))
+
+    def of_conversations(legs: ConversationLegs) -> ConversationLegs:
+        names = ("vector", "user_vector", "window", "vector_mean", "abbreviation")
+        unknown = dict.fromkeys(names, np.full(len(legs.begin), np.nan))
+        return replace(legs, mean_vector=np.zeros_like(legs.mean_vector), **unknown)
+
+    return _with_legs(it, of_messages, of_conversations)
+
+
+def without_words(it: Labelled) -> Labelled:
+    """Return the same question as it is when it has no word of any message."""
+
+    def of_messages(legs: MessageLegs) -> MessageLegs:
+        names = ("keyword", "keyword_before", "keyword_after")
+        return replace(legs, **{name: np.zeros_like(getattr(legs, name)) for name in names})
+
+    def of_conversations(legs: ConversationLegs) -> ConversationLegs:
+        names = ("keyword", "message_keyword")
+        return replace(legs, **{name: np.zeros_like(getattr(legs, name)) for name in names})
+
+    return _with_legs(it, of_messages, of_conversations)
+
+
+def _with_legs(
+    it: Labelled,
+    of_messages: Callable[[MessageLegs], MessageLegs],
+    of_conversations: Callable[[ConversationLegs], ConversationLegs],
+) -> Labelled:
+    sections = it.sections and (of_messages(it.sections[0]), of_conversations(it.sections[1]))
+    return replace(
+        it,
+        messages=of_messages(it.messages),
+        conversations=of_conversations(it.conversations),
+        sections=sections,
     )
-    messages = replace(
-        it.messages,
-        **dict.fromkeys(
-            (
-                "vector",
-                "vector_before",
-                "vector_after",
-                "window",
-                "role",
-                "answers_question",
-                "named",
-            ),
-            no_messages,
-        ),
-    )
-    names = ("vector", "user_vector", "window", "vector_mean", "abbreviation")
-    conversations = replace(
-        it.conversations,
-        mean_vector=np.zeros_like(it.conversations.mean_vector),
-        **dict.fromkeys(names, no_conversations),
-    )
-    return replace(it, messages=messages, conversations=conversations)
 
 
 def without_notes(it: Labelled) -> Labelled:
@@ -111,25 +152,67 @@ def without_notes(it: Labelled) -> Labelled:
     return replace(it, conversations=legs)
 
 
-def message_row(it: Labelled, weight: float) -> Row:
+def message_row(it: Labelled, variant: str = "") -> Row:
     """Return the training row of a question's messages."""
-    features = message_features(it.messages, it.conversations, dates_of(it.question, it.messages))
-    return Row(
-        it.kind, it.group, np.stack([*features.values()], axis=1), (*features,),
-        gates_of(it.question, it.messages, it.conversations), it.right_messages, it.gold_messages, weight,
-    )  # fmt: skip
-
-
-def conversation_row(it: Labelled, weight: float, of_messages: Weights) -> Row:
-    """Return the training row of its conversations, given the weights of messages."""
+    legs, above = it.sections or (it.messages, it.conversations)
     dates = dates_of(it.question, it.messages)
-    gates = gates_of(it.question, it.messages, it.conversations)
-    scores = weighted(message_features(it.messages, it.conversations, dates), of_messages, gates)
-    features = conversation_features(it.messages, it.conversations, dates, scores)
+    of, window = legs.conversation, _spread(legs.window)
+    total = _spread(legs.keyword) + _spread(legs.vector) + 0.5 * window
+    total += 0.4 * _spread(above.keyword)[of] + 0.3 * _spread(above.window)[of]
+    parts = {} if not it.gold_messages else {
+        "fts5": it.plain_messages,
+        "vectors": figures_of(known(legs.vector), it.right_messages, it.gold_messages),
+        "sum": figures_of(total, it.right_messages, it.gold_messages),
+    }  # fmt: skip
+    features = message_features(legs, above, dates)
+    return _row(it, features, it.right_messages, it.gold_messages, parts, variant)
+
+
+def conversation_row(it: Labelled, of_messages: Weights, variant: str = "") -> Row:
+    """Return the training row of its conversations, given the weights of messages."""
+    dates, legs = dates_of(it.question, it.messages), it.conversations
+    gates = gates_of(it.question, it.messages, legs)
+    sections = it.sections or (it.messages, legs)
+    scores = weighted(message_features(*sections, dates), of_messages, gates)
+    vector = known(np.fmax(legs.window, legs.vector))
+    total = _spread(legs.keyword) + _spread(legs.message_keyword) + _spread(legs.window)
+    total += 0.5 * _spread(legs.abbreviation)
+    parts = {} if not it.gold_conversations else {
+        "fts5": it.plain_conversations,
+        "vectors": figures_of(vector, it.right_conversations, it.gold_conversations),
+        "sum": figures_of(total, it.right_conversations, it.gold_conversations),
+    }  # fmt: skip
+    features = conversation_features(it.messages, legs, dates, scores)
+    return _row(it, features, it.right_conversations, it.gold_conversations, parts, variant)
+
+
+def _row(
+    it: Labelled,
+    features: dict[str, Array],
+    right: NDArray[np.bool_],
+    gold: int,
+    parts: dict[str, list[float]],
+    variant: str,
+) -> Row:
     return Row(
-        it.kind, it.group, np.stack([*features.values()], axis=1), (*features,),
-        gates, it.right_conversations, it.gold_conversations, weight,
+        it.kind, it.group, np.stack([*features.values()], axis=1).astype(np.float32), (*features,),
+        gates_of(it.question, it.messages, it.conversations), right, gold, parts, variant,
     )  # fmt: skip
+
+
+def _spread(scores: Array) -> Array:
+    """Return the scores between 0, of the lowest, and 1, of the highest; 0 where one is missing."""
+    if not len(scores) or np.isnan(scores).all():
+        return np.zeros(len(scores))
+    lowest, highest = np.nanmin(scores), np.nanmax(scores)
+    return known((scores - lowest) / ((highest - lowest) or 1.0))
+
+
+def figures_of(scores: Array, right: NDArray[np.bool_], gold: int) -> list[float]:
+    """Return the figures of one ranking in the order of `bench.recall.figures`, in percent."""
+    first = right[np.argsort(-scores, kind="stable")[: DEPTHS[-1]]]
+    hits = [int(first[:depth].sum()) for depth in DEPTHS]
+    return [100 * n / gold for n in hits] + [100.0 * (n > 0) for n in hits]
 
 
 def learn(rows: Sequence[Row], gates: Sequence[str], most: int | None = None) -> Weights:
@@ -138,15 +221,17 @@ def learn(rows: Sequence[Row], gates: Sequence[str], most: int | None = None) ->
     """
     rows = [row for row in rows if row.right.any()]
     chosen = [_seen(row, most) for row in rows]
-    features = np.concatenate(
-        [row.features[at] for row, at in zip(rows, chosen, strict=True)]
-    ).astype(np.float32)
+    features = np.concatenate([row.features[at] for row, at in zip(rows, chosen, strict=True)])
     right = np.concatenate([row.right[at] for row, at in zip(rows, chosen, strict=True)])
     counts = np.array([len(at) for at in chosen])
     starts = np.cumsum(counts) - counts
     question = np.repeat(np.arange(len(rows)), counts)
     put = np.array([[row.gates[gate] for gate in gates] for row in rows])
-    weight = np.array([row.weight for row in rows])
+    numbers = Counter((row.kind, row.variant) for row in rows)
+    weight = np.array([
+        (KIND if row.kind.split("+")[0] in KINDS else SET) * VARIANTS[row.variant]
+        / numbers[row.kind, row.variant] for row in rows
+    ])  # fmt: skip
     deviation = features.std(axis=0)
     deviation = np.where(deviation < 1e-3, 1, deviation)
     features /= deviation
@@ -168,13 +253,30 @@ def learn(rows: Sequence[Row], gates: Sequence[str], most: int | None = None) ->
         return value + (ridge * matrix**2).sum() / 2, (put.T @ slope + ridge * matrix).ravel()
 
     fit = minimize(
-        loss, np.zeros(ridge.size), jac=True, method="L-BFGS-B", options={"maxiter": 100}
+        loss,
+        np.zeros(ridge.size),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[
+            _bounds(name, gate, float(width))
+            for gate in gates
+            for name, width in zip(rows[0].names, deviation, strict=True)
+        ],
+        options={"maxiter": 100},
     )
     matrix = fit.x.reshape(ridge.shape) / deviation
     return {
         name: dict(zip(gates, matrix[:, at].tolist(), strict=True))
         for at, name in enumerate(rows[0].names)
     }
+
+
+def _bounds(name: str, gate: str, deviation: float) -> tuple[float | None, float | None]:
+    if gate != "base":
+        return None, None
+    if name == "date":
+        return 0, MOST_OF_DATE * deviation
+    return (0 if name in _FOR else None, 0 if name in _AGAINST else None)
 
 
 def _seen(row: Row, most: int | None) -> NDArray[np.int64]:
@@ -189,79 +291,64 @@ def _seen(row: Row, most: int | None) -> NDArray[np.int64]:
     return np.union1d(np.union1d(np.argsort(-about)[:most], others), np.flatnonzero(row.right))
 
 
-def found_by(rows: Sequence[Row], weights: Weights) -> tuple[float, float]:
-    """Return the mean share of the gold among the first ten, and the share of questions with any
-    there; in percent.
-    """
-    shares: list[float] = []
-    anys: list[bool] = []
+def found_by(rows: Sequence[Row], weights: Weights) -> Array:
+    """Return the means of the figures over the questions that have gold."""
+    results: list[list[float]] = []
     for row in rows:
         if row.gold:
-            matrix = np.array(
+            factors = np.array(
                 [
                     sum(row.gates[gate] * weight for gate, weight in weights[name].items())
                     for name in row.names
                 ]
             )
-            first = np.argsort(-(row.features @ matrix), kind="stable")[:DEPTH]
-            hits = int(row.right[first].sum())
-            shares.append(hits / row.gold)
-            anys.append(hits > 0)
-    return 100 * float(np.mean(shares or [0.0])), 100 * float(np.mean(anys or [False]))
-
-
-def folds(rows: Sequence[Row]) -> list[set[str]]:
-    """Group that are left out together: a history, and whatever was made from it."""
-    names = sorted({part for row in rows for part in row.group.split("+")})
-    return [set(names[at::5]) for at in range(5)]
+            results.append(figures_of(row.features @ factors, row.right, row.gold))
+    means: Array = np.array(results or [[0.0] * 6]).mean(axis=0)
+    return means
 
 
 def report(
     title: str,
     rows: Sequence[Row],
-    kinds: Sequence[str],
+    learned: frozenset[str],
     train: Callable[[Sequence[Row]], Weights],
-    at: int,
 ) -> None:
-    """Print what weights find on each kind: learned on all, group by group left out, on the kind
-    alone, on all but the kind.
+    """Print any@1, any@5, any@10 and recall@10 of each kind: of its parts, of weights learned
+    without its groups, without the kind and all that is made from it, and on the kind alone.
     """
-    own = {kind: [row for row in rows if row.kind == kind] for kind in kinds}
-    clear = {kind: [row for row in own[kind] if not row.gates["blind"]] for kind in kinds}
+    own = [row for row in rows if row.kind in learned]
+    everywhere = train(own)
+    names = sorted({part for row in own for part in row.group.split("+")})
+    halves = [train([row for row in own if _apart(row, {*names[at::2]})]) for at in range(2)]
+    for kind in sorted({row.kind for row in rows}, key=lambda kind: (kind in learned, kind)):
+        of = [row for row in rows if row.kind == kind]
+        clear = [row for row in of if row.gold and not row.variant]
+        if not clear:
+            continue
+        lines = {
+            part: np.mean([row.parts[part] for row in clear], axis=0) for part in clear[0].parts
+        }
+        if kind in learned:
+            each = [[row for row in clear if not _apart(row, {*names[at::2]})] for at in range(2)]
+            values = [(found_by(some, halves[at]), len(some)) for at, some in enumerate(each)]
+            lines["groups left out"] = sum(value * n for value, n in values) / len(clear)
+            groups = {part for row in of for part in row.group.split("+")}
+            lines["kind left out"] = found_by(
+                clear, train([row for row in own if row.kind != kind and _apart(row, groups)])
+            )
+        else:
+            lines["not learned from"] = found_by(clear, everywhere)
+        for name, variant in (("by words alone", "blind"), ("by meaning alone", "deaf")):
+            lines[name] = found_by([row for row in of if row.variant == variant], everywhere)
+        lines["learned on itself"] = found_by(clear, train(of))
+        for name, figures in lines.items():
+            shown = " ".join(f"{figures[at]:6.1f}" for at in (3, 4, 5, 2))
+            print(f"{title:14} {kind:12} {len(clear):5} {name:18} {shown}", flush=True)
 
-    def line(name: str, figures: dict[str, float]) -> None:
-        print(
-            f"{title:14} {name:34} "
-            + " ".join(f"{kind[:9]:>9} {value:5.1f}" for kind, value in figures.items()),
-            flush=True,
-        )
 
-    weights = train(rows)
-    line("learned on all", {kind: found_by(clear[kind], weights)[at] for kind in kinds})
-    line(
-        "  the same, nothing by meaning",
-        {k: found_by([r for r in own[k] if r.gates["blind"]], weights)[at] for k in kinds},
-    )
-    parts: dict[str, list[tuple[float, int]]] = {kind: [] for kind in kinds}
-    for fold in folds(rows):
-        away = [not fold.isdisjoint(row.group.split("+")) for row in rows]
-        weights = train([row for row, out in zip(rows, away, strict=True) if not out])
-        for kind in kinds:
-            tested = [
-                row
-                for row, out in zip(rows, away, strict=True)
-                if out and row.kind == kind and not row.gates["blind"]
-            ]
-            tested = [row for row in tested if row.gold]
-            parts[kind].append((found_by(tested, weights)[at], len(tested)))
-    line(
-        "groups left out",
-        {k: sum(v * n for v, n in p) / max(1, sum(n for _, n in p)) for k, p in parts.items()},
-    )
-    line(
-        "the kind left out",
-        {k: found_by(clear[k], train([row for row in rows if row.kind != k]))[at] for k in kinds},
-    )
+def _apart(row: Row, groups: set[str]) -> bool:
+    """Return whether a row has nothing of these histories."""
+    return groups.isdisjoint(row.group.split("+"))
 
 
 def table(name: str, says: str, weights: Weights) -> str:
@@ -275,23 +362,33 @@ def table(name: str, says: str, weights: Weights) -> str:
     return "\n".join([f"{name}: dict[str, dict[str, float]] = {{", *lines, "}", f'"""{says}"""'])
 
 
-def cached_labels(folder: Path, sets: Sequence[Path]) -> list[Labelled]:
-    """Return the retrievers' scores of each set, from its file if there is one."""
+def sampled(labelled: Sequence[Labelled], learned: frozenset[str]) -> list[Labelled]:
+    """Return at most `MOST` questions of each kind that is learned from, and all of the others."""
+    chance = np.random.default_rng(0)
+    chosen = [it for it in labelled if it.kind not in learned]
+    for kind in sorted(learned):
+        of = [it for it in labelled if it.kind == kind and it.right_conversations.any()]
+        places = chance.permutation(len(of))[:MOST]
+        chosen += [of[at] for at in sorted(places.tolist())]
+    return chosen
+
+
+def cached_labels(folder: Path, sets: Sequence[Path], groups: Sequence[str]) -> list[Labelled]:
+    """Return the retrievers' scores of each group of a set, or of these groups, from its file if
+    there is one.
+    """
     vectors = RememberedVectors(folder / "vectors")
     labelled: list[Labelled] = []
     for path in sets:
-        file = folder / f"{path.name}.legs"
-        if not file.exists():
-            plans = read_conversations(path / recall_sets.FILE, abbreviations=True)
-            questions = read_questions(path / QUERIES)
-            legs = [
-                it
-                for group in questions
-                for it in collect(path.name, plans[group], questions[group], vectors)
-            ]
-            vectors.save()
-            file.write_bytes(pickle.dumps(legs))
-        labelled += pickle.loads(file.read_bytes())  # noqa: S301 - our own file
+        questions = read_questions(path / QUERIES)
+        for group in sorted(questions.keys() & set(groups) if groups else questions):
+            file = folder / f"{path.name}.{group}"
+            if not file.exists():
+                plans = read_conversations(path / recall_sets.FILE, abbreviations=True)
+                legs = collect(path.name, plans[group], questions[group], vectors)
+                vectors.save()
+                file.write_bytes(pickle.dumps(legs))
+            labelled += pickle.loads(file.read_bytes())  # noqa: S301 - our own file
     return labelled
 
 
@@ -303,6 +400,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--set", type=Path, action="append", required=True, metavar="DIR", help="a recall set"
     )
+    parser.add_argument(
+        "--measure",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a recall set to report on alone",
+    )
     parser.add_argument("--kinds", type=Path, metavar="DIR", help="a folder of sets of other kinds")
     parser.add_argument(
         "--keep", type=Path, required=True, metavar="DIR", help="where vectors and legs are kept"
@@ -310,56 +415,39 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--write", action="store_true", help="writes services/recall/fusion_weights.py"
     )
+    parser.add_argument("--groups", nargs="+", metavar="NAME", help="only these histories")
     parser.add_argument("--quick", action="store_true", help="learns on all and does no more")
     chosen = parser.parse_args(arguments)
     chosen.keep.mkdir(parents=True, exist_ok=True)
-    others = (
-        sorted(path for path in chosen.kinds.iterdir() if path.is_dir()) if chosen.kinds else []
-    )
-    labelled = cached_labels(chosen.keep, [*chosen.set, *others])
-    sizes = {path.name: sum(it.kind == path.name for it in labelled) for path in others}
-
-    def weight(it: Labelled, most: int = KIND) -> float:
-        return most / sizes[it.kind] if it.kind in sizes else 1.0
-
-    of_messages = [message_row(without_notes(it), weight(it)) for it in labelled]
-    of_messages += [message_row(without_vectors(it), BLIND * weight(it)) for it in labelled]
+    made = [chosen.kinds / name for name in KINDS] if chosen.kinds else []
+    learned = frozenset(path.name for path in (*chosen.set, *made))
+    sets = [*chosen.set, *made, *chosen.measure]
+    labelled = sampled(cached_labels(chosen.keep, sets, chosen.groups or ()), learned)
 
     def train_messages(rows: Sequence[Row]) -> Weights:
         return learn(rows, _MESSAGE_GATES, _HARD)
 
-    kinds = [path.name for path in (*chosen.set, *others)]
-    if not chosen.quick:
-        report("messages", of_messages, kinds, train_messages, 1)
-    first = train_messages(of_messages)
-    noted = [it for it in labelled if not np.isnan(it.conversations.abbreviation).all()]
-    of_conversations = [
-        conversation_row(without_notes(it), weight(it, KIND_OF_CONVERSATIONS), first)
-        for it in labelled
-    ]
-    of_conversations += [
-        conversation_row(
-            replace(it, kind=f"{it.kind}+notes"), weight(it, KIND_OF_CONVERSATIONS), first
-        )
-        for it in noted
-    ]
-    of_conversations += [
-        conversation_row(without_vectors(it), BLIND * weight(it, KIND_OF_CONVERSATIONS), first)
-        for it in labelled
-    ]
-
     def train_conversations(rows: Sequence[Row]) -> Weights:
         return learn(rows, _CONVERSATION_GATES)
 
+    of_messages = [message_row(it) for it in labelled]
+    of_messages += [message_row(without_vectors(it), "blind") for it in labelled]
+    of_messages += [message_row(without_words(it), "deaf") for it in labelled]
     if not chosen.quick:
-        report(
-            "conversations",
-            of_conversations,
-            [*kinds, *{f"{it.kind}+notes" for it in noted}],
-            train_conversations,
-            0,
-        )
-    second = train_conversations(of_conversations)
+        report("messages", of_messages, learned, train_messages)
+    first = train_messages([row for row in of_messages if row.kind in learned])
+    of_messages.clear()
+    of_conversations = [
+        conversation_row(it, first)
+        for each in labelled
+        for it in (each, replace(without_notes(each), kind=f"{each.kind}+bare"))
+    ]
+    of_conversations += [conversation_row(without_vectors(it), first, "blind") for it in labelled]
+    of_conversations += [conversation_row(without_words(it), first, "deaf") for it in labelled]
+    learned |= {f"{kind}+bare" for kind in learned}
+    if not chosen.quick:
+        report("conversations", of_conversations, learned, train_conversations)
+    second = train_conversations([row for row in of_conversations if row.kind in learned])
     text = "\n\n".join(
         [
             HEADER,
@@ -371,14 +459,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         WEIGHTS.write_text(text + "\n")
     else:
         print(text)
-    for name, rows, weights, at in (
-        ("messages", of_messages, first, 1),
-        ("conversations", of_conversations, second, 0),
-    ):
-        for kind in sorted({row.kind for row in rows}):
-            print(
-                f"{name} {kind} {found_by([r for r in rows if r.kind == kind and not r.gates['blind']], weights)[at]:.1f}"
-            )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
 """Collect the retrievers' scores of every candidate of labelled questions, for `bench/learn.py`.
 
 A server over each group's history runs in this process, and the arrays that it passes to
-`services.recall.fusion` are kept. Vectors are cached by their word pieces in a file, so a second
-run takes a minute or two.
+`services.recall.fusion` are kept. Every conversation has an abbreviation, as in a server with its
+defaults: the set's, or one of the offline writer. Vectors are cached by their word pieces in a
+file, so a second run takes a minute or two.
 """
 
 import pickle
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,16 +17,18 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 from recollect import Client
-from recollect.cli.plans import Plan
+from recollect.cli.plans import Event, Plan
 from recollect_server import app
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
 from recollect_server.services.recall import candidates, fusion, recall
 from recollect_server.services.recall.candidates import Candidates
+from recollect_server.services.recall.fusion import Sections
 from recollect_server.services.recall.retrievers import ConversationLegs, Fused, MessageLegs
 from recollect_server.services.recall.retrievers import Question as Put
 from recollect_server.settings import Settings
 
-from bench.recall import Question, Service
+from bench.abbreviations import written
+from bench.recall import Ask, Question, Service, figures, plain_fts5
 from bench.servers import embedded
 
 
@@ -42,6 +45,12 @@ class Labelled:
     right_conversations: NDArray[np.bool_]
     gold_messages: int
     gold_conversations: int
+    id: str
+    sections: Sections | None
+    """The legs of messages by the sections of long conversations."""
+    plain_messages: list[float]
+    """Figures of plain FTS5, as `bench.recall.figures` returns them; empty without gold."""
+    plain_conversations: list[float]
 
 
 class RememberedVectors:
@@ -73,7 +82,7 @@ def collect(
 ) -> list[Labelled]:
     """Put a group's questions to a server of its own in this process."""
     gathered: list[Candidates] = []
-    put: list[Put] = []
+    put: list[tuple[Put, Sections | None]] = []
     gather, fuse = candidates.gather, fusion.fuse
 
     def watched_gather(*arguments: Any) -> Candidates:
@@ -81,15 +90,20 @@ def collect(
         return gathered[-1]
 
     def watched_fuse(
-        question: Put, messages: MessageLegs, conversations: ConversationLegs
+        question: Put,
+        messages: MessageLegs,
+        conversations: ConversationLegs,
+        sections: Sections | None = None,
     ) -> Fused:
-        put.append(question)
-        return fuse(question, messages, conversations)
+        put.append((question, sections))
+        return fuse(question, messages, conversations, sections)
 
     def remembered(embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
         return vectors.embed(embedder, pieces)
 
     labelled: list[Labelled] = []
+    plans = [_with_notes(plan) for plan in plans]
+    plain = plain_fts5(plans)
     with (
         tempfile.TemporaryDirectory() as folder,
         patch.object(recall, "gather", watched_gather),
@@ -98,7 +112,14 @@ def collect(
     ):
         server = app.start(
             Settings.load(
-                None, {"listen": "127.0.0.1:0", "data_dir": Path(folder), "durability": "os"}
+                None,
+                {
+                    "listen": "127.0.0.1:0",
+                    "data_dir": Path(folder),
+                    "durability": "os",
+                    "abbreviator": "off",
+                    "log_level": "error",
+                },
             )
         )
         try:
@@ -106,32 +127,51 @@ def collect(
                 service = Service(client, plans)
                 embedded(Path(folder))
                 for question in questions:
+                    put.clear()
                     service.ask(question)
-                    if put:
+                    if put and gathered:
                         labelled.append(
-                            _labelled(kind, question, put.pop(), gathered.pop(), service)
+                            _labelled(kind, question, put[-1], gathered[-1], service, plain)
                         )
         finally:
             server.stop()
     return labelled
 
 
+def _with_notes(plan: Plan) -> Plan:
+    """Return the plan with an abbreviation of the offline writer if it has none."""
+    if any(isinstance(step, Event) for step in plan.steps):
+        return plan
+    event = Event("notes", {"text": written(plan)[1]}, plan.where)
+    return replace(plan, steps=[*plan.steps, event]) if event.fields["text"] else plan
+
+
 def _labelled(
-    kind: str, question: Question, put: Put, candidates: Candidates, service: Service
+    kind: str,
+    question: Question,
+    put: tuple[Put, Sections | None],
+    candidates: Candidates,
+    service: Service,
+    plain: Ask,
 ) -> Labelled:
     conversations = [service.conversations[it.id] for it in candidates.conversations]
     messages = [
         service.messages[candidates.conversation_of(at).id, it.place[0]]
         for at, it in enumerate(candidates.messages)
     ]
+    baseline = plain(question)
     return Labelled(
         kind,
         question.group,
-        put,
+        put[0],
         candidates.message_legs,
         candidates.conversation_legs,
         np.isin(messages, question.gold_messages),
         np.isin(conversations, question.gold_conversations),
         len(set(question.gold_messages)),
         len(set(question.gold_conversations)),
+        question.id,
+        put[1],
+        figures(baseline.messages, question.gold_messages) if question.gold_messages else [],
+        figures(baseline.conversations, question.gold_conversations),
     )

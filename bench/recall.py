@@ -33,6 +33,7 @@ FIGURES = [f"{kind}@{depth}" for kind in ("recall", "any") for depth in DEPTHS]
 QUERIES = "queries.jsonl"
 ALL = "all"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST_MESSAGES = 1000  # of one append
 _PATIENCE = 300.0  # seconds that an answer may lack something
 
 
@@ -160,12 +161,14 @@ class Service:
         for step in plan.steps:
             match step:
                 case Batch():
-                    messages = [placed.message for placed in step.messages]
-                    stored = calls.append_turn(conversation, messages).messages
-                    for message, there in zip(messages, stored, strict=True):
-                        name = message.metadata["importId"]
-                        self.messages[conversation, there.sequence] = name
-                        self.turns[name] = (conversation, there.turn_number)
+                    every = [placed.message for placed in step.messages]
+                    for at in range(0, len(every), _MOST_MESSAGES):
+                        messages = every[at : at + _MOST_MESSAGES]
+                        stored = calls.append_turn(conversation, messages).messages
+                        for message, there in zip(messages, stored, strict=True):
+                            name = message.metadata["importId"]
+                            self.messages[conversation, there.sequence] = name
+                            self.turns[name] = (conversation, there.turn_number)
                 case Event():
                     calls.record_abbreviation(conversation, step.fields["text"])
 

@@ -15,6 +15,7 @@ from subprocess import PIPE, Popen, check_output
 import grpc
 import grpc.aio
 import trustme
+from recollect_server.inference.weights import look, shipped
 from recollect_server.storage.index import checking as index
 from recollect_server.storage.vectors import checking as vectors
 
@@ -82,7 +83,11 @@ def fanout() -> Iterator[tuple[str, Popen[str]]]:
 
 
 def embedded(data_dir: Path) -> None:
-    """Wait until the server over a folder has embedded everything that is indexed."""
+    """Wait until the server over a folder has embedded everything that is indexed.
+
+    Raises NoWeights, WrongWeights: without its model a server would never be done.
+    """
+    look(shipped())
     folder = data_dir / "default" / "conversations"
     while True:
         time.sleep(0.2)  # the index takes in what was acknowledged within less

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,25 @@ def test_an_async_client_can_be_made_before_there_is_an_event_loop(scripted: Scr
 
     asyncio.run(use())
     assert scripted.methods == ["Get"]
+
+
+def test_an_async_client_serves_one_event_loop_after_the_other_and_several_at_once(
+    scripted: Scripted,
+) -> None:
+    client = recollect.AsyncClient(scripted.target)
+
+    async def work() -> None:
+        await client.conversations.get(CONVERSATION)
+
+    for _ in range(3):
+        asyncio.run(work())
+    with ThreadPoolExecutor(3) as pool:
+        for _ in pool.map(lambda _: asyncio.run(work()), range(6)):
+            pass
+    asyncio.run(client.close())
+    with pytest.raises(recollect.ClientClosed):
+        asyncio.run(work())
+    assert len(scripted.methods) == 9
 
 
 def test_a_unix_socket_is_a_target(scripted: Scripted, tmp_path: Path) -> None:

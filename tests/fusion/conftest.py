@@ -58,16 +58,7 @@ def made(conversations: int, *, seed: int = 1) -> Legs:
 def blind(legs: Legs) -> Legs:
     """Return the same candidates without any values by meaning."""
     messages, above = legs
-    names = (
-        "vector",
-        "vector_before",
-        "vector_after",
-        "window",
-        "role",
-        "answers_question",
-        "named",
-    )
-    nothing = {name: np.full(len(messages.time), np.nan) for name in names}
+    nothing = {name: np.full(len(messages.time), np.nan) for name in BY_MEANING}
     unknown = {name: np.full(len(above.begin), np.nan) for name in _COSINES}
     return (
         replace(messages, **nothing),
@@ -86,6 +77,10 @@ def shuffled(legs: Legs, messages: list[int], conversations: list[int]) -> Legs:
     )
 
 
+BY_MEANING = (
+    "vector", "vector_before", "vector_after", "window", "role", "answers_question", "named",
+)  # fmt: skip
+"""Values of a message that the model alone gives."""
 _COSINES = ("vector", "user_vector", "window", "vector_mean", "abbreviation")
 
 

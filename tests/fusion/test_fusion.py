@@ -15,7 +15,7 @@ from recollect_server.services.recall.fusion import (
 from recollect_server.services.recall.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
 from recollect_server.services.recall.retrievers import Array, Fused, Question
 
-from tests.fusion.conftest import NOW, QUESTION, Legs, blind, made, shuffled
+from tests.fusion.conftest import BY_MEANING, NOW, QUESTION, Legs, blind, made, shuffled
 
 
 def in_range(fused: Fused) -> bool:
@@ -101,8 +101,26 @@ def test_a_message_that_is_not_embedded_yet_leaves_the_others_their_vectors(legs
     unknown = messages.vector.copy()
     unknown[3] = np.nan
     features = message_features(replace(messages, vector=unknown), above, np.zeros(48))
-    assert features["vector"][3] == 0
+    assert np.isfinite(features["vector"]).all()
     assert np.ptp(features["vector"]) > 1
+
+
+def test_a_conversation_that_is_not_embedded_yet_is_as_near_as_its_words_say(legs: Legs) -> None:
+    messages, above = legs
+    words = messages.keyword.copy()
+    words[20:24] = 0
+    words[20] = 2 * words.max()
+    whole = words.reshape(-1, 4).max(axis=1)
+    messages = replace(messages, keyword=words)
+    above = replace(above, keyword=whole, message_keyword=whole)
+    assert fuse(QUESTION, messages, above).messages.argmax() == 20
+    unseen = np.arange(48) // 4 == 5
+    unknown = {name: np.where(unseen, np.nan, getattr(messages, name)) for name in BY_MEANING}
+    cosines = ("vector", "user_vector", "window", "vector_mean", "abbreviation")
+    none = {name: np.where(np.arange(12) == 5, np.nan, getattr(above, name)) for name in cosines}
+    fused = fuse(QUESTION, replace(messages, **unknown), replace(above, **none))
+    assert fused.messages.argmax() == 20
+    assert fused.conversations.argmax() == 5
 
 
 def test_a_message_that_fits_by_words_and_meaning_comes_before_one_that_fits_by_neither(

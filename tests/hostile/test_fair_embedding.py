@@ -1,8 +1,9 @@
 """Embedding in fair turns: what is small and new does not wait behind what is large and old."""
 
 import pytest
+from recollect_server.inference.embedder import Embedder, Piece
 from recollect_server.inference.workers import starves
-from recollect_server.services.recall.embedding import pause_after
+from recollect_server.services.recall.embedding import parts_of, pause_after
 from recollect_server.storage.vectors import checking
 
 from tests.conftest import Start
@@ -32,6 +33,43 @@ def test_a_new_message_is_found_by_meaning_before_most_of_a_large_import(
     until(found, 60)
     assert checking.state_of(server.folder).vectors < len(large), "less than half of all"
     assert any("not embedded" in it.reason for it in service.search("Kyoto").degraded)
+
+
+@pytest.mark.timeout(120)
+def test_a_message_of_megabytes_does_not_hold_up_meaning_for_others(
+    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest: list[int] = []
+    cut = Embedder.cut
+
+    def measured(embedder: Embedder, text: str) -> list[Piece]:
+        longest.append(len(text))
+        return cut(embedder, text)
+
+    monkeypatch.setattr(Embedder, "cut", measured)
+    server = start_server(embedder="onnx", max_message_bytes=4 << 20)
+    service = connect(server)
+    service.told(WORDS * ((3 << 20) // len(WORDS)))
+    until(lambda: longest)  # it is at work
+    kyoto = service.told("We fly to Kyoto in April")
+    until(lambda: service.found("a journey to Japan") == [kyoto])
+    assert max(longest) <= 64 << 10
+
+
+def test_the_parts_of_a_long_text_have_all_its_words_in_order() -> None:
+    words = [f"word{number}" for number in range(40_000)]
+    ends: list[int] = []
+    for part in parts_of(" ".join(words)):
+        own = part.split(" ")
+        assert len(part) <= 64 << 10
+        # the first word may be the end of one that the part before has whole
+        start = words.index(own[1])
+        assert own[1:] == words[start : start + len(own) - 1]
+        assert start <= (ends[-1] if ends else 1)
+        ends.append(start + len(own) - 1)
+    assert ends[-1] == len(words)
+    assert len([*parts_of("無" * 200_000)]) > 3, "a text without a space too"
+    assert [*parts_of("short")] == ["short"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A connection for the tasks of one event loop, over grpc.aio."""
+"""A connection for the tasks of an event loop, over grpc.aio."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
@@ -16,8 +16,8 @@ from recollect.errors import Cancelled, ClientClosed, RecollectError
 
 
 class Connection:
-    """A gRPC channel, opened by the first call because it belongs to the event loop of that
-    call.
+    """A gRPC channel for each event loop that makes calls, opened by its first one: a channel
+    belongs to its loop, and a program may run one loop after the other (`asyncio.run`).
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -25,8 +25,7 @@ class Connection:
         self._endpoint = endpoint
         self._metadata = endpoint.metadata
         self._closed = False
-        self._channel: grpc.aio.Channel | None = None
-        self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[Any, Any]] = {}
+        self._opened: dict[asyncio.AbstractEventLoop, _Opened] = {}
 
     async def send(
         self, call: Call[Request, Response, Answer], timeout: float
@@ -56,7 +55,8 @@ class Connection:
         """Open a stream. Raises ClientClosed."""
         if self._closed:
             raise ClientClosed("this client is closed")
-        opened = self._connected().unary_stream(method.path, method.serialize, method.parse)
+        channel = self._connected().channel
+        opened = channel.unary_stream(method.path, method.serialize, method.parse)
         return Stream(opened(request, metadata=self._metadata), lambda: self._closed)
 
     async def diagnosed(self, error: RecollectError, seconds: float) -> RecollectError:
@@ -70,26 +70,46 @@ class Connection:
     async def close(self) -> None:
         """End the connection and the calls that run over it. Closing again does nothing."""
         self._closed = True
-        if self._channel is not None:
-            await self._channel.close()
+        own = asyncio.get_running_loop()
+        for loop, opened in list(self._opened.items()):
+            if loop is own:
+                await opened.channel.close()
+            elif loop.is_running():  # of another thread
+                asyncio.run_coroutine_threadsafe(opened.channel.close(), loop)
 
-    def _connected(self) -> grpc.aio.Channel:
-        if self._channel is None:
+    def _connected(self) -> "_Opened":
+        """Return the channel of the running loop."""
+        loop = asyncio.get_running_loop()
+        opened = self._opened.get(loop)
+        if opened is None:
+            for other in list(self._opened):
+                if other.is_closed():
+                    self._opened.pop(other, None)
             tls = self._endpoint.tls
-            self._channel = (
+            channel = (
                 grpc.aio.insecure_channel(self.target, CHANNEL_OPTIONS)
                 if tls is None
                 else grpc.aio.secure_channel(self.target, tls.credentials(), CHANNEL_OPTIONS)
             )
-        return self._channel
+            opened = self._opened[loop] = _Opened(channel)
+        return opened
 
     def _method(
         self, method: Method[Request, Response]
     ) -> "grpc.aio.UnaryUnaryMultiCallable[Request, Response]":
-        if method.path not in self._methods:
-            opened = self._connected().unary_unary(method.path, method.serialize, method.parse)
-            self._methods[method.path] = opened
-        return self._methods[method.path]
+        opened = self._connected()
+        if method.path not in opened.methods:
+            call = opened.channel.unary_unary(method.path, method.serialize, method.parse)
+            opened.methods[method.path] = call
+        return opened.methods[method.path]
+
+
+class _Opened:
+    """A channel, and the methods that were called over it."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self.methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[Any, Any]] = {}
 
 
 async def _response(

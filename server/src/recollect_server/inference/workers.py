@@ -68,11 +68,13 @@ class Workers:
             return time.thread_time() - began
 
         busy = yields(0.0, 0.0)
+        total = sum(map(len, pieces))
+        share = min(_PART, max(_LITTLE, total // self._threads))
         while left:
             parts = (
                 [_part(left, pieces, _LITTLE)]
                 if busy
-                else [_part(left, pieces, _PART) for _ in range(self._threads) if left]
+                else [_part(left, pieces, share) for _ in range(self._threads) if left]
             )
             began = time.perf_counter()
             pool = self._usual if self.is_starved else self._low

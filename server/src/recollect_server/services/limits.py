@@ -136,6 +136,8 @@ class Limiter:
 
     def admit(self, principal: Principal, size: int) -> None:
         """Charge a call whose request has `size` bytes. Raises LimitExceeded."""
+        if not (principal.token_id or self._space.calls or self._space.bytes):
+            return
         now = self._clock()
         for of, name, allowance in self._charged(principal):
             if allowance.calls and (wait := self._calls.take((of, name), now, allowance.rate)):

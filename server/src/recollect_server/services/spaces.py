@@ -93,7 +93,7 @@ class Lease(Generic[S]):
         place: _Place[S],
         space: S,
         *,
-        is_hold: bool,
+        is_hold: bool = False,
         is_append: bool = False,
     ) -> None:
         """`is_append`: to append to the space, which is suspended."""
@@ -144,42 +144,33 @@ class Spaces(Generic[S]):
         self._most_suspended = most_suspended
         self._patience = patience
         # guards everything below; nothing slow happens under it
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._places: OrderedDict[str, _Place[S]] = OrderedDict()  # least recently used first
         self._suspended: OrderedDict[str, _Place[S]] = OrderedDict()  # likewise; no name is in both
         self._stopping = False
+        self._waiting = 0  # how many wait for the end of a lease
 
-    def use_suspended(self, name: str) -> Lease[S] | None:
-        """Return a lease of a suspended space to append to it; None if the space is not suspended,
-        or takes no more before it was open.
-
-        Work that needs the index raises IndexSuspended: it is to be done with a lease of `use`.
-        """
-        with self._changed:
-            place = self._suspended.get(name)
-            if place is None or self._stopping:
-                return None
-            space = place.space
-            assert space is not None
-            if not space.takes_appends:
-                return None
-            self._suspended.move_to_end(name)
-            place.leases += 1
-            return Lease(self, place, space, is_hold=False, is_append=True)
-
-    def use(self, name: str, *, reads: bool = False, holds: bool = False) -> Lease[S]:
-        """Return a lease of a space, opened if it is not open.
+    def use(
+        self, name: str, *, reads: bool = False, holds: bool = False, appends: bool = False
+    ) -> Lease[S]:
+        """Return a lease of a space, opened or resumed if it is not open.
 
         `reads`: the call only reads; a space that does not exist is not made, and answers like one
-        without anything. `holds`: the lease may last for hours.
+        without anything. `holds`: the lease may last for hours. `appends`: the call only appends,
+        and a space that is suspended and has room stays so; work that needs its index raises
+        IndexSuspended, and is to be done again with another lease, without `appends`.
 
         Raises TooManySpaces, Stopping, and what opening it raises.
         """
-        with self._changed:
+        with self._lock:
             place = self._places.get(name)
-            if place is not None and place.space is not None and not self._stopping:
-                self._places.move_to_end(name)
-                return self._lease(place, place.space, is_hold=holds)
+            if place is not None:
+                if place.space is not None and not self._stopping:
+                    self._places.move_to_end(name)
+                    return self._lease(place, place.space, is_hold=holds)
+            elif appends and (lease := self._suspended_lease(name)) is not None:
+                return lease
         if reads and place is None and name not in self._suspended and not self._exists(name):
             name = EMPTY
         return self._opened(name, time.monotonic() + self._patience, 0.0, holds=holds)
@@ -196,7 +187,7 @@ class Spaces(Generic[S]):
 
     def borrow(self, space: S) -> Lease[S] | None:
         """Return a lease of an open space, for background work; None if it is closed now."""
-        with self._changed:
+        with self._lock:
             place = self._places.get(space.name)
             if place is None or place.space is not space or self._stopping:
                 return None
@@ -204,22 +195,22 @@ class Spaces(Generic[S]):
 
     def open_now(self) -> list[S]:
         """Return the open spaces, without a lease."""
-        with self._changed:
+        with self._lock:
             return [place.space for place in self._places.values() if place.space is not None]
 
     def names(self) -> list[str]:
         """Return the names of the open spaces, the least recently used first."""
-        with self._changed:
+        with self._lock:
             return [name for name, place in self._places.items() if place.space is not None]
 
     def suspended(self) -> list[str]:
         """Return the names of the suspended spaces, the least recently used first."""
-        with self._changed:
+        with self._lock:
             return list(self._suspended)
 
     def evict(self, name: str) -> None:
         """Suspend or close a space that nobody uses. One that is used stays open."""
-        with self._changed:
+        with self._lock:
             place = self._places.get(name)
             if place is None or place.space is None or place.leases:
                 return
@@ -228,12 +219,12 @@ class Spaces(Generic[S]):
 
     def close(self) -> None:
         """Wait for the leases and close every space. Nothing can be opened any more."""
-        with self._changed:
+        with self._lock:
             self._stopping = True
             self._changed.notify_all()
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: not self._places or self._unused() is not None)
+            with self._lock:
+                self._wait(lambda: not self._places or self._unused() is not None)
                 if not self._places:
                     break
                 place = self._unused()
@@ -243,16 +234,34 @@ class Spaces(Generic[S]):
                 self._close(place, space)
         until = time.monotonic() + _DRAIN
         while True:
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: not any(it.leases for it in self._suspended.values())
-                )
+            with self._lock:
+                self._wait(lambda: not any(it.leases for it in self._suspended.values()))
                 if not self._suspended:
                     return
                 place, space = self._taken_out(next(iter(self._suspended)))
             self._close_suspended(place, space, drain=time.monotonic() < until)
 
     # Opening and closing --------------------------------------------------------------------------
+
+    def _suspended_lease(self, name: str) -> Lease[S] | None:
+        """Return a lease of a suspended space to append to it; None if it is not suspended, or
+        takes no more before it was open. Hold the lock.
+        """
+        place = self._suspended.get(name)
+        space = None if place is None else place.space
+        if place is None or space is None or self._stopping or not space.takes_appends:
+            return None
+        self._suspended.move_to_end(name)
+        place.leases += 1
+        return Lease(self, place, space, is_append=True)
+
+    def _wait(self, condition: Callable[[], object]) -> None:
+        """Wait until leases end and the condition holds. Hold the lock."""
+        self._waiting += 1
+        try:
+            self._changed.wait_for(condition)
+        finally:
+            self._waiting -= 1
 
     def _lease(self, place: _Place[S], space: S, *, is_hold: bool, is_use: bool = True) -> Lease[S]:
         """Return a new lease. Hold the lock."""
@@ -280,7 +289,7 @@ class Spaces(Generic[S]):
         """Open or resume a space, once there is a place for it. `recent`: see `_unused`."""
         suspended: S | None = None
         while True:
-            with self._changed:
+            with self._lock:
                 if self._stopping:
                     raise Stopping
                 place = self._places.get(name)
@@ -304,7 +313,7 @@ class Spaces(Generic[S]):
             if space is not None:
                 self._put_away(evicted, space)
         if suspended is not None and self._is_resumed(place, suspended):
-            with self._changed:
+            with self._lock:
                 place.space = suspended
                 self._changed.notify_all()
                 return self._lease(place, suspended, is_hold=holds)
@@ -325,9 +334,9 @@ class Spaces(Generic[S]):
             space.resume()
         except Exception as error:
             log.warning("space_not_resumed", space=place.name, reason=str(error))
-            with self._changed:
+            with self._lock:
                 # appends that are under way end first: their lines are read when it is opened
-                self._changed.wait_for(lambda: not place.leases)
+                self._wait(lambda: not place.leases)
             with suppress(Exception):
                 space.close()
             if not isinstance(error, (RecollectError, OSError)):
@@ -347,7 +356,7 @@ class Spaces(Generic[S]):
         if not is_suspended:
             self._close(place, space)
             return
-        with self._changed:
+        with self._lock:
             place.space = space
             self._suspended[place.name] = self._places.pop(place.name)
             self._changed.notify_all()
@@ -373,7 +382,9 @@ class Spaces(Generic[S]):
         passes = any(it.space is None or it.leases > it.holds for it in self._places.values())
         if left <= 0 or not passes:
             raise TooManySpaces(self._most)
+        self._waiting += 1
         self._changed.wait(left)
+        self._waiting -= 1
 
     def _open(self, place: _Place[S], *, holds: bool) -> Lease[S]:
         began = time.monotonic()
@@ -384,7 +395,7 @@ class Spaces(Generic[S]):
             self._remove(place)
             raise
         log.debug("space_opened", space=place.name, ms=round((time.monotonic() - began) * 1000, 1))
-        with self._changed:
+        with self._lock:
             place.space = space
             self._changed.notify_all()
             return self._lease(place, space, is_hold=holds)
@@ -399,13 +410,13 @@ class Spaces(Generic[S]):
             self._remove(place)
 
     def _remove(self, place: _Place[S]) -> None:
-        with self._changed:
+        with self._lock:
             del self._places[place.name]
             self._changed.notify_all()
 
     def _end(self, place: _Place[S], *, is_hold: bool) -> None:
-        with self._changed:
+        with self._lock:
             place.leases -= 1
             place.holds -= is_hold
-            if not place.leases:
+            if not place.leases and self._waiting:
                 self._changed.notify_all()

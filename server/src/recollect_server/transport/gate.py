@@ -41,6 +41,7 @@ Ended = Callable[[Principal], str]
 EndStreams = Callable[[Ended], None]
 """Ends the open streams of callers that would not be admitted any more."""
 
+_MAX_PRINCIPALS = 4096  # callers, by space and connection, that are kept between their calls
 _CONTRACT = "recollect.v1"
 _BEARER = re.compile(r"bearer +(\S+)", re.ASCII | re.IGNORECASE)
 _ANONYMOUS = (
@@ -62,6 +63,8 @@ class Gate:
         self._token_required = token_required
         self._refusals = Refusals()
         self._needed: dict[str, frozenset[Scope]] = {}
+        self._principals: dict[tuple[str, str, str], tuple[Token | None, Principal]] = {}
+        """Callers by token, space and connection, with the token as it was read."""
         self._stopping = threading.Event()
         self._follower: threading.Thread | None = None
 
@@ -80,10 +83,9 @@ class Gate:
                 spaces.append(value)
         peer = context.peer()
         if not self._needs_token():
-            principal = Principal(space=self._named(spaces) or self._default_space, peer=peer)
-            if (scopes := self._scopes(method)) is None or not scopes <= principal.scopes:
+            if self._scopes(method) is None:
                 raise PermissionDenied(_name(method), "nobody may call it")
-            return principal
+            return self._principal(None, self._named(spaces) or self._default_space, peer)
         token = self._authenticate(authorizations, peer)
         grant = token.grant
         needed = self._scopes(method)
@@ -100,17 +102,35 @@ class Gate:
             raise _denied(token, method, f"the token is not for the space {space}")
         if not space:
             space = self._default_space if grant.spaces[0] == EVERY_SPACE else grant.spaces[0]
-        return Principal(
-            token.id,
-            grant.kind,
-            grant.scopes,
-            space,
-            grant.conversation_id,
-            grant.channel,
-            peer,
-            grant.spaces,
-            grant.expires,
-        )
+        return self._principal(token, space, peer)
+
+    def _principal(self, token: Token | None, space: str, peer: str) -> Principal:
+        """Return the caller who presented a token, or none: to make one costs more than to find it
+        again.
+        """
+        key = (token.id if token else "", space, peer)
+        kept = self._principals.get(key)
+        if kept is not None and kept[0] is token:
+            return kept[1]
+        if token is None:
+            principal = Principal(space=space, peer=peer)
+        else:
+            grant = token.grant
+            principal = Principal(
+                token.id,
+                grant.kind,
+                grant.scopes,
+                space,
+                grant.conversation_id,
+                grant.channel,
+                peer,
+                grant.spaces,
+                grant.expires,
+            )
+        if len(self._principals) >= _MAX_PRINCIPALS:
+            self._principals.clear()
+        self._principals[key] = token, principal
+        return principal
 
     def caller_of(
         self, metadata: Iterable[tuple[str, str | bytes]], peer: Callable[[], str]

@@ -200,10 +200,12 @@ def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
 
     def run(request: Any, call: Call) -> ProtoMessage | None:
         space_name = call.principal.space
-        if appends and (lease := spaces.use_suspended(space_name)) is not None:
-            # Work that needs the index says so before it has changed anything.
-            with lease as space, suppress(IndexSuspended):
-                return handle(space, request, call)
+        # Work that needs the index of a suspended space says so before it has changed anything.
+        with (
+            suppress(IndexSuspended),
+            spaces.use(space_name, reads=reads, appends=appends) as space,
+        ):
+            return handle(space, request, call)
         with spaces.use(space_name, reads=reads) as space:
             return handle(space, request, call)
 
@@ -251,7 +253,7 @@ def unary(
 
     def call(data: bytes, context: grpc.ServicerContext) -> ProtoMessage:
         began = time.perf_counter()
-        request, answer, failed = _run(method, admitted, rules, read, handler, data, context)
+        request, answer, failed = _run(name, method, admitted, rules, read, handler, data, context)
         calls.write(name, request, answer, failed, time.perf_counter() - began)
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
@@ -295,7 +297,7 @@ def streaming(
             if not context.add_callback(end):
                 end()
 
-        request, _, failed = _run(method, admit, rules, read, run, data, context)
+        request, _, failed = _run(name, method, admit, rules, read, run, data, context)
         calls.write(name, request, None, failed, time.perf_counter() - began)
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
@@ -312,6 +314,7 @@ def streaming(
 
 
 def _run(
+    name: str,
     method: MethodDescriptor,
     admit: Admit,
     rules: Rules,
@@ -320,10 +323,10 @@ def _run(
     data: Any,
     context: grpc.ServicerContext,
 ) -> "tuple[ProtoMessage | Malformed | None, ProtoMessage | None, status_pb2.Status | None]":
-    """Return the request, if it was read, and the answer or the failure. `data` is the request's
-    bytes; where callers stream, it is an iterator for the handler.
+    """Return the request, if it was read, and the answer or the failure. `name` is that of the
+    method in the log. `data` is the request's bytes; where callers stream, it is an iterator for
+    the handler.
     """
-    name = _name(method)
     request: Any = None
     answer: ProtoMessage | None = None
     failed: status_pb2.Status | None = None

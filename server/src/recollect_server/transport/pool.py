@@ -106,11 +106,15 @@ class CallPool(ThreadPoolExecutor):
         self._size = threads
         self._caller_of = caller_of
         # guards what follows; nothing slow happens under it
-        self._guard = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._room = ahead
         self._room_of_one = max(1, ahead // _SHARE_AHEAD)
         self._present_seconds = present_seconds
         self._busy = 0  # threads that run calls, or are about to
+        self._starting = 0
+        """Number of those that are about to: each takes one of the ready calls."""
+        self._ready_calls = 0
         self._callers: dict[Hashable, _Caller] = {}
         self._present: OrderedDict[Hashable, _Caller] = OrderedDict()
         """Callers who share in the threads, by their last activity."""
@@ -167,19 +171,19 @@ class CallPool(ThreadPoolExecutor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls, and end the threads."""
-        with self._guard:
+        with self._lock:
             self._stopping = True
-            self._guard.notify_all()
+            self._changed.notify_all()
         super().shutdown(wait, cancel_futures=cancel_futures)
 
     def waiting(self) -> int:
         """Return the number of calls whose requests are here and that have no thread."""
-        with self._guard:
+        with self._lock:
             return sum(len(caller.ready) for caller in self._ready)
 
     def _begin(self, key: Hashable, ask: Callable[[], bool]) -> None:
         """Ask for the request of a call that has begun, now or when it is its caller's turn."""
-        with self._guard:
+        with self._lock:
             caller = self._caller(key)
             if may_ask := self._room > 0 and caller.requested < self._room_of_one:
                 self._room -= 1
@@ -192,31 +196,50 @@ class CallPool(ThreadPoolExecutor):
             self._leave(caller)
 
     def _leave(self, caller: _Caller) -> None:
-        """Ask for the next request: a call of this caller is with its thread, or it is over."""
-        while True:
-            with self._guard:
-                caller.requested -= 1
-                self._room += 1
-                following = _next(self._unread, lambda it: it.requested < self._room_of_one)
-                if following is None:
-                    self._forget(caller)
-                    return
-                caller = following
-                ask = caller.unread.popleft()
-                if caller.unread:
-                    self._unread.append(caller)
-                self._room -= 1
-                caller.requested += 1
-            if ask():
+        """Ask for the next request: a call of this caller is over before its request came."""
+        with self._lock:
+            following = self._left(caller)
+        if following is not None:
+            self._ask(*following)
+
+    def _ask(self, caller: _Caller, ask: Callable[[], bool]) -> None:
+        """Ask for the request of a caller's call, or in its place for the next if it is over."""
+        while not ask():
+            with self._lock:
+                following = self._left(caller)
+            if following is None:
                 return
+            caller, ask = following
+
+    def _left(self, caller: _Caller) -> tuple[_Caller, Callable[[], bool]] | None:
+        """Note that a requested call of a caller is with its thread, or over. Return the call whose
+        request is to be asked for in its place, with `_ask`. `_lock` is held.
+        """
+        caller.requested -= 1
+        self._room += 1
+        following = (
+            _next(self._unread, lambda it: it.requested < self._room_of_one)
+            if self._unread
+            else None
+        )
+        if following is None:
+            self._forget(caller)
+            return None
+        ask = following.unread.popleft()
+        if following.unread:
+            self._unread.append(following)
+        self._room -= 1
+        following.requested += 1
+        return following, ask
 
     def _arrive(self, key: Hashable, run: Callable[[], None], *, received: bool = True) -> None:
         """Run a call when it is its caller's turn: its request is here, or none is wanted."""
-        with self._guard:
+        with self._lock:
             caller = self._caller(key)
             self._present[key] = caller
             self._present.move_to_end(key)
             caller.ready.append((run, received))
+            self._ready_calls += 1
             if len(caller.ready) == 1:
                 self._ready.append(caller)
             may_run = key is not _UNKNOWN and caller.running < self._most_of_one()
@@ -225,7 +248,9 @@ class CallPool(ThreadPoolExecutor):
                 self._busy += 1
                 if self._watching:
                     self._watching = starts = False
-                    self._guard.notify()
+                    self._changed.notify()
+                else:
+                    self._starting += 1
         if starts:
             super().submit(self._work)
 
@@ -233,40 +258,55 @@ class CallPool(ThreadPoolExecutor):
         """Run calls, each caller's in turn, until there are none that may run."""
         caller: _Caller | None = None
         for _ in range(_IN_A_ROW):
-            with self._guard:
-                if caller is not None:
+            unread = None
+            with self._lock:
+                if caller is None:
+                    self._starting -= 1
+                else:
                     caller.running -= 1
                     caller.last = time.monotonic()
+                    if self._ready_calls <= self._starting:  # others come for what is ready
+                        self._busy -= 1
+                        return
                 caller = self._next_ready()
                 if caller is None:
                     self._busy -= 1
                     return
                 run, received = caller.ready.popleft()
+                self._ready_calls -= 1
                 caller.running += 1
                 if caller.ready:
                     self._ready.append(caller)
-                if starts := bool(self._ready) and self._busy < self._size and not self._watching:
+                if received:
+                    unread = self._left(caller)
+                if starts := (
+                    self._ready_calls > self._starting
+                    and self._busy < self._size
+                    and not self._watching
+                ):
                     self._busy += 1  # of the others one may run too, now or soon
+                    self._starting += 1
             if starts:
                 super().submit(self._work)
-            if received:
-                self._leave(caller)
+            if unread is not None:
+                self._ask(*unread)
             run()
-        with self._guard:
+        with self._lock:
             assert caller is not None
             caller.running -= 1
             caller.last = time.monotonic()
+            self._starting += 1
         super().submit(self._work)  # behind what else waits for a thread
 
     def _caller(self, key: Hashable) -> _Caller:
-        """Return a caller, new or not. `_guard` is held."""
+        """Return a caller, new or not. `_lock` is held."""
         caller = self._callers.get(key)
         if caller is None:
             caller = self._callers[key] = _Caller(key)
         return caller
 
     def _forget(self, caller: _Caller) -> None:
-        """Forget a caller of whom nothing is here. `_guard` is held."""
+        """Forget a caller of whom nothing is here. `_lock` is held."""
         if caller.is_idle and caller.key not in self._present:
             self._callers.pop(caller.key, None)
 
@@ -281,7 +321,7 @@ class CallPool(ThreadPoolExecutor):
         while caller is None and self._ready and not (self._watching or self._stopping):
             self._watching = True
             self._busy -= 1
-            self._guard.wait(self._refused_in or self._present_seconds)
+            self._changed.wait(self._refused_in or self._present_seconds)
             if self._watching:  # else a call arrived, which counted this thread
                 self._watching = False
                 self._busy += 1
@@ -301,6 +341,8 @@ class CallPool(ThreadPoolExecutor):
 
     def _most_of_one(self) -> int:
         """Return the number of threads that one caller may have now."""
+        if len(self._present) <= 1:
+            return self._size
         absent = time.monotonic() - self._present_seconds
         while self._present:
             key, caller = next(iter(self._present.items()))

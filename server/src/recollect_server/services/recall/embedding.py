@@ -14,8 +14,9 @@ every text is looked at, and only what has no vectors of its model is embedded.
 
 import threading
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
@@ -49,6 +50,8 @@ _LONG = 16 << 10  # bytes of a text that is embedded a slice at a time, behind a
 _SLICE, _LITTLE_SLICE = 16, 2
 _LONG_AT_ONCE = 4  # long texts that are at work in turns: each is in memory
 _AHEAD = 8  # conversations that a turn of the newest messages looks at
+# characters of it that are cut into pieces at a time: a MiB takes a second or more
+_PART, _PART_OVERLAP = 64 << 10, 150
 _CALM = 0.3  # seconds without an append, after which it works at full speed
 _SHARE = 1 / 3  # of a thread's time that it takes while appends are under way
 _MOST_PAUSE = 5.0
@@ -160,9 +163,14 @@ class _Long:
     looked_at: int
     """Up to which line its conversation was looked at by then."""
     text: _Text | None = None
-    """The text without its words. Set, with the next two, while it is at work."""
+    """Set, with what follows, while it is at work."""
     model: int = 0
-    pieces: list[NDArray[np.int32]] | None = None
+    rest: deque[str] = field(default_factory=deque)
+    """Parts of the text that are not cut into pieces yet."""
+    pieces: deque[Piece] = field(default_factory=deque)
+    """Pieces that are not embedded yet."""
+    cut: int = 0
+    """Number of pieces that were cut."""
     done: int = 0
     """Number of pieces that are kept."""
 
@@ -590,11 +598,11 @@ class Embedding:
         name = next(iter(self._long), None)
         if name is None:
             return False
-        if len(self._long) > 1 and name in [*islice(self._long, _LONG_AT_ONCE)]:
+        if len(self._long) > 1:
             self._long = _rotated(self._long, _LONG_AT_ONCE)
         long = self._long[name][0]
         embedders = dict(plan.embedders())
-        if long.pieces is None:
+        if long.text is None:
             text = self._text_at(plan.index, name, long.line)
             if text is None:  # it is gone, or has no words any more
                 self._end_long(plan, name)
@@ -603,28 +611,32 @@ class Embedding:
             if not models:
                 self._end_long(plan, name, text)
                 return True
-            long.model = models[0]
-            cut = embedders[long.model].cut(text.text)
-            long.pieces = [np.array(piece, np.int32) for piece in cut]
-            long.text = replace(text, text="", content=text.content[:_LONG])
-            long.done = min(len(plan.store.parts_of(long.model, text.hash)), len(long.pieces))
-        assert long.text is not None
+            long.text, long.model, long.cut = text, models[0], 0
+            long.rest, long.pieces = deque(parts_of(text.text)), deque()
+            long.done = len(plan.store.parts_of(long.model, text.hash))
         if plan.index.conversations.find(name) is None:
             self._end_long(plan, name)
             return True
-        if long.done < len(long.pieces):
+        embedder, text = embedders[long.model], long.text
+        if not long.pieces and long.rest:
+            pieces = embedder.cut(long.rest.popleft())
+            # those that an earlier server kept are passed over
+            long.pieces.extend(pieces[max(0, long.done - long.cut) :])
+            long.cut += len(pieces)
+        if long.pieces:
             count = _LITTLE_SLICE if self._waiting or self._yield(0.0, 0.0) else _SLICE
-            part = [tuple(it.tolist()) for it in long.pieces[long.done : long.done + count]]
-            vectors = self._vectors(plan, embedders[long.model], part)
-            plan.store.add_parts(long.model, name, long.text.hash, long.done, vectors)
+            part = [*islice(long.pieces, count)]
+            vectors = self._vectors(plan, embedder, part)
+            plan.store.add_parts(long.model, name, text.hash, long.done, vectors)
+            for _ in part:
+                long.pieces.popleft()
             long.done += len(part)
-        if long.done == len(long.pieces):
-            vectors = plan.store.parts_of(long.model, long.text.hash)
+        if not long.pieces and not long.rest:
+            vectors = plan.store.parts_of(long.model, text.hash)
             if len(vectors):
-                text = long.text
                 place = EmbeddedText(name, text.line, text.time, text.marks, text.hash, vectors)
                 self._add(plan, long.model, [place], [text], {})
-            long.pieces = None  # another model may want it too
+            long.text = None  # another model may want it too
         return True
 
     def _end_long(self, plan: _Plan, name: str, text: _Text | None = None) -> None:
@@ -731,6 +743,18 @@ def _text(number: int, name: str, message: Message) -> _Text | None:
         hash_of(text),
         message.content,
     )
+
+
+def parts_of(text: str) -> Iterator[str]:
+    """Yield the parts of a long text that are cut into pieces at a time, which takes moments. Each
+    begins with the end of the one before, and none ends within a word.
+    """
+    start = 0
+    while start + _PART < len(text):
+        end = max(text.rfind(" ", start + _PART // 2, start + _PART), start + _PART // 2)
+        yield text[start:end]
+        start = end - _PART_OVERLAP
+    yield text[start:]
 
 
 def pause_after(worked: float, processor: float) -> float:

@@ -2,9 +2,12 @@
 
 `fuse` is pure. Every candidate gets features (`message_features`, `conversation_features`), and its
 score is their weighted sum. The weights follow the question: each is a base plus so much for every
-gate, and the gates say how the question is put. Weights without gates that are fitted to one kind
-of text cost forty points on another; gates over the corpus (how long its messages are, how much of
-it the agent said) cost as much on kinds that were not learned from.
+gate, and the gates say how the question is put. Features were chosen that mean the same in every
+kind of text: a message's length is that beside others of its role, and what only holds where an
+agent answers at length is multiplied by how much longer it speaks (`docs/decisions/ranking.md`).
+
+A message that is not embedded yet gets the cosine that its words lead to expect, so that it is not
+behind the others for that.
 
 The weights in `services/recall/fusion_weights.py` were learned by `bench/learn.py`, which says from
 what.
@@ -27,9 +30,6 @@ from recollect_server.services.recall.retrievers import (
 )
 
 _WORD = re.compile(r"\w+")
-_ASKS = frozenset("what when where who whose whom which why how".split(" ")) | frozenset(  # noqa: SIM905 - a list is a line a word
-    "did does do is are was were has have had can could would will should".split(" ")  # noqa: SIM905
-)
 _OWN = frozenset(["i", "me", "my", "we", "us", "our"])
 # Scales of features, chosen by hand before the weights were learned, which compensate for most of
 # them (`docs/decisions/ranking-features.md`).
@@ -76,14 +76,12 @@ def gates_of(
 ) -> dict[str, float]:
     """Return the form of the question, and which retrievers there are.
 
-    `asks`: 1 if a word of asking is among its first three. `long`: log(1 + words) - 2.5. `own`: 1
-    if it speaks of the asker. `notes`: 1 if any conversation has an abbreviation. `blind`: 1 if
-    nothing is known by meaning.
+    `long`: log(1 + words) - 2.5. `own`: 1 if it speaks of the asker. `notes`: 1 if any conversation
+    has an abbreviation. `blind`: 1 if nothing is known by meaning.
     """
     words = _WORD.findall(question.text.lower())
     return {
         "base": 1.0,
-        "asks": float(any(word in _ASKS for word in words[:3])),
         "long": min(max(float(np.log1p(len(words))) - 2.5, -1.2), 2.5),
         "own": float(not _OWN.isdisjoint(words)),
         "notes": float(not np.isnan(conversations.abbreviation).all()),
@@ -98,14 +96,17 @@ def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -
     top = _top(legs.keyword)
     own, before, after = legs.keyword / top, legs.keyword_before / top, legs.keyword_after / top
     of = legs.conversation
-    length = np.log((legs.tokens + 5) / (_median(legs.tokens) + 5))
-    named = known(legs.named)
-    keyword_z, vector, window = z(np.array([np.sqrt(legs.keyword), legs.vector, legs.window]))
+    vector, window = _expected(np.array([legs.vector, legs.window]), legs.keyword)
     vector_before, vector_after = z(np.array([legs.vector_before, legs.vector_after]), legs.vector)
-    conversation_vector, conversation_window = z(np.array([above.vector, above.window]))[:, of]
+    conversation_vector, conversation_window = _expected(
+        np.array([above.vector, above.window]), above.keyword
+    )[:, of]
+    agent = legs.role == ASSISTANT
+    length, longer = _lengths(legs.tokens, agent)
+    first = legs.sequence <= FIRST_LINE
     return {
         "keyword": own,  # share of the best
-        "keyword_z": keyword_z,
+        "keyword_z": z(np.sqrt(legs.keyword)[None, :])[0],
         "keyword_window": share(own + 0.5 * (before[0] + after[0]) + 0.25 * (before[1] + after[1])),
         "keyword_before": before[0],
         "keyword_after": after[0],
@@ -116,14 +117,14 @@ def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -
         "conversation_keyword": share(above.keyword)[of],
         "conversation_vector": conversation_vector,
         "conversation_window": conversation_window,
-        "named": named,  # the question names who said it
-        "other": (1 - named) * named.any(),  # it names someone else
-        "length": length,  # log of the share of the candidates' median
+        "named": known(legs.named),  # the question names who said it
+        "other": known(1 - legs.named) * (legs.named == 1).any(),  # it names someone else
+        "length": length,  # log of the share of the median of its role
         "short": np.minimum(length, 0),
         "answers": known(legs.answers_question),  # the message before it asks something
-        "agent": (legs.role == ASSISTANT).astype(float),
-        "first": (legs.sequence <= FIRST_LINE).astype(float),
-        "place": np.log1p(np.maximum(legs.sequence - FIRST_LINE, 0)),
+        "agent": agent * longer,
+        "first": first.astype(float),
+        "first_to_agent": first * longer,
         "newer": _newness(above.begin)[of],
         "date": dates,
     }
@@ -144,8 +145,8 @@ def conversation_features(
     np.maximum.at(best, of, scores)
     dated = np.zeros(count)
     np.maximum.at(dated, of, dates)
-    vector, window, user_vector, mean = z(
-        np.array([legs.vector, legs.window, legs.user_vector, legs.vector_mean])
+    vector, window, user_vector, mean = _expected(
+        np.array([legs.vector, legs.window, legs.user_vector, legs.vector_mean]), legs.keyword
     )
     keyword, best_keyword = share(legs.keyword), share(legs.message_keyword)
     behind = (best - best.max(initial=-np.inf)) / 2 if count else best
@@ -157,7 +158,7 @@ def conversation_features(
         "user_vector": user_vector,
         "window": window,
         "vector_mean": mean,
-        "abbreviation": share(np.maximum(known(legs.abbreviation), 0)),
+        "abbreviation": _abbreviation(legs.abbreviation, keyword),
         "mass": np.log(mass + 1e-4),  # of its messages' chances, by their scores
         "best": behind,  # its best message's score
         "newer": _newness(legs.begin),
@@ -191,9 +192,41 @@ def z(columns: Array, like: Array | None = None) -> Array:
     return standard
 
 
+def _lengths(tokens: Array, agent: NDArray[np.bool_]) -> tuple[Array, float]:
+    """Return log(length / median of the same role) of each message, between -2 and 2; and how much
+    longer the median of agents is than that of people, as a log between 0 and 2.
+    """
+    people_median, agent_median = (_median(tokens[of]) + 5 for of in (~agent, agent))
+    mixed = agent.any() and not agent.all()
+    length = np.log((tokens + 5) / np.where(agent, agent_median, people_median))
+    longer = min(max(float(np.log(agent_median / people_median)), 0.0), 2.0) if mixed else 0.0
+    return np.clip(length, -2, 2), longer
+
+
+def _expected(columns: Array, keyword: Array) -> Array:
+    """Return `z` of each row; where a value is missing beside others, that of the words, at most
+    the highest.
+    """
+    rows, missing = z(columns), np.isnan(columns)
+    some = missing & ~missing.all(axis=1, keepdims=True)
+    if not some.any():
+        return rows
+    words = z(np.sqrt(keyword)[None, :])
+    return np.where(some, np.minimum(words, rows.max(axis=1, keepdims=True)), rows)
+
+
 def known(values: Array) -> Array:
     """Return the values, with 0 where one is not known. `np.nan_to_num` takes ten times as long."""
     return np.where(np.isnan(values), 0, values)
+
+
+def _abbreviation(cosines: Array, keyword: Array) -> Array:
+    """Return the cosines as a share of the highest; that of the words where one is missing beside
+    others.
+    """
+    missing = np.isnan(cosines)
+    near = share(np.maximum(known(cosines), 0))
+    return near if missing.all() else np.where(missing, keyword, near)
 
 
 def _median(values: Array) -> float:
