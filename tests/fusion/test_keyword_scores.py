@@ -81,7 +81,7 @@ def test_of_a_common_word_the_newest_places_fit_the_budget(
 
 def test_words_beyond_the_budget_are_not_looked_up(index: Index) -> None:
     rare = [word for word in _CORPUS.vocabulary[500:] if len(word) > 5]
-    every = " ".join(rare[:1_000])
+    every = " ".join(rare[:2_000])
     assert index.search.weigh("zebra crossing", index.search.terms("zebra crossing")).is_whole
     assert not index.search.weigh(every, index.search.terms(every)).is_whole
     behind = "x" * MAX_TEXT + " zebra"

@@ -301,3 +301,15 @@ def test_a_message_is_found_by_meaning_soon_after_it_was_appended(service: Servi
     service.append(conversation, user(KYOTO))
     answer = settled(service, "a journey to Japan", [conversation])
     assert answer.hits[0].sequence == 2
+
+
+def test_of_a_long_query_the_beginning_is_compared_by_meaning(service: Service) -> None:
+    kyoto = service.told(KYOTO)
+    beginning = "which trip to Japan is planned? " * 25
+    assert len(beginning) == 800
+
+    def nearness(query: str) -> float:
+        answer = settled(service, query, [kyoto], explain=True)
+        return {it.leg: it.score for it in answer.results[0].explanation}["vector_messages"]
+
+    assert nearness(beginning + "winter tyres and school " * 50) == nearness(beginning)

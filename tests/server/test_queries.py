@@ -165,7 +165,7 @@ def test_decomposed_text_is_found_by_composed_words_and_back(service: Service, w
 
 def test_a_query_with_more_words_than_are_looked_up_says_so(service: Service) -> None:
     conversation_id = service.told("zebra crossing")
-    words = " ".join(f"word{number}" for number in range(300))
+    words = " ".join(f"word{number}" for number in range(1_500))
     answer = service.search(f"zebra {words}")
     assert [it.conversation_id for it in answer.results] == [conversation_id]
     assert {it.leg: it.reason for it in answer.degraded} == dict.fromkeys(LEGS, KEYWORD_BUDGET)

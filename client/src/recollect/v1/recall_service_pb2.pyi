@@ -65,7 +65,8 @@ class SearchRequest(_message.Message):
     MIN_SCORE_FIELD_NUMBER: _builtins.int
     query: _builtins.str
     """The question or the words, in any language. 1 to 65536 bytes, not only spaces. Only the 128
-    rarest words are searched for; a query of nothing but stop words searches for those.
+    rarest of its first 1024 different words are searched for; a query of nothing but stop words
+    searches for those. By meaning its first 800 bytes are compared.
 
     A date in the query becomes a range of time, and messages from that range rank higher; nothing
     is left out for it (for that, see `date_range`). It is relative to the time of asking, or to
@@ -142,7 +143,7 @@ class SearchResponse(_message.Message):
     """Number of conversations that have any of the words or are near in meaning, before `limit`. If
     rarer words are present, words so common that reading all their places would take long are left
     out of the search and of this count. Every search does a bounded amount of work, whatever is
-    asked of however much: where all words are common, or more than 256, a part is searched, and
+    asked of however much: where all words are common, or more than 1024, a part is searched, and
     `degraded` says so.
     """
     has_more: _builtins.bool

@@ -125,11 +125,13 @@ def gather(
     most: int,
     deadline: Deadline,
     now: int,
+    embedded: int | None = None,
 ) -> Candidates:
     """Run every leg. `most` conversations are found by all their words at the least, if there are
     so many.
 
-    `now` is the time of asking: what the dates in the query are told from. Raises IndexUnavailable,
+    `now` is the time of asking: what the dates in the query are told from. Of the query so many
+    bytes are `embedded` at most; None: as many as the embedder takes. Raises IndexUnavailable,
     CallerGone, DeadlineExceeded.
     """
     degraded: dict[str, str] = {}
@@ -138,7 +140,8 @@ def gather(
     now = now if scope.end is None else min(now, scope.end)
     dates = read_dates(query, now)
     within = index.search.numbers_of(scope.conversations)
-    scans, late = _scans(index, meaning, without_dates(query, dates), scope, within)
+    question = without_dates(query, dates).encode()[:embedded].decode(errors="ignore")
+    scans, late = _scans(index, meaning, question, scope, within)
     degraded |= late
     deadline.check()
     words = index.search.keyword(terms, scope, within)

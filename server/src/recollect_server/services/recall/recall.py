@@ -36,6 +36,9 @@ from recollect_server.storage.index.search import Found
 # conversations that are scored beside twice as many as are asked for: by other legs others may be
 # better
 _SPARE = 50
+# Bytes of a query that are embedded, some 130 words: more would take the model most of the time
+# that a search may take. 5 of the 728 questions of RealMem are longer.
+_EMBEDDED = 800
 _TURNS = 10  # matched turns named in a result
 _NEAR = 5  # turns between two matches of one range, at the most
 _FOUND = 3  # conversations of an answer that count as recalled
@@ -136,8 +139,9 @@ class Recall:
             with index.until(deadline):
                 now = self._space.clock()
                 terms = index.search.terms(without_dates(query, read_dates(query, now)))
+                most = 2 * limit + _SPARE
                 candidates = gather(
-                    index, self._meaning, query, terms, scope, 2 * limit + _SPARE, deadline, now
+                    index, self._meaning, query, terms, scope, most, deadline, now, _EMBEDDED
                 )
                 best, leading = candidates.best_messages(), candidates.best_conversations()
                 showing = Showing(self._space, index, terms, candidates.scans, deadline)

@@ -46,7 +46,7 @@ MAX_POSTINGS = 100_000
 _LEAST_TERMS = 2
 MAX_TEXT = 16_384
 """Characters of a query that are read for its words."""
-_MAX_WORDS = 256  # different words of a query that are looked up
+_MAX_WORDS = 1024  # different words of a query that are looked up
 # Messages that are counted of each word that the step before left uncounted: rare words cost little
 # beside common ones.
 _COUNTS = (256, 4_096, 65_536)
