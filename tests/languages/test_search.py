@@ -124,9 +124,9 @@ def test_an_index_of_a_version_without_stems_is_made_anew(
 ) -> None:
     conversation = service.told("Die Zahnärzte haben mir zwei neue Termine gegeben")
     server.stop()
-    step = next(at for at, it in enumerate(MIGRATIONS) if it.__name__ == "_words_by_language")
+    step = next(it for it in MIGRATIONS if it.__name__ == "_words_by_language")
     with apsw.Connection(str(server.folder / NAME)) as connection:
-        connection.pragma("user_version", step)
+        step(connection)
     connection.close()
     index = Index(server.folder)
     assert "stemmed" in index.problem()
