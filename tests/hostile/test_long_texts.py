@@ -39,10 +39,10 @@ def test_a_short_message_behind_a_long_one_is_found_by_meaning_before_it(
     )
     until(lambda: other in service.found("kids' education"))
     answer = service.search("kids' education")
-    # The long text takes some 6 s of one thread.
+    # The long text takes some 6 s of one thread. What waits is told once it has waited for 2 s.
     assert (
         any("not embedded" in leg.reason for leg in answer.degraded)
-        or time.perf_counter() - began < 2
+        or time.perf_counter() - began < 4
     )
 
 

@@ -215,6 +215,8 @@ def test_a_server_that_stops_ends_its_streams_first(
     stuck(server.target, 2)
     eventually(lambda: opened[0].count() == 5)
     fill(service)
+    for one in many:
+        one.until_count("conversation_updated", 8)  # one that is in the middle of them is cancelled
     server.stop()
     for one in many:
         one.ended()
