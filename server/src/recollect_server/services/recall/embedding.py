@@ -15,7 +15,7 @@ every text is looked at, and only what has no vectors of its model is embedded.
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -23,24 +23,22 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from recollect_server.domain.embedding import marks_of
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.ids import message_id
-from recollect_server.domain.message import Message
 from recollect_server.inference.embedder import CannotEmbed, Embedder, Piece, quantised
 from recollect_server.inference.weights import NoWeights, WrongWeights
 from recollect_server.inference.workers import Workers
+from recollect_server.services.recall.embedding_plan import Plan, Planner
+from recollect_server.services.recall.embedding_texts import MAX_TEXTS, Text, TextReader, parts_of
 from recollect_server.services.recall.meaning import Copy, Meaning, Waiting
-from recollect_server.services.recall.models import Census, is_foreign
+from recollect_server.services.recall.models import Census
 from recollect_server.services.space.space import Space
-from recollect_server.services.working_context import read_found
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors.file import VectorsDamaged, VectorsUnavailable
-from recollect_server.storage.vectors.store import ABBREVIATION, EmbeddedText, VectorStore, hash_of
+from recollect_server.storage.vectors.store import ABBREVIATION, EmbeddedText, VectorStore
 
 log = structlog.get_logger("recollect.meaning")
 
-_TEXTS = 128  # texts of one turn
 # Bytes of their lines: so many that a turn takes about `_TURN` seconds, of which newer messages and
 # other spaces wait for one.
 _LEAST_BYTES, _BYTES, _MOST_BYTES = 2 << 10, 8 << 10, 128 << 10
@@ -50,23 +48,11 @@ _LONG = 16 << 10  # bytes of a text that is embedded a slice at a time, behind a
 _SLICE, _LITTLE_SLICE = 16, 2
 _LONG_AT_ONCE = 4  # long texts that are at work in turns: each is in memory
 _AHEAD = 8  # conversations that a turn of the newest messages looks at
-# characters of it that are cut into pieces at a time: a MiB takes a second or more
-_PART, _PART_OVERLAP = 64 << 10, 150
 _CALM = 0.3  # seconds without an append, after which it works at full speed
 _SHARE = 1 / 3  # of a thread's time that it takes while appends are under way
 _MOST_PAUSE = 5.0
-_RETRY = 60.0  # seconds after which a model of other languages that failed is loaded again
 _PACE_MEMORY = 0.8  # weight of the pace before in that which is reported
-_LANGUAGES, _CENSUS, _PACE = "languages", "census", "pace"  # facts in the file of vectors
-
-
-def text_of(message: Message) -> str:
-    """Return the text of a message to embed: the speaker, where a name says so, and the words;
-    empty without words.
-    """
-    if not message.content.strip():
-        return ""
-    return f"{message.sender}: {message.content}" if message.sender else message.content
+_PACE = "pace"  # fact in the file of vectors
 
 
 @dataclass(slots=True)
@@ -79,71 +65,6 @@ class _Waiting:
     """Since when, on the monotonic clock."""
     ahead: int = 0
     """Its last line up to which the newest were embedded before their turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """A text that is to be embedded, and where it stands."""
-
-    conversation_id: str
-    number: int
-    line: int
-    time: int
-    marks: int
-    text: str
-    hash: bytes
-    content: str
-    """The words alone, which tell the language."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The next texts of a conversation."""
-
-    texts: list[_Text]
-    until: int
-    """The line up to which they go."""
-    is_end: bool
-    """True at the end of what waits."""
-    bytes: int
-    """The bytes of their lines."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """The models that embed a space's texts."""
-
-    store: VectorStore
-    index: Index
-    main: Embedder
-    model: int
-    """Number of the main model in the file."""
-    beside: Embedder | None = None
-    """The model of other languages, where the space has any."""
-    beside_model: int | None = None
-    both: bool = False
-    name: str = ""
-    """Another name is another plan: all texts are looked at again."""
-
-    @property
-    def epoch(self) -> str:
-        """Return the name of what progress counts: of this index, by this plan."""
-        return f"{self.index.log.epoch} {self.name}".rstrip()
-
-    def embedders(self) -> list[tuple[int, Embedder]]:
-        """Return the models with their numbers, that of other languages first."""
-        main = (self.model, self.main)
-        if self.beside is None or self.beside_model is None:
-            return [main]
-        return [(self.beside_model, self.beside), main]
-
-    def models_of(self, text: _Text) -> tuple[int, ...]:
-        """Return the numbers of the models that a text is given to."""
-        if self.beside_model is None:
-            return (self.model,)
-        if is_foreign(text.content):
-            return (self.beside_model,)
-        return (self.beside_model, self.model) if self.both else (self.model,)
 
 
 class _Changed(Exception):
@@ -162,7 +83,7 @@ class _Long:
     since: float
     looked_at: int
     """Up to which line its conversation was looked at by then."""
-    text: _Text | None = None
+    text: Text | None = None
     """Set, with what follows, while it is at work."""
     model: int = 0
     rest: deque[str] = field(default_factory=deque)
@@ -195,8 +116,8 @@ class Embedding:
         self._cursor = 0
         self._waiting: dict[str, _Waiting] = {}  # those that changed last are last
         self._long: dict[str, list[_Long]] = {}  # by conversation, ascending by line
-        self._census: Census | None = None
-        self._retry_at = 0.0  # when the model of other languages is tried again
+        self._planner = Planner(meaning)
+        self._texts = TextReader(space)
         self._newest_first = False
         self._most_bytes = _BYTES
         self._has_embedded = False  # in this turn
@@ -215,7 +136,7 @@ class Embedding:
         be done now. Never raises.
         """
         try:
-            plan = self._plan()
+            plan = self._planner.plan(self._space.index)
             copy = self._meaning.copy
             if copy is None or copy.index is not plan.index or not self._is_current(copy, plan):
                 self._make_copy(plan)
@@ -270,54 +191,12 @@ class Embedding:
 
     # Models ---------------------------------------------------------------------------------------
 
-    def _plan(self) -> _Plan:
-        """Return how texts are embedded now. Raises NoWeights, WrongWeights, ImportError,
-        VectorsUnavailable.
-        """
-        store, index = self._meaning.store(), self._space.index
-        main = self._meaning.wanted()
-        plan = _Plan(store, index, main, store.model(main.identity, main.folder))
-        models = self._meaning.models
-        if models is None or models.languages is None:
-            self._census, self._meaning.lack = None, ""
-            return plan
-        if not models.both and not store.fact(_LANGUAGES):
-            if self._census is None:
-                self._census = Census.read(store.fact(_CENSUS))
-            return replace(plan, name="main")
-        self._census = None
-        if time.monotonic() < self._retry_at:
-            return replace(plan, name="lack")
-        try:
-            beside = models.languages.wanted()
-        except (NoWeights, WrongWeights, ImportError, MemoryError) as error:
-            self._lack(models.languages.profile.name, error)
-            return replace(plan, name="lack")
-        self._meaning.lack = ""
-        number = store.model(beside.identity, beside.folder)
-        kind = "both" if models.both else "auto"
-        return replace(
-            plan,
-            beside=beside,
-            beside_model=number,
-            both=models.both,
-            name=f"{kind} {beside.identity}",
-        )
-
-    def _lack(self, name: str, error: Exception) -> None:
-        """Do without the model of other languages for a while: the main one embeds their texts."""
-        reason = f"{name} is missing, so other languages are found by their words: {error}"
-        if reason != self._meaning.lack:
-            log.warning("model_of_languages_unavailable", reason=str(error))
-        self._meaning.lack = reason
-        self._retry_at = time.monotonic() + _RETRY
-
-    def _is_current(self, copy: Copy, plan: _Plan) -> bool:
+    def _is_current(self, copy: Copy, plan: Plan) -> bool:
         """Return whether searches read the vectors of the plan's model of other languages."""
         beside = None if copy.beside is None else copy.beside.model
         return beside == plan.beside_model
 
-    def _make_copy(self, plan: _Plan) -> None:
+    def _make_copy(self, plan: Plan) -> None:
         """Load the copy that searches read. While another model's vectors are incomplete, load
         those of the model that was complete last, if its weights are available.
         """
@@ -342,7 +221,7 @@ class Embedding:
             copy = self._meaning.load(store, plan.model, plan.main, index)
         self._meaning.copy = replace(copy, beside=beside)
 
-    def _complete(self, plan: _Plan) -> None:
+    def _complete(self, plan: Plan) -> None:
         """Serve the present models from now on, because everything is embedded with them."""
         store, copy = plan.store, self._meaning.copy
         if copy is None or copy.model != plan.model:
@@ -358,15 +237,15 @@ class Embedding:
 
     # What is to do --------------------------------------------------------------------------------
 
-    def _look(self, plan: _Plan) -> None:
+    def _look(self, plan: Plan) -> None:
         now = time.monotonic()
         store, index, model = plan.store, plan.index, plan.model
         if self._index is not index or self._model != model or self._plan_name != plan.name:
             self._cursor = index.log.last_cursor()
             self._long = {}
             done = store.progress(model, plan.epoch)
-            if not any(done.values()) and self._census is not None:
-                self._census = Census()  # all texts are counted again
+            if not any(done.values()) and self._planner.census is not None:
+                self._planner.census = Census()  # all texts are counted again
             self._waiting = {
                 name: _Waiting(done.get(name, 0), now)
                 for name, (_, lines) in sorted(index.conversations.progress().items())
@@ -394,7 +273,7 @@ class Embedding:
 
     # The work -------------------------------------------------------------------------------------
 
-    def _step(self, plan: _Plan) -> int:
+    def _step(self, plan: Plan) -> int:
         """Embed the texts of one turn. Return the bytes of their lines, 1 at least; 0 if nothing
         waits.
         """
@@ -403,11 +282,11 @@ class Embedding:
             return self._newest(plan) or self._oldest(plan)
         return self._oldest(plan) or self._newest(plan)
 
-    def _oldest(self, plan: _Plan) -> int:
+    def _oldest(self, plan: Plan) -> int:
         """Go on where embedding stopped."""
         return self._take(plan, self._waiting)
 
-    def _newest(self, plan: _Plan) -> int:
+    def _newest(self, plan: Plan) -> int:
         """Embed what was written last: the conversations that changed last, to their ends, and of
         one with much before that only the newest messages.
         """
@@ -416,7 +295,9 @@ class Embedding:
             return 0
         for name in [*islice(reversed(self._waiting), _AHEAD)]:
             waiting = self._waiting[name]
-            part = self._newest_texts(plan.index, name, waiting)
+            part = self._texts.newest(
+                plan.index, name, waiting.after, waiting.ahead, self._most_bytes // 2
+            )
             if part is None:
                 return self._take(plan, [name])
             waiting.ahead = max(waiting.ahead, part.until)
@@ -426,28 +307,28 @@ class Embedding:
                 return part.bytes
         return 0
 
-    def _take(self, plan: _Plan, names: Iterable[str]) -> int:
+    def _take(self, plan: Plan, names: Iterable[str]) -> int:
         """Embed the next texts of some conversations, in order."""
-        texts: list[_Text] = []
+        texts: list[Text] = []
         progress: dict[str, int] = {}
         ended: list[str] = []
         after: dict[str, int] = {}
         size = 0
         for name in names:
-            if len(texts) >= _TEXTS or size >= self._most_bytes:
+            if len(texts) >= MAX_TEXTS or size >= self._most_bytes:
                 break
             waiting = self._waiting[name]
-            part = self._texts_of(
-                plan.index, name, waiting.after, _TEXTS - len(texts), self._most_bytes - size
+            part = self._texts.following(
+                plan.index, name, waiting.after, MAX_TEXTS - len(texts), self._most_bytes - size
             )
             if part is None:
                 ended.append(name)
                 self._long.pop(name, None)
                 continue
             size += part.bytes
-            if self._census is not None:
+            if self._planner.census is not None:
                 for text in part.texts:
-                    self._census.count(text.content)
+                    self._planner.census.count(text.content)
             texts += self._put_aside(plan, name, part.texts, waiting)
             after[name] = part.until
             progress[name] = self._whole_until(name, part.until)
@@ -455,7 +336,8 @@ class Embedding:
                 ended.append(name)
         if not texts and not progress and not ended:
             return 0
-        self._note_census(plan.store)
+        if self._planner.note_census(plan.store):
+            raise _Changed
         self._keep(plan, texts, progress)
         for name, lines in after.items():
             self._waiting[name].after = lines
@@ -465,16 +347,7 @@ class Embedding:
             del self._waiting[name]
         return max(1, size)
 
-    def _note_census(self, store: VectorStore) -> None:
-        """Note what languages the space's texts are in. Raises _Changed if there are others."""
-        if self._census is not None:
-            store.note(_CENSUS, self._census.written())
-            if self._census.is_mixed:
-                store.note(_LANGUAGES, "others")
-                log.info("space_has_other_languages")
-                raise _Changed
-
-    def _keep(self, plan: _Plan, texts: list[_Text], progress: dict[str, int]) -> None:
+    def _keep(self, plan: Plan, texts: list[Text], progress: dict[str, int]) -> None:
         """Embed texts with the models that they are given to, and keep and show their vectors."""
         models = {(text.conversation_id, text.line): plan.models_of(text) for text in texts}
         for model, embedder in plan.embedders():
@@ -490,10 +363,10 @@ class Embedding:
 
     def _add(
         self,
-        plan: _Plan,
+        plan: Plan,
         model: int,
         places: list[EmbeddedText],
-        texts: list[_Text],
+        texts: list[Text],
         progress: dict[str, int],
     ) -> None:
         """Keep the vectors of some of the texts, and show them to searches."""
@@ -504,7 +377,7 @@ class Embedding:
             for place, stood in changed:
                 _show(copy, numbers[place.conversation_id], place, stood=stood)
 
-    def _remove(self, store: VectorStore, model: int, texts: list[_Text]) -> None:
+    def _remove(self, store: VectorStore, model: int, texts: list[Text]) -> None:
         """Remove the vectors of texts that another model has now."""
         copy = self._meaning.copy.of_model(model) if self._meaning.copy else None
         for name, number in {(text.conversation_id, text.number) for text in texts}:
@@ -514,7 +387,7 @@ class Embedding:
                     matrix = copy.abbreviations if line == ABBREVIATION else copy.messages
                     matrix.remove(number, message_id(number, line))
 
-    def _vectors(self, plan: _Plan, embedder: Embedder, pieces: list[Piece]) -> NDArray[np.int8]:
+    def _vectors(self, plan: Plan, embedder: Embedder, pieces: list[Piece]) -> NDArray[np.int8]:
         """Return the vectors of pieces. Raises CannotEmbed for the main model, _Changed for the
         other one.
         """
@@ -524,11 +397,11 @@ class Embedding:
         except CannotEmbed as error:
             if embedder is not plan.beside:
                 raise
-            self._lack(embedder.profile.name, error)
+            self._planner.do_without(embedder.profile.name, error)
             raise _Changed from error
 
     def _embedded(
-        self, plan: _Plan, model: int, embedder: Embedder, texts: list[_Text]
+        self, plan: Plan, model: int, embedder: Embedder, texts: list[Text]
     ) -> list[EmbeddedText]:
         """Return texts with their vectors, but for those that stand there already."""
         store = plan.store
@@ -568,9 +441,7 @@ class Embedding:
         if self._waiting:
             store.note(_PACE, f"{self._pace:.0f}")
 
-    def _put_aside(
-        self, plan: _Plan, name: str, texts: list[_Text], waiting: _Waiting
-    ) -> list[_Text]:
+    def _put_aside(self, plan: Plan, name: str, texts: list[Text], waiting: _Waiting) -> list[Text]:
         """Put long texts aside whose vectors are not known. Return the others."""
         long = [it for it in texts if it.line != ABBREVIATION and len(it.text.encode()) > _LONG]
         aside = [
@@ -591,7 +462,7 @@ class Embedding:
         first = min((it.line for it in self._long.get(name, ())), default=line + 1)
         return min(line, first - 1)
 
-    def _slice(self, plan: _Plan) -> bool:
+    def _slice(self, plan: Plan) -> bool:
         """Embed the next pieces of a long text: of the first few, each in turn. False if there is
         none.
         """
@@ -603,7 +474,7 @@ class Embedding:
         long = self._long[name][0]
         embedders = dict(plan.embedders())
         if long.text is None:
-            text = self._text_at(plan.index, name, long.line)
+            text = self._texts.at(plan.index, name, long.line)
             if text is None:  # it is gone, or has no words any more
                 self._end_long(plan, name)
                 return True
@@ -639,7 +510,7 @@ class Embedding:
             long.text = None  # another model may want it too
         return True
 
-    def _end_long(self, plan: _Plan, name: str, text: _Text | None = None) -> None:
+    def _end_long(self, plan: Plan, name: str, text: Text | None = None) -> None:
         """Keep a long text that has all its vectors, or forget one that is gone."""
         rest = self._long[name][1:]
         if rest:
@@ -676,85 +547,6 @@ class Embedding:
         if puts != self._puts:
             self._puts, self._put_at = puts, now
         return now - self._put_at < _CALM
-
-    def _text_at(self, index: Index, name: str, line: int) -> _Text | None:
-        """Return the text of a line; None if it is gone."""
-        stored = index.conversations.find(name)
-        places = index.messages.of_lines(stored.number, line, line) if stored else []
-        messages = read_found(self._space, name, places)
-        if stored is None or not messages:
-            return None
-        return _text(stored.number, name, messages[0])
-
-    def _newest_texts(self, index: Index, name: str, waiting: _Waiting) -> _Part | None:
-        """Return the newest texts of a conversation that were not embedded ahead of their turn;
-        None if that is all that waits of it, or it is gone.
-        """
-        stored = index.conversations.find(name)
-        if stored is None or waiting.after > stored.lines:
-            return None
-        places = index.messages.of_lines(stored.number, waiting.after + 1, stored.lines)
-        sizes = np.cumsum([length for _, _, length in reversed(places)])
-        count = max(1, int(np.searchsorted(sizes, self._most_bytes // 2, "right")))
-        if len(places) <= count:
-            return None
-        chosen = [it for it in places[-min(count, _TEXTS) :] if it[0] > waiting.ahead]
-        messages = (read_found(self._space, name, chosen) if chosen else []) or []
-        texts = [text for it in messages if (text := _text(stored.number, name, it))]
-        return _Part(texts, stored.lines, is_end=False, bytes=sum(it[2] for it in chosen))
-
-    def _texts_of(
-        self, index: Index, name: str, after: int, most: int, most_bytes: int
-    ) -> _Part | None:
-        """Return the next texts of a conversation, one at least. None if it is gone."""
-        stored = index.conversations.find(name)
-        if stored is None:
-            return None
-        # more was looked at than there is: it is another file
-        after = after if after <= stored.lines else 0
-        places = index.messages.of_lines(stored.number, after + 1, stored.lines)
-        sizes = np.cumsum([length for _, _, length in places[:most]])
-        count = max(1, int(np.searchsorted(sizes, most_bytes, "right")))
-        is_end = len(places) <= count
-        chosen = places[:count]
-        messages = read_found(self._space, name, chosen)
-        if messages is None:
-            return None
-        texts = [text for it in messages if (text := _text(stored.number, name, it))]
-        if is_end and (notes := stored.conversation.abbreviation):
-            texts.append(
-                _Text(name, stored.number, ABBREVIATION, 0, 0, notes, hash_of(notes), notes)
-            )
-        size = sum(length for _, _, length in chosen)
-        return _Part(texts, stored.lines if is_end else places[count - 1][0], is_end, size)
-
-
-def _text(number: int, name: str, message: Message) -> _Text | None:
-    """Return the text of a message; None if it has no words."""
-    if not (text := text_of(message)):
-        return None
-    return _Text(
-        name,
-        number,
-        message.sequence,
-        message.timestamp,
-        marks_of(message),
-        text,
-        hash_of(text),
-        message.content,
-    )
-
-
-def parts_of(text: str) -> Iterator[str]:
-    """Yield the parts of a long text that are cut into pieces at a time, which takes moments. Each
-    begins with the end of the one before, and none ends within a word.
-    """
-    start = 0
-    while start + _PART < len(text):
-        end = max(text.rfind(" ", start + _PART // 2, start + _PART), start + _PART // 2)
-        yield text[start:end]
-        start = end - _PART_OVERLAP
-    yield text[start:]
 
 
 def pause_after(worked: float, processor: float) -> float:

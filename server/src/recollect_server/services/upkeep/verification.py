@@ -6,7 +6,7 @@ from typing import Any
 
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.services.recall.embedding import text_of
+from recollect_server.services.recall.embedding_texts import text_of
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.comparison import Comparison, see
 from recollect_server.services.space.conversation_logs import ConversationLogs, ConversationReading
