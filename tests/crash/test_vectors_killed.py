@@ -17,6 +17,15 @@ from recollect_server.storage.vectors import checking as vectors
 from tests.crash.load import process
 from tests.waiting import until
 
+_MESSAGES = 12  # of a conversation
+
+
+def _text(number: int, name: str) -> str:
+    """Return the text of a message: every fourth is the other model's."""
+    if number % 4:
+        return f"Message {number} of {name}, about the {number}. harbour."
+    return f"Das ist die {number}. Nachricht von {name}, und sie ist über den Hafen."
+
 
 def _has(folder: Path, most: int) -> bool:
     """Return whether `most` vectors are stored."""
@@ -29,15 +38,12 @@ def test_a_server_that_is_killed_while_it_embeds_goes_on_where_it_was(
     monkeypatch.setenv("RECOLLECT_EMBEDDER", "onnx")
     folder = tmp_path / "default" / "conversations"
     ids: list[str] = []
-    for count in (1, 40, 120):  # how many vectors are there when it is killed
+    for count in (1, 24, 72):  # how many vectors are there when it is killed
         with process(tmp_path) as server, Client(server.target) as client:
             for _ in range(4):
                 ids.append(client.conversations.create("web").id)
-                texts = [
-                    Message.user(f"Message {number} of {ids[-1]}, about the {number}. harbour.")
-                    for number in range(20)
-                ]
-                client.conversations.append_turn(ids[-1], texts)
+                texts = [_text(number, ids[-1]) for number in range(_MESSAGES)]
+                client.conversations.append_turn(ids[-1], list(map(Message.user, texts)))
             until(partial(_has, folder, count))
             server.popen.send_signal(signal.SIGKILL)
             server.popen.wait(30)
@@ -54,4 +60,4 @@ def test_a_server_that_is_killed_while_it_embeds_goes_on_where_it_was(
         server.popen.wait(30)
     done = verify(FolderStore(folder), unheard)
     assert done.problems == []
-    assert vectors.state_of(folder).vectors == 20 * (len(ids) - 1)
+    assert vectors.state_of(folder).vectors == _MESSAGES * (len(ids) - 1)

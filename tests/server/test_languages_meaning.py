@@ -11,6 +11,7 @@ from recollect_server.inference.embedder import CannotEmbed, Embedder
 from recollect_server.inference.weights import E5, MINILM, Profile, Weights, look, shipped
 from recollect_server.services.recall import models
 from recollect_server.storage.vectors import checking
+from recollect_server.storage.vectors.file import VectorsUnavailable
 from recollect_server.storage.vectors.store import VectorStore, hash_of
 
 from tests.conftest import RunningServer, Start
@@ -139,6 +140,32 @@ def test_a_folder_of_an_older_server_gets_the_vectors_of_its_other_languages_alo
     assert checking.state_of(back.folder).beside == 0
 
 
+def test_vectors_that_were_not_removed_before_a_restart_are_removed_after_it(
+    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_server(embedder="onnx", embedding_models="minilm")
+    service = connect(server)
+    for text in GERMAN:
+        service.told(text)
+    until_embedded(service, server)
+    main = numbers(server)[MINILM.name]
+    server.stop()
+    remove = VectorStore.remove_places
+
+    def refuse(store: VectorStore, model: int, name: str, lines: list[int]) -> list[int]:
+        if model == main:
+            raise VectorsUnavailable("the disk refuses")
+        return remove(store, model, name, lines)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(VectorStore, "remove_places", refuse)
+        refusing = start_server(embedder="onnx")
+        until(lambda: any(E5.name in it for it in models_of(refusing, *GERMAN)))
+        refusing.stop()
+    again = start_server(embedder="onnx")
+    until(lambda: models_of(again, *GERMAN) == [{E5.name}] * 4)
+
+
 def test_with_both_models_english_has_the_vectors_of_both(
     start_server: Start, connect: Connect
 ) -> None:
@@ -165,7 +192,7 @@ def test_without_the_second_model_everything_else_goes_on_until_it_is_there(
         return at[profile]
 
     monkeypatch.setattr("recollect_server.app.models.shipped", moved)
-    monkeypatch.setattr("recollect_server.services.recall.embedding._RETRY", 0.1)
+    monkeypatch.setattr("recollect_server.services.recall.embedding_plan._RETRY", 0.1)
     server = start_server(embedder="onnx")
     service = connect(server)
     kyoto = service.told(ENGLISH[0])

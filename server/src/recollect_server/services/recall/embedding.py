@@ -356,10 +356,10 @@ class Embedding:
                 for inside in (True, False)
             )
             places = self._embedded(plan, model, embedder, own)
-            # Progress last, once all models have the texts.
-            self._add(plan, model, places, texts, progress if model == plan.model else {})
             if plan.beside is not None:
                 self._remove(plan.store, model, others)
+            # Progress last, once each text has the vectors of its models and no others.
+            self._add(plan, model, places, texts, progress if model == plan.model else {})
 
     def _add(
         self,
