@@ -2,6 +2,7 @@
 
 import apsw
 import pytest
+from recollect_server.storage.index.analysis import MARKER, MARKER_END, MARKERS
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.migrations import MIGRATIONS
@@ -54,6 +55,20 @@ def test_a_question_in_english_finds_names_in_other_languages(service: Service) 
     conversation = service.told("Wir haben die Clusters mit Kubernetes in Barcelona aufgesetzt")
     assert service.found("Kubernetes cluster") == [conversation]
     assert service.found("the trip to Barcelona") == [conversation]
+
+
+def test_a_message_cannot_write_the_marker_of_a_language_into_the_index(
+    service: Service, server: RunningServer
+) -> None:
+    # else every search would look at each of these words
+    words = " ".join(f"{MARKER}{word}" for word in (*MARKERS.values(), *map(str, range(200))))
+    conversation = service.told(f"{words} {MARKER}de0 harbour")
+    assert service.found("harbour") == [conversation]
+    assert service.found("199") == [conversation]
+    with apsw.Connection(str(server.folder / NAME)) as connection:
+        query = "SELECT count(*) FROM turns_vocabulary WHERE term >= ? AND term < ?"
+        assert connection.execute(query, (MARKER, MARKER_END)).get <= 1  # of its own language
+    connection.close()
 
 
 def test_stop_words_of_the_questions_language_find_nothing(service: Service) -> None:

@@ -82,13 +82,13 @@ def indexed_form(text: str) -> str:
     text = composed(text)
     language = guess_language(text)
     if language in STEMMERS:
-        text = f"{stemmed(text, language)} {MARKER}{language}0"
+        return f"{plain_form(stemmed(text, language))} {MARKER}{language}0"
     return plain_form(text)
 
 
 def plain_form(text: str) -> str:
     """Return a text that is not stemmed, such as a name, as the index takes it."""
-    return segment(_plain(text)).replace("\0", " ")
+    return segment(_plain(text)).replace("\0", " ").replace(MARKER, " ")
 
 
 def stemmed(text: str, language: str) -> str:
