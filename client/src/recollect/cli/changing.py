@@ -259,8 +259,10 @@ def metadata(
         changes[key] = _json_or_text(text)
     calls = shell.client.conversations
     it = calls.update_metadata(conversation, changes) if changes else calls.get(conversation)
-    kept = json.dumps(it.metadata, ensure_ascii=False, sort_keys=True) if it.metadata else "nothing"
-    _print_changed(shell, it, f"keeps {kept}")
+    values_text = (
+        json.dumps(it.metadata, ensure_ascii=False, sort_keys=True) if it.metadata else "nothing"
+    )
+    _print_changed(shell, it, f"keeps {values_text}")
 
 
 def _json_or_text(text: str) -> Any:
