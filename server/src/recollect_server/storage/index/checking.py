@@ -238,7 +238,7 @@ class Totals:
     size: int = 0
     """Bytes of all transcripts."""
     problem: str = ""
-    """What is wrong with the index; empty: nothing."""
+    """Problem of the index; empty: none."""
 
 
 def totals_of(folder: Path) -> Totals:
