@@ -38,7 +38,7 @@ class Sender:
     __slots__ = ("_sends", "since", "stream")
 
     def __init__(self, sends: threading.Event) -> None:
-        """`sends` is set while a send is under way, for the watchdog."""
+        """Make one that is with no stream. It sets `sends` when it sends, for the watchdog."""
         self.stream: Scheduled | None = None
         self.since = 0.0  # when the send under way began; 0: none is
         self._sends = sends
