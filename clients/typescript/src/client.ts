@@ -1,6 +1,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { createClient, type Client, type Transport } from "@connectrpc/connect";
 import { AccessService } from "./gen/recollect/v1/access_service_pb.js";
+import { AdminService } from "./gen/recollect/v1/admin_service_pb.js";
 import { ChannelService } from "./gen/recollect/v1/channel_service_pb.js";
 import { ConversationService, type StreamUpdatesRequestSchema } from "./gen/recollect/v1/conversation_service_pb.js";
 import type { CommunicationUpdate } from "./gen/recollect/v1/external_communication_pb.js";
@@ -56,6 +57,8 @@ export class Recollect {
   readonly insight: Client<typeof InsightService>;
   /** Tell what this client may do. */
   readonly access: Client<typeof AccessService>;
+  /** Administer the server. */
+  readonly admin: Client<typeof AdminService>;
   /** The transport with retries and metadata, for services that this class does not name. */
   readonly transport: Transport;
 
@@ -78,6 +81,7 @@ export class Recollect {
     this.external = createClient(ExternalCommunicationService, this.transport);
     this.insight = createClient(InsightService, this.transport);
     this.access = createClient(AccessService, this.transport);
+    this.admin = createClient(AdminService, this.transport);
   }
 
   /** Watches conversations. Without a cursor it begins with a snapshot. */
