@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         NoteRecord,
         Notes,
         Party,
+        RedactedMessages,
         RegeneratedNotes,
         RemovedFrom,
     )
@@ -103,7 +104,7 @@ if TYPE_CHECKING:
         UsageRow,
         UsageTotal,
     )
-    from recollect._types.message import Attachment, Message, Role, ToolCall, Usage
+    from recollect._types.message import Attachment, Message, Redaction, Role, ToolCall, Usage
     from recollect._types.recall import (
         MATCH_END,
         MATCH_START,
@@ -126,6 +127,7 @@ if TYPE_CHECKING:
         ConversationRenamed,
         ConversationUpdated,
         MessageDelta,
+        MessagesRedacted,
         SplitSuggested,
         Update,
     )
@@ -226,6 +228,7 @@ __all__ = [
     "LoadedConversation",
     "Message",
     "MessageDelta",
+    "MessagesRedacted",
     "NotFound",
     "NoteActivity",
     "NoteRecord",
@@ -240,6 +243,8 @@ __all__ = [
     "RecentOrder",
     "RecollectError",
     "RecordedReply",
+    "RedactedMessages",
+    "Redaction",
     "RegeneratedNotes",
     "RemovedFrom",
     "ResourceExhausted",

@@ -1,5 +1,5 @@
-"""`recollect rename`, `model`, `topics`, `archive`, `notes`, `redo-notes`, `switch` and `delete`:
-what a person changes about a conversation.
+"""`recollect rename`, `model`, `topics`, `archive`, `notes`, `redo-notes`, `switch`, `delete` and
+`redact`: what a person changes about a conversation.
 """
 
 from datetime import datetime
@@ -21,7 +21,7 @@ from recollect.cli.options import (
     with_text,
     with_yes,
 )
-from recollect.cli.printing import clean, console, json_line, local
+from recollect.cli.printing import clean, console, json_line, local, warn
 
 WRITERS = ("extractive", "anthropic", "openai", "caller", "unknown")
 
@@ -257,6 +257,44 @@ def delete(
             json_line(plain(receipt))
         else:
             console().print(clean(_removed(receipt)))
+
+
+@click.command()
+@click.argument("conversation", type=CONVERSATION)
+@click.argument("sequence", type=click.IntRange(min=2), required=False)
+@click.option(
+    "--turn",
+    "turn_number",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="All messages of this turn, instead of one.",
+)
+@with_yes
+@with_shell
+def redact(
+    shell: Shell, conversation: str, sequence: int | None, turn_number: int | None, yes: bool
+) -> None:
+    """Remove the text of a message of CONVERSATION for good; that it was there stays.
+
+    SEQUENCE is its number: `recollect show --json` prints it. What was made of the text, as notes
+    and summaries, goes too. It asks first on a terminal; elsewhere it needs --yes.
+    """
+    if (sequence is None) == (turn_number is None):
+        raise click.UsageError("Name the message by its sequence, or a turn with --turn.")
+    if not yes:
+        what = f"message {sequence}" if sequence else f"all messages of turn {turn_number}"
+        confirm(f"Remove the text of {what} of {conversation} for good?")
+    done = shell.client.conversations.redact_message(
+        conversation, sequence, turn_number=turn_number
+    )
+    if shell.as_json:
+        json_line(plain(done))
+        return
+    lines = ", ".join(str(it.sequence) for it in done.messages)
+    console().print(clean(f"{conversation}: the text of the messages {lines} is removed."))
+    if done.copied_in:
+        copies = ", ".join(done.copied_in)
+        warn(f"Copies may stand in {copies}: redact them there too.")
 
 
 def _written_by(it: Conversation) -> str:

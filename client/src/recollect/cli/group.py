@@ -9,7 +9,17 @@ import click
 from recollect.cli import exits
 from recollect.cli.anchors import anchors
 from recollect.cli.browsing import list_, recent, show
-from recollect.cli.changing import archive, delete, model, notes, redo_notes, rename, switch, topics
+from recollect.cli.changing import (
+    archive,
+    delete,
+    model,
+    notes,
+    redact,
+    redo_notes,
+    rename,
+    switch,
+    topics,
+)
 from recollect.cli.chatting import chat
 from recollect.cli.exporting import export
 from recollect.cli.finding import search
@@ -78,6 +88,7 @@ for command in (
         notes,
         redo_notes,
         delete,
+        redact,
         export,
         import_,
         stats,

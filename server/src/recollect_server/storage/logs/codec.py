@@ -61,6 +61,12 @@ def _texts(value: Any, member: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _numbers(value: Any, member: str) -> tuple[int, ...]:
+    if type(value) is not list:
+        raise TypeError(f"{member} is not a list of numbers")
+    return tuple(NUMBER.read(it, member) for it in value)
+
+
 TEXT = exactly(str)
 SWITCH = exactly(bool)
 FLAG = Value(lambda value, member: value is not None and SWITCH.read(value, member))
@@ -72,6 +78,7 @@ TIME = Value(lambda value, _: from_text(value), to_text)
 ARRIVAL = Value(lambda value, _: 0 if value is None else from_text(value), to_text)
 """A time, where null is none."""
 TEXTS = Value(_texts)
+NUMBERS = Value(_numbers)
 
 REQUIRED = object()
 """Default of a field whose member must be there, and is always written."""
