@@ -79,6 +79,8 @@ ARRIVAL = Value(lambda value, _: 0 if value is None else from_text(value), to_te
 """A time, where null is none."""
 TEXTS = Value(_texts)
 NUMBERS = Value(_numbers)
+NAMES = Value(lambda value, member: tuple(dict.fromkeys(_texts(value, member))))
+"""Texts, each once, where it stands first: a foreign line may repeat one, the index refuses it."""
 
 REQUIRED = object()
 """Default of a field whose member must be there, and is always written."""
