@@ -93,6 +93,7 @@ if TYPE_CHECKING:
         NoteRecord,
         Notes,
         Party,
+        RedactedMessages,
         RegeneratedNotes,
         RemovedFrom,
     )
@@ -134,7 +135,7 @@ if TYPE_CHECKING:
         UsageRow,
         UsageTotal,
     )
-    from recollect._types.message import Attachment, Message, Role, ToolCall, Usage
+    from recollect._types.message import Attachment, Message, Redaction, Role, ToolCall, Usage
     from recollect._types.recall import (
         MATCH_END,
         MATCH_START,
@@ -158,6 +159,7 @@ if TYPE_CHECKING:
         ConversationRenamed,
         ConversationUpdated,
         MessageDelta,
+        MessagesRedacted,
         SplitSuggested,
         Update,
     )
@@ -269,6 +271,7 @@ __all__ = [
     "LoadedConversation",
     "Message",
     "MessageDelta",
+    "MessagesRedacted",
     "ModelSpending",
     "NotFound",
     "NoteActivity",
@@ -286,6 +289,8 @@ __all__ = [
     "RecentPage",
     "RecollectError",
     "RecordedReply",
+    "RedactedMessages",
+    "Redaction",
     "RegeneratedNotes",
     "RemovedCheckpointRecords",
     "RemovedFrom",
