@@ -213,7 +213,7 @@ def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Start]:
     """
     running: list[RunningServer] = []
 
-    def start(**settings: Any) -> RunningServer:
+    def start(config: Path | None = None, **settings: Any) -> RunningServer:
         if settings.get("embedder") == "onnx":
             load_models_once()
         values = {
@@ -221,7 +221,7 @@ def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Start]:
             "data_dir": tmp_path / "data",
             "shutdown_grace": "2s",
         } | settings
-        chosen = Settings.load(None, values)
+        chosen = Settings.load(config, values)
         server = RunningServer(
             app.start(chosen, clock=clock, lock_order=LockOrder()), clock, chosen
         )

@@ -13,6 +13,7 @@ import pytest
 import recollect
 from google.protobuf.descriptor import ServiceDescriptor
 from recollect._async import access as async_access
+from recollect._async import admin as async_admin
 from recollect._async import channels as async_channels
 from recollect._async import client as async_client
 from recollect._async import conversations as async_conversations
@@ -21,6 +22,7 @@ from recollect._async import insight as async_insight
 from recollect._async import recall as async_recall
 from recollect._async import watch as async_watch
 from recollect._sync import access as sync_access
+from recollect._sync import admin as sync_admin
 from recollect._sync import channels as sync_channels
 from recollect._sync import client as sync_client
 from recollect._sync import conversations as sync_conversations
@@ -30,6 +32,7 @@ from recollect._sync import recall as sync_recall
 from recollect._sync import watch as sync_watch
 from recollect.v1 import (
     access_service_pb2,
+    admin_service_pb2,
     channel_service_pb2,
     conversation_service_pb2,
     external_communication_service_pb2,
@@ -46,6 +49,7 @@ TWINS = [
     (sync_external.External, async_external.External),
     (sync_insight.Insight, async_insight.Insight),
     (sync_access.Access, async_access.Access),
+    (sync_admin.Admin, async_admin.Admin),
     (sync_watch.Watch, async_watch.Watch),
 ]
 
@@ -79,6 +83,7 @@ def test_both_clients_have_the_same_public_methods_each_with_an_example(
 
 SERVICES = [
     (access_service_pb2.DESCRIPTOR.services_by_name["AccessService"], sync_access.Access),
+    (admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"], sync_admin.Admin),
     (
         conversation_service_pb2.DESCRIPTOR.services_by_name["ConversationService"],
         sync_conversations.Conversations,
@@ -140,7 +145,10 @@ def test_every_public_name_is_exported_and_has_a_docstring() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["channel", "context", "conversation", "external", "insight", "message", "recall", "update"],
+    [
+        *("access", "admin", "channel", "context", "conversation", "external", "insight"),
+        *("message", "recall", "update"),
+    ],
 )
 def test_every_attribute_of_a_data_class_has_a_docstring(module: str) -> None:
     package = Path(recollect.__file__).parent / "_types" / f"{module}.py"

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from recollect._async.access import Access
+from recollect._async.admin import Admin
 from recollect._async.channels import Channels
 from recollect._async.conversations import Conversations
 from recollect._async.external import External
@@ -48,6 +49,8 @@ class AsyncClient:
     """Count what was written and what it cost."""
     access: Access
     """Tell what this client may do."""
+    admin: Admin
+    """Administer the server: settings, spaces, tokens, and the state of what it keeps."""
 
     def __init__(
         self,
@@ -72,6 +75,7 @@ class AsyncClient:
         self.external = External(self._invoker)
         self.insight = Insight(self._invoker)
         self.access = Access(self._invoker)
+        self.admin = Admin(self._invoker)
 
     async def close(self) -> None:
         """End the connection, and running calls with `ClientClosed`. Closing again does nothing.

@@ -10,6 +10,7 @@ from recollect._shared.channel import DEFAULT_TARGET, DEFAULT_TIMEOUT
 from recollect._shared.endpoint import Endpoint, Pem
 from recollect._shared.retry import DEFAULT_RETRY, RetryPolicy
 from recollect._sync.access import Access
+from recollect._sync.admin import Admin
 from recollect._sync.channels import Channels
 from recollect._sync.conversations import Conversations
 from recollect._sync.external import External
@@ -49,6 +50,8 @@ class Client:
     """Count what was written and what it cost."""
     access: Access
     """Tell what this client may do."""
+    admin: Admin
+    """Administer the server: settings, spaces, tokens, and the state of what it keeps."""
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class Client:
         self.external = External(self._invoker)
         self.insight = Insight(self._invoker)
         self.access = Access(self._invoker)
+        self.admin = Admin(self._invoker)
 
     def close(self) -> None:
         """End the connection, and running calls with `ClientClosed`. Closing again does nothing.

@@ -13,7 +13,7 @@ import structlog
 
 from recollect_server.app.folder import is_out_of_memory
 from recollect_server.app.models import Writer, abbreviator
-from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import IndexSuspended, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock, milliseconds
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import SpaceNotes, Task
@@ -190,6 +190,11 @@ class OpenSpace:
         """
         while self._stops:
             self._stops.pop()()
+
+    def settle(self) -> None:
+        """Wait until the file of the index has all that was acknowledged, or cannot take it now."""
+        with suppress(IndexUnavailable, IndexSuspended), self._space.index.reading():
+            pass
 
     def due_at(self) -> int | None:
         """Return when its jobs have work, in milliseconds; None if nothing will be due."""

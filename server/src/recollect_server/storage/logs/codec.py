@@ -73,7 +73,7 @@ ARRIVAL = Value(lambda value, _: 0 if value is None else from_text(value), to_te
 """A time, where null is none."""
 TEXTS = Value(_texts)
 NAMES = Value(lambda value, member: tuple(dict.fromkeys(_texts(value, member))))
-"""Texts of which none stands twice. A foreign line may repeat one, which the index has a key for."""
+"""Texts, each once, where it stands first: a foreign line may repeat one, the index refuses it."""
 
 REQUIRED = object()
 """Default of a field whose member must be there, and is always written."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
-from recollect_server.domain.ids import is_communication_id, is_conversation_id
+from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_space_name
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import (
     COPY,
@@ -344,3 +344,11 @@ def _failing(log: str, action: str) -> Iterator[None]:
         raise LogNotFound(log, action, error.strerror or str(error)) from error
     except OSError as error:
         raise LogUnavailable(log, action, error.strerror or str(error)) from error
+
+
+def spaces_in(data_dir: Path) -> list[str]:
+    """Return the names of the spaces in a data folder, in order."""
+    if not data_dir.is_dir():
+        return []
+    names = (path.name for path in data_dir.iterdir() if is_space_name(path.name))
+    return sorted(name for name in names if FolderStore.of(data_dir, name).root.is_dir())
