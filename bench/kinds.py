@@ -274,10 +274,10 @@ def reworded(sets: Sequence[tuple[list[Line], list[Line]]]) -> tuple[list[Line],
     for conversations, queries in sets:
         texts = {m["id"]: m["content"] for it in conversations for m in it["messages"]}
         senders = [m.get("sender", "") for it in conversations for m in it["messages"]]
-        kept = STOP_WORDS | set(_WORD.findall(" ".join(senders).lower()))
+        names_and_stops = STOP_WORDS | set(_WORD.findall(" ".join(senders).lower()))
         spread = _spread(conversations)
         alike: dict[int, list[str]] = {}
-        for word in sorted(spread.keys() - kept):
+        for word in sorted(spread.keys() - names_and_stops):
             if word.isalpha():
                 alike.setdefault(spread[word].bit_length(), []).append(word)
         chosen = chance.sample(queries, min(_MOST_REWORDED, len(queries)))
@@ -287,7 +287,7 @@ def reworded(sets: Sequence[tuple[list[Line], list[Line]]]) -> tuple[list[Line],
             words = {
                 word: _another(alike.get(spread[word.lower()].bit_length(), ()), chance)
                 for word in dict.fromkeys(_WORD.findall(query["query"]))
-                if word.lower() not in kept
+                if word.lower() not in names_and_stops
                 and _stem(word.lower()) in shared
                 and chance.random() < _REWORDED
             }
@@ -306,8 +306,8 @@ def _another(alike: Sequence[str], chance: random.Random) -> str:
     return chance.choice(alike)
 
 
-def _replaced(words: dict[str, str], found: re.Match[str]) -> str:
-    return words.get(found.group(), found.group())
+def _replaced(words: dict[str, str], match: re.Match[str]) -> str:
+    return words.get(match.group(), match.group())
 
 
 def _stem(word: str) -> str:

@@ -54,8 +54,8 @@ MOST = 400  # questions of a kind that are learned from, chosen at random
 VARIANTS = {"": 1.0, "blind": 0.2, "deaf": 0.5}
 """Weight of a question as it was put, without any vector, and without any word."""
 WORDS_KEEP, MEANING_GAINS = 0.5, 2.0
-"""What is left of the base weights of messages' words, and what is added to that of `vector`, where
-the gate `unsaid` is 1. Chosen by the kind `reworded`, not learned: learned from it, and from
+"""Share of the base weights of messages' words that is left, and the weight that `vector` gains,
+where the gate `unsaid` is 1. Chosen by the kind `reworded`, not learned: learned from it, and from
 questions without words, `unsaid` moved weight to what else they have (`docs/decisions/ranking.md`).
 """
 MOST_OF_DATE = 7.0
