@@ -427,7 +427,7 @@ def _keep(path: Path, name: Path) -> None:
         _write(name, [path.read_bytes()])
 
 
-def _write(path: Path, lines: Sequence[bytes]) -> None:
+def _write(path: Path, lines: Iterable[bytes]) -> None:
     """Make a file of these lines, durable but for its name. Raises OSError."""
     handle = open_transcript(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     with os.fdopen(handle, "wb") as file:
