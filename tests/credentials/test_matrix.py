@@ -51,6 +51,7 @@ ALLOWED = {
     "InsightService.ListTopics": "brain panel reader admin",
     "AccessService.WhoAmI": "brain project gateway panel reader admin",
     "AdminService.ListSettings": "admin",
+    "AdminService.SetSetting": "admin",
     "AdminService.ListSpaces": "admin",
     "AdminService.ListTokens": "admin",
     "AdminService.GetStats": "admin",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from recollect._sync.client import Client
     from recollect._types.access import Caller
     from recollect._types.admin import (
+        ChangedSetting,
         ContextStats,
         EmbeddingStats,
         ExternalStats,
@@ -192,6 +193,7 @@ __all__ = [
     "BusyConversation",
     "Caller",
     "Cancelled",
+    "ChangedSetting",
     "ChannelHours",
     "CliOrigin",
     "Client",

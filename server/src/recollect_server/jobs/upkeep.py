@@ -4,11 +4,13 @@ vectors of what was said. `Rounds` gives each its turns.
 
 import threading
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
 
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.live import Live
 from recollect_server.domain.time import milliseconds
 from recollect_server.jobs.rounds import Job
 from recollect_server.services.recall.embedding import Embedding
@@ -64,18 +66,23 @@ class TierKeeper(Job):
             log.warning("tiers_not_written", reason=str(error))
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds of the logs of updates."""
+
+    retention: timedelta
+    most: int
+
+
 class UpdatePruner(Job):
     """Keeps the logs of updates within their bounds, a little at a time, so that appends never wait
     for it.
     """
 
-    def __init__(
-        self, space: Space, retention: timedelta, most: int, seconds: float = _PRUNE_SECONDS
-    ) -> None:
+    def __init__(self, space: Space, bounds: Live[Bounds], seconds: float = _PRUNE_SECONDS) -> None:
         super().__init__(seconds)
         self._space = space
-        self._retention = milliseconds(retention)
-        self._most = most
+        self._bounds = bounds
         self._seconds = seconds
         self._pruned = 0
 
@@ -99,10 +106,11 @@ class UpdatePruner(Job):
         number. Raises IndexUnavailable.
         """
         index = self._space.index
-        before = self._space.clock() - self._retention
+        bounds = self._bounds.now
+        before = self._space.clock() - milliseconds(bounds.retention)
         pruned = 0
         for update_log in LOGS:
-            if through := index.log.prunable(update_log, before, self._most):
+            if through := index.log.prunable(update_log, before, bounds.most):
                 pruned += index.log.prune(update_log, through, limit)
         return pruned
 
@@ -111,7 +119,7 @@ class UpdatePruner(Job):
         Raises IndexUnavailable.
         """
         times = [time for update_log in LOGS if (time := self._space.index.log.oldest(update_log))]
-        return min(times) + self._retention if times else None
+        return min(times) + milliseconds(self._bounds.now.retention) if times else None
 
 
 class EmbedderJob(Job):
