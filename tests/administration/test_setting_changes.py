@@ -73,7 +73,8 @@ def test_what_needs_a_restart_is_told_until_the_restart(start_server: Start, fil
         changed = client.admin.set_setting("threads", "16")
         assert changed.restart_needed
         setting = listed(client, "threads")
-        assert (setting.value, setting.pending, setting.pending_value) == ("32", True, "16")
+        assert (setting.value, setting.source) == ("32", "default")
+        assert (setting.pending, setting.pending_value) == (True, "16")
     server.stop()
     with administrator(start_server(config=file)) as client:
         setting = listed(client, "threads")

@@ -113,11 +113,13 @@ class SettingsAdministration:
         return Changed(setting, in_force)
 
     def _apply(self, key: str, after: Settings, *, in_force: bool) -> None:
+        if not in_force:
+            return
         now = self._live.now
-        kept = now.model_copy(update={key: getattr(after, key)} if in_force else {})
-        # the source too: what the file says of this setting is in force, or will be
-        kept.take_origin(replace(now.origin, file=self._file, in_file=after.origin.in_file))
-        self._live.set(kept)
+        applied = now.model_copy(update={key: getattr(after, key)})
+        in_file = now.origin.in_file - {key} | after.origin.in_file & {key}
+        applied.take_origin(replace(now.origin, in_file=in_file))
+        self._live.set(applied)
 
     def _current(self) -> Settings:
         """Return the settings that the file has now. Raises InvalidField if it has errors."""

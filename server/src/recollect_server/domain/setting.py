@@ -65,4 +65,4 @@ class Changed:
     setting: Setting
     """The setting as it is now."""
     in_force: bool
-    """Whether the server runs with the new value; False: from its next start on."""
+    """The server runs with the new value; False: from its next start on."""

@@ -123,6 +123,7 @@ _STORING = frozenset(
         "ChannelService.Receive",
         "ExternalCommunicationService.RecordReply",
         "ExternalCommunicationService.RegisterContact",
+        "CheckpointService.PutRecords",
     }
 )
 """Calls that add text to a space: a space that is full refuses them."""
@@ -136,6 +137,8 @@ ADMINISTRATIVE = frozenset(
         "ConversationService.DeleteMany",
         "ConversationService.RegenerateNotes",
         "RecallService.DeleteAnchor",
+        "CheckpointService.RemoveRecords",
+        "CheckpointService.DeleteThread",
         "ChannelService.AddOwnerIdentity",
         "ChannelService.RemoveOwnerIdentity",
         "ChannelService.LinkIdentities",
