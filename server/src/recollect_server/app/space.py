@@ -25,6 +25,7 @@ from recollect_server.services.channels.commands import Commands
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.rate_limit import RateLimiter
 from recollect_server.services.channels.receiving import Receiving
+from recollect_server.services.checkpoints import Checkpoints
 from recollect_server.services.context.building import Choosing, ContextBuilder
 from recollect_server.services.context.own import Window
 from recollect_server.services.context.packing import Recalling
@@ -56,6 +57,7 @@ from recollect_server.storage.logs.ledger import identity_ledger
 from recollect_server.storage.vectors.file import NAME as VECTORS_NAME
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.channel_service import ChannelHandlers
+from recollect_server.transport.checkpoint_service import CheckpointHandlers
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
 from recollect_server.transport.external_communication_service import ExternalCommunicationHandlers
@@ -232,11 +234,13 @@ class OpenSpace:
             admit_conversation=lambda: self.quota.admit(conversations=1),
         )
         stops += (space.close, logs.close)
+        checkpoints = Checkpoints(logs, lambda name: space.exclusive(conversation=name), clock)
+        checkpoints.finish_deletes()
         self.quota = Quota(
             shared.limiter,
             self.name,
             Stored(settings.space_conversations, settings.space_stored_bytes),
-            lambda: Stored(*space.index.stored()),
+            lambda: _stored(space, checkpoints),
             clock,
         )
         self._logs = logs
@@ -318,6 +322,7 @@ class OpenSpace:
                 search_timeout,
             ),
             "InsightService": InsightHandlers(Insight(space), shared.answers, seal),
+            "CheckpointService": CheckpointHandlers(checkpoints, limits, shared.answers, seal),
         }
         self.notes = self._notes(space)
         self.jobs |= {INDEX: IndexKeeper(space), TIERS: tier_keeper, PRUNER: self._pruner}
@@ -403,6 +408,12 @@ class OpenSpace:
 def exists(data_dir: Path, name: str) -> bool:
     """Return whether there is a space of a name, or something else in its place."""
     return os.path.lexists(data_dir / name)
+
+
+def _stored(space: Space, checkpoints: Checkpoints) -> Stored:
+    """Return what a space keeps."""
+    conversations, size = space.index.stored()
+    return Stored(conversations, size + checkpoints.stored_bytes())
 
 
 def _choosing(settings: Settings) -> Choosing:

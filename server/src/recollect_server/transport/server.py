@@ -16,6 +16,7 @@ from recollect.v1 import (
     access_service_pb2,
     admin_service_pb2,
     channel_service_pb2,
+    checkpoint_service_pb2,
     conversation_service_pb2,
     external_communication_service_pb2,
     insight_service_pb2,
@@ -45,6 +46,7 @@ SERVICES: tuple[ServiceDescriptor, ...] = (
     channel_service_pb2.DESCRIPTOR.services_by_name["ChannelService"],
     external_communication_service_pb2.DESCRIPTOR.services_by_name["ExternalCommunicationService"],
     insight_service_pb2.DESCRIPTOR.services_by_name["InsightService"],
+    checkpoint_service_pb2.DESCRIPTOR.services_by_name["CheckpointService"],
     access_service_pb2.DESCRIPTOR.services_by_name["AccessService"],
     admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],
 )
