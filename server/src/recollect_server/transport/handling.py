@@ -33,7 +33,7 @@ from recollect_server.domain.errors import (
     Unauthenticated,
 )
 from recollect_server.domain.principal import Principal
-from recollect_server.services.audit import Audit, object_of
+from recollect_server.services.audit import Audit, object_of, objects_of
 from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces import Spaces
 from recollect_server.transport.confining import confine
@@ -87,10 +87,17 @@ class Rules:
         """
         return _nothing if self.limiter is None else self.limiter.open_stream(call.principal)
 
-    def record(self, method: str, request: "ProtoMessage | None", principal: Principal) -> None:
+    def record(
+        self,
+        method: str,
+        request: "ProtoMessage | None",
+        answer: ProtoMessage | None,
+        principal: Principal,
+    ) -> None:
         """Record a call that was carried out, if it is an administrative one."""
         if self.audit is not None and method in ADMINISTRATIVE:
-            self.audit.record(principal, method, object_of(request))
+            objects = objects_of(request, answer)
+            self.audit.record(principal, method, object_of(request), targets=objects)
 
     def refuse(self, method: str, principal: Principal, failed: status_pb2.Status) -> None:
         """Record a call that was refused for its caller's credentials."""
@@ -128,6 +135,7 @@ ADMINISTRATIVE = frozenset(
     {
         "ConversationService.Delete",
         "ConversationService.DeleteMany",
+        "ConversationService.RedactMessage",
         "ConversationService.RegenerateNotes",
         "RecallService.DeleteAnchor",
         "CheckpointService.RemoveRecords",
@@ -351,7 +359,7 @@ def _run(
             if principal.conversation_id or principal.channel:
                 confine(method, request, principal)
             answer = handler(request, Call(context, principal, size))
-            rules.record(name, request, principal)
+            rules.record(name, request, answer, principal)
     except Denied as error:
         failed = status_of(error)
         if principal is _ANYBODY:
