@@ -169,9 +169,11 @@ def test_a_search_runs_the_model_once_whatever_it_shows(
     ran: list[int] = []
     run = Embedder._run
 
-    def counted(embedder: Embedder, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:
+    def counted(
+        embedder: Embedder, model: Any, ids: NDArray[np.int64], mask: NDArray[np.int64]
+    ) -> Vectors:
         ran.append(len(ids))
-        return run(embedder, ids, mask)
+        return run(embedder, model, ids, mask)
 
     monkeypatch.setattr(Embedder, "_run", counted)
     hits = service.search("repairing some musical instruments").hits

@@ -31,6 +31,7 @@ from recollect_server.jobs.abbreviator import Abbreviator
 from recollect_server.jobs.bookkeeper import Bookkeeper
 from recollect_server.jobs.due_work import DueKeeper, DueWork
 from recollect_server.jobs.rounds import Rounds
+from recollect_server.jobs.upkeep import ModelReleaser
 from recollect_server.services.audit import Audit
 from recollect_server.services.limits import Allowance, Limiter
 from recollect_server.services.space.locks import LockOrder
@@ -146,6 +147,9 @@ def start(
         workers = Workers(settings.embedding_threads) if weights else None
         if workers is not None:
             stops.append(workers.stop)
+        models = embedding_models(settings, weights) if weights else None
+        if models is not None:
+            stops.append(ModelReleaser(models, settings.embedding_idle.total_seconds()).stop)
         writer, stopping = writer_of_notes(settings, clock), threading.Event()
         due = DueWork(DueMarkers(settings.data_dir), settings.space)
         shared = Shared(
@@ -155,7 +159,7 @@ def start(
             Answers(settings.max_answer_bytes),
             due,
             stopping,
-            embedding_models(settings, weights) if weights else None,
+            models,
             workers,
             writer,
             limiter,

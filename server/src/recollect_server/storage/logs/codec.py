@@ -83,9 +83,9 @@ TIME = Value(lambda value, _: from_text(value), to_text)
 ARRIVAL = Value(lambda value, _: 0 if value is None else from_text(value), to_text)
 """A time, where null is none."""
 TEXTS = Value(_texts)
-NUMBERS = Value(_numbers)
 BYTES = Value(_bytes, lambda value: base64.b64encode(value).decode())
 """Bytes, as base64."""
+NUMBERS = Value(_numbers)
 NAMES = Value(lambda value, member: tuple(dict.fromkeys(_texts(value, member))))
 """Texts, each once, where it stands first: a foreign line may repeat one, the index refuses it."""
 
