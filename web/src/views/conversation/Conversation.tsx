@@ -17,7 +17,7 @@ import { Transcript } from "./transcript";
 import { TranscriptList } from "./TranscriptList";
 
 export default function ConversationView() {
-  const id = decodeURIComponent(route.value.path.split("/")[2] ?? "");
+  const id = route.value.path.split("/")[2] ?? "";
   return id ? <Opened key={id} id={id} /> : <Empty icon="chat" title={t.app.empty} />;
 }
 

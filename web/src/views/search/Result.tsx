@@ -81,7 +81,7 @@ function Turns({ result }: { result: SearchResult }) {
     recall.fetchContext({ conversationId, turnRange }).then(setAnswer, setError);
   };
   useEffect(load, []);
-  if (error) return <Failure error={error} retry={load} />;
+  if (error) return <Failure level="p" error={error} retry={load} />;
   if (!answer) return <Loading />;
   return (
     <div class="result-turns">

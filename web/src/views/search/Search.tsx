@@ -78,7 +78,7 @@ export default function SearchView() {
         <div class="results" aria-live="polite">
           {outcome.kind === "none" && <Empty icon="search" level="p" title={t.search.start}><p>{t.search.startHint}</p></Empty>}
           {outcome.kind === "loading" && <Loading text={t.search.searching} />}
-          {outcome.kind === "failed" && <Failure error={outcome.error} retry={() => setAttempt(attempt + 1)} />}
+          {outcome.kind === "failed" && <Failure level="p" error={outcome.error} retry={() => setAttempt(attempt + 1)} />}
           {outcome.kind === "found" && <Found answer={outcome.answer} />}
         </div>
       </div>
@@ -121,7 +121,7 @@ function Filters({ values, change }: FiltersProps) {
     // Only suggestions: without them every filter can still be typed.
     if (may(Scope.CONVERSATIONS_READ)) insight.facets({ maxValues: 50 }).then(setFacets, () => undefined);
   }, []);
-  const of = (name: Filter) => values.get(name) ?? "";
+  const of = (name: Filter) => valueOf(values, name);
   const channels = new Set([...(facets?.channels?.facets.map((it) => it.value) ?? []), ...(of("channel") ? [of("channel")] : [])]);
   const isFiltered = FILTERS.some((it) => of(it));
   return (
@@ -160,12 +160,19 @@ function Filters({ values, change }: FiltersProps) {
   );
 }
 
+/** Return a filter of the address; nothing for a date that is none. */
+function valueOf(query: URLSearchParams, name: Filter | "q"): string {
+  const value = query.get(name) ?? "";
+  const isDate = name === "from" || name === "to";
+  return isDate && !(/^\d{4}-\d\d-\d\d$/.test(value) && Date.parse(value)) ? "" : value;
+}
+
 function Suggestions({ id, values = [] }: { id: string; values?: string[] }) {
   return <datalist id={id}>{values.map((it) => <option key={it} value={it} />)}</datalist>;
 }
 
 function search(query: URLSearchParams, signal: AbortSignal): Promise<SearchResponse> {
-  const of = (name: string) => query.get(name) ?? "";
+  const of = (name: Filter | "q") => valueOf(query, name);
   const day = (text: string, days: number) => {
     const date = new Date(`${text}T00:00`);
     date.setDate(date.getDate() + days);
