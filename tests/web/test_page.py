@@ -122,7 +122,7 @@ def test_everything_works_by_keyboard(stage: Stage, window: Browsing) -> None:
 
 
 def test_a_search_says_why_and_shows_the_turns(stage: Stage, window: Browsing) -> None:
-    found = conversation(stage, "The zeppelin", "Where is the zeppelin?", "And the hangar?")
+    hangar = conversation(stage, "The zeppelin", "Where is the zeppelin?", "And the hangar?")
     other = conversation(stage, "On e-mail", "A zeppelin too", channel="email",
                          party=Party(contact="a@b.example"))  # fmt: skip
     stage.client.conversations.record_abbreviation(
@@ -190,8 +190,8 @@ def test_a_long_conversation_opens_at_its_end_and_is_jumped_through(
     page.wait_for_selector("text=question 7.")
     wait(page, _IS_VISIBLE, "question 7.")
     # on to the end, page by page: every turn once, in order
-    seen = page.evaluate(_SCROLL_THROUGH)
-    numbers = [int(text) for text in seen]
+    numbers_shown = page.evaluate(_SCROLL_THROUGH)
+    numbers = [int(text) for text in numbers_shown]
     assert sorted(set(numbers)) == list(range(numbers[0], 301))
     assert numbers[0] <= 7
     assert numbers == sorted(set(numbers))
@@ -267,8 +267,8 @@ def test_hostile_texts_are_text(stage: Stage, window: Browsing) -> None:
         stage.client.recall.set_anchor(f"hostile{number}", text, source=(it.id, 2))
         ids.append(it.id)
     page = window.tab()
-    for it, text in zip(ids, HOSTILE, strict=True):
-        page.goto(f"{window.bridge.origin}/c/{it}?details=1")
+    for identity, text in zip(ids, HOSTILE, strict=True):
+        page.goto(f"{window.bridge.origin}/c/{identity}?details=1")
         page.wait_for_selector(".message.user .text")
         shown = page.evaluate("document.querySelector('.message.user .text').textContent")
         assert shown == text
