@@ -126,7 +126,7 @@ def test_a_search_says_why_and_shows_the_turns(stage: Stage, window: Browsing) -
     other = conversation(stage, "On e-mail", "A zeppelin too", channel="email",
                          party=Party(contact="a@b.example"))  # fmt: skip
     stage.client.conversations.record_abbreviation(
-        found, "It is in the hangar.", topics=["airship"]
+        hangar, "It is in the hangar.", topics=["airship"]
     )
     page = window.tab("/search?q=zeppelin&channel=web")
     page.wait_for_selector(".result mark >> text=zeppelin")
