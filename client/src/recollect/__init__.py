@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from recollect._sync.client import Client
     from recollect._types.access import Caller
     from recollect._types.admin import (
+        ChangedSetting,
         ContextStats,
         EmbeddingStats,
         ExternalStats,
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
         NoteRecord,
         Notes,
         Party,
+        RedactedMessages,
         RegeneratedNotes,
         RemovedFrom,
     )
@@ -135,7 +137,7 @@ if TYPE_CHECKING:
         UsageRow,
         UsageTotal,
     )
-    from recollect._types.message import Attachment, Message, Role, ToolCall, Usage
+    from recollect._types.message import Attachment, Message, Redaction, Role, ToolCall, Usage
     from recollect._types.recall import (
         MATCH_END,
         MATCH_START,
@@ -159,6 +161,7 @@ if TYPE_CHECKING:
         ConversationRenamed,
         ConversationUpdated,
         MessageDelta,
+        MessagesRedacted,
         SplitSuggested,
         Update,
     )
@@ -201,6 +204,7 @@ __all__ = [
     "BusyConversation",
     "Caller",
     "Cancelled",
+    "ChangedSetting",
     "ChannelHours",
     "CheckpointRecord",
     "CheckpointRecordPage",
@@ -270,6 +274,7 @@ __all__ = [
     "LoadedConversation",
     "Message",
     "MessageDelta",
+    "MessagesRedacted",
     "ModelSpending",
     "NotFound",
     "NoteActivity",
@@ -287,6 +292,8 @@ __all__ = [
     "RecentPage",
     "RecollectError",
     "RecordedReply",
+    "RedactedMessages",
+    "Redaction",
     "RegeneratedNotes",
     "RemovedCheckpointRecords",
     "RemovedFrom",
