@@ -4,6 +4,7 @@ vectors of what was said. `Rounds` gives each its turns.
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
