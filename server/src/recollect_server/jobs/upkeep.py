@@ -4,7 +4,6 @@ vectors of what was said. `Rounds` gives each its turns.
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -168,8 +167,8 @@ class EmbedderJob(Job):
 class ModelReleaser:
     """Takes embedding models that nobody uses out of memory. Started when made."""
 
-    def __init__(self, models: EmbeddingModels, idle: Callable[[], float]) -> None:
-        """`idle` returns the seconds without a text or a question to embed."""
+    def __init__(self, models: EmbeddingModels, idle: Live[float]) -> None:
+        """`idle`: seconds without a text or a question to embed."""
         self._models = models
         self._idle = idle
         self._loop = Loop("model-releaser", self._look, wait=self._seconds())
@@ -180,8 +179,8 @@ class ModelReleaser:
         self._loop.stop()
 
     def _seconds(self) -> float:
-        return min(self._idle() / 4, _MOST_RELEASE_SECONDS)
+        return min(self._idle.now / 4, _MOST_RELEASE_SECONDS)
 
     def _look(self) -> float:
-        self._models.release(self._idle())
+        self._models.release(self._idle.now)
         return self._seconds()
