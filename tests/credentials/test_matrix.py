@@ -34,6 +34,7 @@ ALLOWED = {
     "ConversationService.RecordAbbreviation": "brain project admin",
     "ConversationService.RegenerateNotes": "brain panel admin",
     "ConversationService.Delete": "brain admin",
+    "ConversationService.RedactMessage": "brain admin",
     "ConversationService.DeleteMany": "brain admin",
     "RecallService.Search": "brain panel reader admin",
     "RecallService.FetchContext": "brain panel reader admin",

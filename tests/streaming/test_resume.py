@@ -351,3 +351,24 @@ def test_the_log_is_pruned_now_and_then(
     service.told("Two", "Three")
     eventually(lambda: not spaces[-1].index.log.changes(int(cursor.split("-")[1]), 0, (), ()).whole)
     assert subscribe(server.target, cursor=cursor).ready().updates[0].reset
+
+
+def test_who_is_behind_a_redaction_is_told_of_it_and_not_of_the_text(
+    subscribe: Subscribe, service: Recorder
+) -> None:
+    stays, away = subscribe().ready(), subscribe().ready()
+    away.drop()
+    name = service.told("Nobody may read this", "This stays")
+    stays.until_count("conversation_updated", 2)
+    request = api.RedactMessageRequest(conversation_id=name, turn_number=1)
+    done = service.conversations.RedactMessage(request)
+    (redacted,) = stays.until_count("messages_redacted", 1)
+    assert list(redacted.sequences) == [done.messages[0].sequence]
+    assert (redacted.conversation, redacted.redaction) == (
+        done.conversation,
+        done.messages[0].redaction,
+    )
+    away.resume()
+    away.until_count("messages_redacted", 1)
+    assert away.messages() == ["[redacted]", "This stays"]
+    assert stays.messages() == ["Nobody may read this", "This stays"]

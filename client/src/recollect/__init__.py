@@ -100,6 +100,7 @@ if TYPE_CHECKING:
         NoteRecord,
         Notes,
         Party,
+        RedactedMessages,
         RegeneratedNotes,
         RemovedFrom,
     )
@@ -141,7 +142,7 @@ if TYPE_CHECKING:
         UsageRow,
         UsageTotal,
     )
-    from recollect._types.message import Attachment, Message, Role, ToolCall, Usage
+    from recollect._types.message import Attachment, Message, Redaction, Role, ToolCall, Usage
     from recollect._types.recall import (
         MATCH_END,
         MATCH_START,
@@ -165,6 +166,7 @@ if TYPE_CHECKING:
         ConversationRenamed,
         ConversationUpdated,
         MessageDelta,
+        MessagesRedacted,
         SplitSuggested,
         Update,
     )
@@ -280,6 +282,7 @@ __all__ = [
     "LoadedConversation",
     "Message",
     "MessageDelta",
+    "MessagesRedacted",
     "ModelSpending",
     "NewToken",
     "NotFound",
@@ -298,6 +301,8 @@ __all__ = [
     "RecentPage",
     "RecollectError",
     "RecordedReply",
+    "RedactedMessages",
+    "Redaction",
     "RegeneratedNotes",
     "RemovedCheckpointRecords",
     "RemovedFrom",

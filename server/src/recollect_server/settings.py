@@ -375,6 +375,11 @@ class Settings(BaseSettings):
     embedding_threads: int = Field(
         2, ge=1, le=64, description="background threads that embed messages"
     )
+    embedding_idle: Annotated[Duration, LowerBound(timedelta(seconds=1))] = Field(
+        timedelta(minutes=5),
+        description="an embedding model leaves memory after this long without a text or a question"
+        " to embed, and the next one waits half a second for it; 1s or longer",
+    )
     idle_timeout: Duration = Field(
         timedelta(minutes=10),
         description="a conversation gets notes after it was quiet for this long",

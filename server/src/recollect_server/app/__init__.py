@@ -32,6 +32,7 @@ from recollect_server.jobs.abbreviator import Abbreviator
 from recollect_server.jobs.bookkeeper import Bookkeeper
 from recollect_server.jobs.due_work import DueKeeper, DueWork
 from recollect_server.jobs.rounds import Rounds
+from recollect_server.jobs.upkeep import ModelReleaser
 from recollect_server.services.audit import Audit
 from recollect_server.services.limits import Allowance, Allowances, Limiter
 from recollect_server.services.space.locks import LockOrder
@@ -139,6 +140,10 @@ def start(
         workers = Workers(settings.embedding_threads) if weights else None
         if workers is not None:
             stops.append(workers.stop)
+        models = embedding_models(settings, weights) if weights else None
+        if models is not None:
+            idle = live.view(lambda now: now.embedding_idle.total_seconds())
+            stops.append(ModelReleaser(models, idle).stop)
         writer, stopping = writer_of_notes(live, clock), threading.Event()
         due = DueWork(DueMarkers(settings.data_dir), settings.space)
         shared = Shared(
@@ -148,7 +153,7 @@ def start(
             Answers(settings.max_answer_bytes),
             due,
             stopping,
-            embedding_models(settings, weights) if weights else None,
+            models,
             workers,
             writer,
             limiter,

@@ -45,7 +45,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "meaning": (
         "Search by meaning",
-        ("embedder", "embedding_model", "embedding_models", "embedding_threads"),
+        ("embedder", "embedding_model", "embedding_models", "embedding_threads", "embedding_idle"),
     ),
     "context": (
         "Working context and recall",

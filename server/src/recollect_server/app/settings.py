@@ -29,7 +29,7 @@ LIVE = frozenset(
         *("abbreviation_daily_cost", "abbreviation_input_price", "abbreviation_output_price"),
         *("acknowledgement", "sender_rate", "sender_burst", "token_calls", "token_burst"),
         *("token_bytes", "token_streams", "space_calls", "space_burst", "space_bytes"),
-        *("space_streams", "space_conversations", "space_stored_bytes"),
+        *("space_streams", "space_conversations", "space_stored_bytes", "embedding_idle"),
     }
 )
 """Settings that are read at each use, so that a change counts at once. All others shape what is

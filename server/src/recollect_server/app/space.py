@@ -45,7 +45,7 @@ from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.recall.recall import Recall
-from recollect_server.services.space.events import Deleted, Suspended
+from recollect_server.services.space.events import Deleted, Redacted, Suspended
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
@@ -275,6 +275,7 @@ class OpenSpace:
         meaning = Meaning(logs.root, shared.models)
         stops.append(meaning.close)
         space.subscribe(Deleted, meaning.forget)
+        space.subscribe(Redacted, meaning.redact)
         space.subscribe(Suspended, meaning.suspend)
         anchors = Anchors(space)
         tiers = Tiers(space, live.view(lambda now: milliseconds(now.warm_for)))

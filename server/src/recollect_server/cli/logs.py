@@ -24,7 +24,7 @@ import structlog
 from recollect_server.domain.time import system_clock, to_text
 from recollect_server.settings import Settings
 
-_SECONDS = 0.1
+_SECONDS = 0.1  # from an event to its line, and between two tries of what is refused
 _MAX_WAITING = 10_000  # events that wait to be written: about 4 MB
 _PATIENCE_SECONDS = 0.2  # that a warning waits until it is written
 _LAST_SECONDS = 1.0  # that the end of the process waits for the last lines
@@ -138,7 +138,8 @@ class Output:
         self._stalled = False  # the last warning waited in vain
         self._guard = threading.Lock()  # guards the number of dropped events
         self._dropped = 0
-        self._wake, self._closing = threading.Event(), threading.Event()
+        # something is to be written, without delay, and nothing more comes
+        self._pending, self._urgent, self._closing = (threading.Event() for _ in range(3))
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
 
     def start(self) -> None:
@@ -148,7 +149,8 @@ class Output:
     def close(self) -> None:
         """Write what is left, as long as that takes no more than a second."""
         self._closing.set()
-        self._wake.set()
+        self._pending.set()
+        self._urgent.set()
         self._thread.join(_LAST_SECONDS)
 
     def info(self, event: structlog.typing.EventDict) -> None:
@@ -158,6 +160,8 @@ class Output:
         else:
             with self._guard:
                 self._dropped += 1
+        if not self._pending.is_set():
+            self._pending.set()
 
     debug = info
 
@@ -168,7 +172,8 @@ class Output:
             return
         written = threading.Event()
         self._events.append(written)
-        self._wake.set()
+        self._pending.set()
+        self._urgent.set()
         if not written.wait(_PATIENCE_SECONDS):
             self._stalled = True
 
@@ -176,9 +181,12 @@ class Output:
 
     def _run(self) -> None:
         while not self._closing.is_set():
+            if not self._refusal:
+                self._pending.wait()
             # What refuses is tried again at the same pace, however many warnings come.
-            (self._closing if self._refusal else self._wake).wait(_SECONDS)
-            self._wake.clear()
+            (self._closing if self._refusal else self._urgent).wait(_SECONDS)
+            self._pending.clear()
+            self._urgent.clear()
             self._write()
         self._write()
 

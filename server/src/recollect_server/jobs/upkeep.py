@@ -12,8 +12,10 @@ import structlog
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.time import milliseconds
+from recollect_server.jobs.loop import Loop
 from recollect_server.jobs.rounds import Job
 from recollect_server.services.recall.embedding import Embedding
+from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 from recollect_server.storage.index.updates import LOGS
@@ -28,6 +30,7 @@ _SLICE = 500  # updates pruned in one transaction, a few milliseconds
 _PAUSE = 0.02  # seconds between two, for others
 _EMBED_SECONDS = 0.25
 _MOST_EMBED_SECONDS = 15.0  # between two tries of what still fails
+_MOST_RELEASE_SECONDS = 30.0  # between two looks for models that nobody uses
 _LOOK_SECONDS = 2.0  # between two looks at what to embed while nothing is written
 
 
@@ -177,3 +180,25 @@ class EmbedderJob(Job):
             else min(max(2 * self._wait, 1.0), _MOST_EMBED_SECONDS)
         )
         return self._wait
+
+
+class ModelReleaser:
+    """Takes embedding models that nobody uses out of memory. Started when made."""
+
+    def __init__(self, models: EmbeddingModels, idle: Live[float]) -> None:
+        """`idle`: seconds without a text or a question to embed."""
+        self._models = models
+        self._idle = idle
+        self._loop = Loop("model-releaser", self._look, wait=self._seconds())
+        self._loop.start()
+
+    def stop(self) -> None:
+        """Stop the thread."""
+        self._loop.stop()
+
+    def _seconds(self) -> float:
+        return min(self._idle.now / 4, _MOST_RELEASE_SECONDS)
+
+    def _look(self) -> float:
+        self._models.release(self._idle.now)
+        return self._seconds()

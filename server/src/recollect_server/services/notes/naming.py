@@ -67,6 +67,10 @@ class Material:
     """Those that stand in it: the newest value of each key."""
     split_suggested: bool
     """True if a split was suggested before: that is done once."""
+    redactions: int = 0
+    """Number of its redactions until then: notes of what was read before another are not
+    recorded.
+    """
 
 
 class Naming:
@@ -237,6 +241,8 @@ class Naming:
         idle = waiting.idle
         conversation_id = material.conversation.id
         with self._space.writing(conversation_id) as state:
+            if self._space.redactions(conversation_id) != material.redactions:
+                return Outcome.WENT_ON
             went_on = state.conversation.message_count != material.conversation.message_count
             due = self._wants_title(state.conversation, material, waiting, by)
             events: list[Event] = []
@@ -278,6 +284,7 @@ def read_material(space: Space, conversation_id: str) -> Material:
     """
     with space.writing(conversation_id) as state:
         conversation = state.conversation
+        redactions = space.redactions(conversation_id)
     try:
         lines = list(space.lines(conversation_id))
     except LogNotFound:
@@ -290,7 +297,7 @@ def read_material(space: Space, conversation_id: str) -> Material:
     split_suggested = False
     for line in lines:
         match line.entry.content if line.entry else None:
-            case Message() as message:
+            case Message() as message if message.redaction is None:
                 messages.append(message)
             case TitleAssigned():
                 titled_turn = max((message.turn_number for message in messages), default=0)
@@ -299,4 +306,4 @@ def read_material(space: Space, conversation_id: str) -> Material:
             case SplitSuggested():
                 split_suggested = True
     messages.sort(key=reading_order)
-    return Material(conversation, messages, titled_turn, anchors, split_suggested)
+    return Material(conversation, messages, titled_turn, anchors, split_suggested, redactions)
