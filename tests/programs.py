@@ -33,12 +33,14 @@ from typing import IO, Any, Self
 from recollect_server.storage import failpoints
 
 SERVER, CLIENT, BRIDGE = "recollect_server.__main__", "recollect.cli.main", "recollect.mcp.main"
+PAGE = "recollect.web.main"
 """Programs are named by the module whose `main` they run."""
 
 _LATER = {
     SERVER: "recollect_server.cli.serve",
     CLIENT: "recollect.cli.group",
     BRIDGE: "recollect.mcp.server",
+    PAGE: "recollect.web.app",
 }
 """Modules that a program imports when it knows what it is asked for."""
 _ROOT = Path(__file__).parents[1]
@@ -122,8 +124,12 @@ class Forked:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Close the streams and wait for the end, as `Popen` does."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close the streams and wait for the end, as `Popen` does; after a failure kill it, so
+        that the failure is what the test shows.
+        """
+        if kind is not None:
+            self.kill()
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 stream.close()

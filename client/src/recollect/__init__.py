@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from recollect._sync.client import Client
     from recollect._types.access import Caller
     from recollect._types.admin import (
+        ChangedSetting,
         ContextStats,
         EmbeddingStats,
         ExternalStats,
@@ -57,6 +58,14 @@ if TYPE_CHECKING:
         WebOrigin,
         WhatsappOrigin,
     )
+    from recollect._types.checkpoint import (
+        CheckpointRecord,
+        CheckpointRecordPage,
+        CheckpointThread,
+        CheckpointThreadPage,
+        FoundCheckpointRecords,
+        RemovedCheckpointRecords,
+    )
     from recollect._types.context import (
         Anchor,
         AnchorSource,
@@ -85,6 +94,7 @@ if TYPE_CHECKING:
         NoteRecord,
         Notes,
         Party,
+        RedactedMessages,
         RegeneratedNotes,
         RemovedFrom,
     )
@@ -126,7 +136,7 @@ if TYPE_CHECKING:
         UsageRow,
         UsageTotal,
     )
-    from recollect._types.message import Attachment, Message, Role, ToolCall, Usage
+    from recollect._types.message import Attachment, Message, Redaction, Role, ToolCall, Usage
     from recollect._types.recall import (
         MATCH_END,
         MATCH_START,
@@ -150,6 +160,7 @@ if TYPE_CHECKING:
         ConversationRenamed,
         ConversationUpdated,
         MessageDelta,
+        MessagesRedacted,
         SplitSuggested,
         Update,
     )
@@ -192,7 +203,12 @@ __all__ = [
     "BusyConversation",
     "Caller",
     "Cancelled",
+    "ChangedSetting",
     "ChannelHours",
+    "CheckpointRecord",
+    "CheckpointRecordPage",
+    "CheckpointThread",
+    "CheckpointThreadPage",
     "CliOrigin",
     "Client",
     "ClientClosed",
@@ -243,6 +259,7 @@ __all__ = [
     "FetchedContext",
     "FieldViolation",
     "ForkOrigin",
+    "FoundCheckpointRecords",
     "GroupMessage",
     "HourActivity",
     "InternalError",
@@ -256,6 +273,7 @@ __all__ = [
     "LoadedConversation",
     "Message",
     "MessageDelta",
+    "MessagesRedacted",
     "ModelSpending",
     "NotFound",
     "NoteActivity",
@@ -273,7 +291,10 @@ __all__ = [
     "RecentPage",
     "RecollectError",
     "RecordedReply",
+    "RedactedMessages",
+    "Redaction",
     "RegeneratedNotes",
+    "RemovedCheckpointRecords",
     "RemovedFrom",
     "ResourceExhausted",
     "RetryPolicy",
@@ -329,6 +350,7 @@ _HOMES = (
     "_types.access",
     "_types.admin",
     "_types.channel",
+    "_types.checkpoint",
     "_types.context",
     "_types.conversation",
     "_types.external",

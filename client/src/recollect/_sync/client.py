@@ -12,6 +12,7 @@ from recollect._shared.retry import DEFAULT_RETRY, RetryPolicy
 from recollect._sync.access import Access
 from recollect._sync.admin import Admin
 from recollect._sync.channels import Channels
+from recollect._sync.checkpoints import Checkpoints
 from recollect._sync.conversations import Conversations
 from recollect._sync.external import External
 from recollect._sync.insight import Insight
@@ -48,6 +49,8 @@ class Client:
     """Read, trust and answer third parties."""
     insight: Insight
     """Count what was written and what it cost."""
+    checkpoints: Checkpoints
+    """Keep the state of programs, by thread."""
     access: Access
     """Tell what this client may do."""
     admin: Admin
@@ -75,6 +78,7 @@ class Client:
         self.channels = Channels(self._invoker)
         self.external = External(self._invoker)
         self.insight = Insight(self._invoker)
+        self.checkpoints = Checkpoints(self._invoker)
         self.access = Access(self._invoker)
         self.admin = Admin(self._invoker)
 

@@ -5,6 +5,8 @@ export * from "./recollect/v1/admin_service_pb.js";
 export * from "./recollect/v1/anchor_pb.js";
 export * from "./recollect/v1/channel_pb.js";
 export * from "./recollect/v1/channel_service_pb.js";
+export * from "./recollect/v1/checkpoint_pb.js";
+export * from "./recollect/v1/checkpoint_service_pb.js";
 export * from "./recollect/v1/context_pb.js";
 export * from "./recollect/v1/conversation_pb.js";
 export * from "./recollect/v1/conversation_service_pb.js";

@@ -109,6 +109,8 @@ def _print(folder: FolderStore, spending: dict[str, str], limits: dict[str, str]
         "messages_in_contexts": f"{hits.get('hot', 0)} hot, {hits.get('warm', 0)} warm, {hits.get('cold', 0)} cold",
         "torn_tails": f"{space.torn} files, {space.torn_bytes} bytes",
         "deletes_to_finish": space.deletes_to_finish,
+        "threads": space.threads,
+        "threads_bytes": space.threads_bytes,
         "external_communications": parties.communications,
         "external_messages": parties.messages,
         "external_bytes": parties.size,

@@ -100,6 +100,8 @@ class Compaction:
         with self._space.writing(conversation.id) as state:
             if state.conversation.compressed_through != conversation.compressed_through:
                 return Outcome.WENT_ON  # the agent did it itself
+            if self._space.redactions(conversation.id) != material.redactions:
+                return Outcome.WENT_ON
             hit("event.begun")
             event = Compressed(through, summary, self._space.clock(), self._model.take_use())
             self._space.append(state, [event])

@@ -67,6 +67,9 @@ class Statistics:
     torn: int
     torn_bytes: int
     deletes_to_finish: int
+    threads: int
+    """Threads of checkpoints."""
+    threads_bytes: int
     parties: Parties
     limited: int
     worst_limited: list[Limited]
@@ -80,6 +83,7 @@ def statistics_of(folder: FolderStore) -> Statistics:
     torn = folder.torn_sizes()
     external = external_state_of(folder.root)
     parties = dict(folder.logs(Kind.COMMUNICATION))
+    threads = dict(folder.logs(Kind.THREAD))
     limited, worst = limited_of(folder.root, _MOST_LIMITED_SENDERS)
     behind_by = {
         name: sizes.get(name, 0) * max(0.0, 1 - vectors.lines.get(name, 0) / lines)
@@ -109,6 +113,8 @@ def statistics_of(folder: FolderStore) -> Statistics:
         torn=len(torn),
         torn_bytes=sum(torn),
         deletes_to_finish=len(folder.deleted()),
+        threads=len(threads),
+        threads_bytes=sum(threads.values()),
         parties=Parties(
             communications=len(parties),
             messages=external.messages,

@@ -5,6 +5,7 @@ from zlib import crc32
 
 import orjson
 
+from recollect_server.domain.checkpoint import ThreadContent
 from recollect_server.domain.entry import AnyContent, Unknown
 from recollect_server.domain.external import ExternalContent
 from recollect_server.domain.frozen import frozen
@@ -65,11 +66,13 @@ def encode(entry: Entry) -> bytes:
     return seal(fields)
 
 
-def seal(fields: dict[str, Any]) -> bytes:
+def seal(fields: dict[str, Any], spaces: int = 0) -> bytes:
     """Return a line of these fields with its checksum and newline; `fields` is not empty. Raises
     ValueError as `encode`.
+
+    `spaces` make it longer, where it takes the place of another line.
     """
-    body = orjson.dumps(fields)[:-1]
+    body = orjson.dumps(fields)[:-1] + b" " * spaces
     return b'%b,"crc":"%08x"}\n' % (body, crc32(body))
 
 
@@ -114,7 +117,7 @@ def decode(line: bytes, sequence: int) -> Entry:
     """Return the entry of a line without its newline; `sequence` is the line's number.
 
     A line with nothing like a checksum is in the plain form, which people and other programs write;
-    entries of external communications have none.
+    entries of external communications and of threads have none.
     Raises Damaged with the reason.
     """
     if not has_checksum(line):
@@ -167,7 +170,7 @@ def _decode_plain(line: bytes, sequence: int) -> Entry:
         raise Damaged(f"{error.args[0]} is missing") from error
     except (ValueError, TypeError, AttributeError) as error:
         raise Damaged(f"{error}") from error
-    if isinstance(content, Unknown | ExternalContent):
+    if isinstance(content, Unknown | ExternalContent | ThreadContent):
         raise Damaged("it is of a type that is not known")
     return Entry(content, stamp)
 

@@ -1,8 +1,9 @@
 """The log store: where logs live, seen by the layers above.
 
 A log is an append-only sequence of checksummed JSON lines (see the package's documentation). Its
-name says what it is: `conv-…` a conversation, `ext-…` a communication with a third party, and one
-of `LEDGERS` a ledger. The lines are the only truth; the index is derived from them and can always
+name says what it is: `conv-…` a conversation, `ext-…` a communication with a third party,
+`thread-…` a thread of checkpoints, and one of `LEDGERS` a ledger. The lines are the only truth; the
+index is derived from them and can always
 be made anew.
 
 A store belongs to one space. `FolderStore` (in `folder`) keeps each log in a JSONL file of a folder
@@ -24,7 +25,7 @@ writer, which knows what it wrote, and finds the rest by the lengths of the logs
 (`logs`): the operation comes with the store that needs it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -41,6 +42,7 @@ _NAMES = {
     "tokens": "the ledger of tokens",
     "conversations": "the folder of conversations",
     "external": "the folder of external communications",
+    "threads": "the folder of threads",
 }
 
 
@@ -49,6 +51,7 @@ class Kind(StrEnum):
 
     CONVERSATION = "conversations"
     COMMUNICATION = "external"
+    THREAD = "threads"
 
 
 class Position(NamedTuple):
@@ -102,8 +105,10 @@ class LogStore(Protocol):
         Raises LogConflict.
         """
 
-    def replace(self, log: str, lines: Sequence[bytes]) -> None:
-        """Let a log have these lines and nothing else: of what it had before, no byte is left."""
+    def replace(self, log: str, lines: Iterable[bytes]) -> None:
+        """Let a log have these lines and nothing else: of what it had before, no byte is left. The
+        log may be read while the lines are made.
+        """
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
         """Yield the lines behind a position, up to the byte `until`. An unended tail is no line."""
@@ -160,11 +165,36 @@ class LogStore(Protocol):
         `raw_deleted` until `end_delete`.
         """
 
-    def deleted(self) -> list[str]:
-        """Return the logs whose delete has begun and not ended."""
+    def deleted(self, kind: Kind = Kind.CONVERSATION) -> list[str]:
+        """Return the logs of a kind whose delete has begun and not ended."""
 
     def raw_deleted(self, log: str) -> Iterator[bytes]:
         """Yield the lines of a log whose delete has begun, undecoded and without their newlines."""
+
+    def begin_redaction(self, log: str, lines: Sequence[bytes]) -> None:
+        """Let a log have these lines and nothing else, durably: more of them than it had, each of
+        the first ones as long as it was. What it was can be read by `raw_redacting` until
+        `end_redaction`.
+        """
+
+    def redacting(self) -> list[str]:
+        """Return the logs whose redaction has begun and not ended."""
+
+    def is_redacted(self, log: str) -> bool:
+        """Return whether a log whose redaction has begun has its new lines: after a crash it may
+        have the old ones.
+        """
+
+    def raw_redacting(self, log: str) -> list[bytes]:
+        """Return the lines of a log as they were before a redaction that has not ended, undecoded
+        and without their newlines.
+        """
+
+    def cancel_redaction(self, log: str) -> None:
+        """Leave a log as it is, whose redaction has begun and changed nothing."""
+
+    def end_redaction(self, log: str) -> None:
+        """Remove the last byte of what a log was before a redaction, or that was cut off it."""
 
     def end_delete(self, log: str) -> dict[str, int]:
         """Remove the last byte of a deleted log. Return how many bytes were removed, by what they
