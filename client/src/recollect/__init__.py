@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from recollect._async.client import AsyncClient
+    from recollect._embedded import embedded, embedded_async
     from recollect._shared.retry import RetryPolicy
     from recollect._sync.client import Client
     from recollect._types.access import Caller
@@ -353,10 +354,13 @@ __all__ = [
     "UsageTotal",
     "WebOrigin",
     "WhatsappOrigin",
+    "embedded",
+    "embedded_async",
 ]
 
 _HOMES = (
     "_async.client",
+    "_embedded",
     "_shared.retry",
     "_sync.client",
     "_types.access",
