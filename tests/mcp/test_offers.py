@@ -1,4 +1,4 @@
-"""What the bridge offers beside its tools to read: resources, prompts, completion, and tools that
+"""Resources, prompts and completion beside the tools to read, and tools that
 write where somebody asks for them.
 """
 
@@ -111,15 +111,15 @@ async def test_with_leave_an_agent_remembers_and_appends(
                 {"role": "assistant", "content": "Noted."},
             ]
             given: dict[str, Any] = {"messages": messages, "requestId": "r1"}
-            begun = await called(mcp, "append_messages", **given)
-            assert await called(mcp, "append_messages", **given) == begun
-            name = begun["conversationId"]
+            first = await called(mcp, "append_messages", **given)
+            assert await called(mcp, "append_messages", **given) == first
+            name = first["conversationId"]
             more = await called(
                 mcp, "append_messages", conversationId=name, messages=json.dumps(messages[:1])
             )
             assert (more["turnNumber"], more["messageCount"]) == (2, 3)
-            found = await called(mcp, "search_conversations", query="ship on Friday")
-            assert found["results"][0]["conversationId"] == name
+            answer = await called(mcp, "search_conversations", query="ship on Friday")
+            assert answer["results"][0]["conversationId"] == name
             for wrong, sentence in (
                 ({"messages": []}, "messages: "),
                 ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
