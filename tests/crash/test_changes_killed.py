@@ -14,7 +14,6 @@ from tests.server.conftest import Service, agent, files_with, user
 
 OF_A_FORK = [
     "create.begun:2", "create.file_made:2", "create.half_written:2", "create.written:2", "create.synced:2", "index.put:4",
-    "index.taking_in:3", "index.taken_in:3",
 ]  # fmt: skip
 OF_A_DELETE = [
     "delete.begun", "delete.renamed", "delete.durable", "delete.row_removed", "delete.history_removed", "delete.part_removed",
@@ -67,7 +66,7 @@ def delete(service: Service) -> api.DeleteManyResponse:
 
 @pytest.mark.parametrize(
     "point",
-    [*(f"{point}:2" for point in OF_A_DELETE), "index.job_done:16", "index.job_committed:16"],
+    [*(f"{point}:2" for point in OF_A_DELETE), "index.job_done:9", "index.job_committed:9"],
 )
 def test_the_receipt_of_a_killed_delete_of_many_is_true_after_a_restart(
     point: str, tmp_path: Path, start_server: Start
