@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from recollect._async.client import AsyncClient
+    from recollect._embedded import embedded, embedded_async
     from recollect._shared.retry import RetryPolicy
     from recollect._sync.client import Client
     from recollect._types.access import Caller
@@ -27,11 +28,17 @@ if TYPE_CHECKING:
         ContextStats,
         EmbeddingStats,
         ExternalStats,
+        Job,
         JobFailure,
+        JobList,
+        JobState,
         LimitedSender,
         LimitReached,
         ModelSpending,
+        NewToken,
         NoteStats,
+        RevokedToken,
+        RotatedToken,
         ServerStats,
         Setting,
         SettingList,
@@ -264,7 +271,10 @@ __all__ = [
     "HourActivity",
     "InternalError",
     "InvalidArgument",
+    "Job",
     "JobFailure",
+    "JobList",
+    "JobState",
     "LegScore",
     "LimitExceeded",
     "LimitReached",
@@ -275,6 +285,7 @@ __all__ = [
     "MessageDelta",
     "MessagesRedacted",
     "ModelSpending",
+    "NewToken",
     "NotFound",
     "NoteActivity",
     "NoteRecord",
@@ -298,7 +309,9 @@ __all__ = [
     "RemovedFrom",
     "ResourceExhausted",
     "RetryPolicy",
+    "RevokedToken",
     "Role",
+    "RotatedToken",
     "SearchAnswer",
     "SearchHit",
     "SearchResult",
@@ -341,10 +354,13 @@ __all__ = [
     "UsageTotal",
     "WebOrigin",
     "WhatsappOrigin",
+    "embedded",
+    "embedded_async",
 ]
 
 _HOMES = (
     "_async.client",
+    "_embedded",
     "_shared.retry",
     "_sync.client",
     "_types.access",

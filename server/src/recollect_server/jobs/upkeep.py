@@ -4,7 +4,6 @@ vectors of what was said. `Rounds` gives each its turns.
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -42,6 +41,11 @@ class IndexKeeper(Job):
         super().__init__(_INDEX_SECONDS if space.is_verified else 0.0)
         self._space = space
         self._wait = _INDEX_SECONDS
+
+    @property
+    def failure(self) -> str:
+        """Reason for which the index could not be brought up; empty if it could."""
+        return self.fault or self._space.doubt
 
     def turn(self, stopping: threading.Event) -> float:
         """Repair what can be repaired now."""
@@ -89,14 +93,22 @@ class UpdatePruner(Job):
         self._bounds = bounds
         self._seconds = seconds
         self._pruned = 0
+        self._reason = ""
+
+    @property
+    def failure(self) -> str:
+        """Reason for which nothing could be pruned; empty if it could."""
+        return self.fault or self._reason
 
     def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
         """Delete one slice of updates."""
         try:
             pruned = self.prune()
         except IndexUnavailable as error:
-            log.warning("updates_not_pruned", reason=str(error))
+            self._reason = str(error)
+            log.warning("updates_not_pruned", reason=self._reason)
             return self._seconds
+        self._reason = ""
         self._pruned += pruned
         if pruned:
             return _PAUSE
@@ -136,6 +148,11 @@ class EmbedderJob(Job):
         self._mark: object = None
         self._look_at = 0.0
 
+    @property
+    def failure(self) -> str:
+        """Reason for which nothing can be embedded now; empty if all is well."""
+        return self.fault or self._embedding.failure
+
     def resume(self) -> None:
         """Look at once: the space was suspended, and its vectors are not in memory."""
         self._look_at = 0.0
@@ -168,8 +185,8 @@ class EmbedderJob(Job):
 class ModelReleaser:
     """Takes embedding models that nobody uses out of memory. Started when made."""
 
-    def __init__(self, models: EmbeddingModels, idle: Callable[[], float]) -> None:
-        """`idle` returns the seconds without a text or a question to embed."""
+    def __init__(self, models: EmbeddingModels, idle: Live[float]) -> None:
+        """`idle`: seconds without a text or a question to embed."""
         self._models = models
         self._idle = idle
         self._loop = Loop("model-releaser", self._look, wait=self._seconds())
@@ -180,8 +197,8 @@ class ModelReleaser:
         self._loop.stop()
 
     def _seconds(self) -> float:
-        return min(self._idle() / 4, _MOST_RELEASE_SECONDS)
+        return min(self._idle.now / 4, _MOST_RELEASE_SECONDS)
 
     def _look(self) -> float:
-        self._models.release(self._idle())
+        self._models.release(self._idle.now)
         return self._seconds()

@@ -34,7 +34,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.principal import Principal
-from recollect_server.services.audit import Audit, object_of
+from recollect_server.services.audit import Audit, object_of, objects_of
 from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces import Spaces
 from recollect_server.transport.confining import confine
@@ -97,7 +97,8 @@ class Rules:
     ) -> None:
         """Record a call that was carried out, if it is an administrative one."""
         if self.audit is not None and method in ADMINISTRATIVE:
-            self.audit.record(principal, method, object_of(request, answer))
+            objects = objects_of(request, answer)
+            self.audit.record(principal, method, object_of(request, answer), targets=objects)
 
     def refuse(self, method: str, principal: Principal, failed: status_pb2.Status) -> None:
         """Record a call that was refused for its caller's credentials."""
@@ -135,6 +136,7 @@ ADMINISTRATIVE = frozenset(
     {
         "ConversationService.Delete",
         "ConversationService.DeleteMany",
+        "ConversationService.RedactMessage",
         "ConversationService.RegenerateNotes",
         "RecallService.DeleteAnchor",
         "CheckpointService.RemoveRecords",
@@ -146,6 +148,9 @@ ADMINISTRATIVE = frozenset(
         "ExternalCommunicationService.RegisterContact",
         "ExternalCommunicationService.SetTrust",
         "AdminService.SetSetting",
+        "AdminService.CreateToken",
+        "AdminService.RevokeToken",
+        "AdminService.RotateToken",
     }
 )
 """Calls that delete data or change who is trusted: each has a line in the log at `info`."""
