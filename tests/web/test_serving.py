@@ -32,7 +32,14 @@ def test_the_page_stands_beside_the_server_and_ends_with_it(tmp_path: Path) -> N
     page_port = free_port()
     environment = os.environ | {"RECOLLECT_WEB_LISTEN": f"127.0.0.1:{page_port}"}
     listen = f"127.0.0.1:{free_port()}"
-    command = [sys.executable, SCRIPT, "--listen", listen, "--data-dir", tmp_path / "data"]
+    command: list[str | Path] = [
+        sys.executable,
+        SCRIPT,
+        "--listen",
+        listen,
+        "--data-dir",
+        tmp_path / "data",
+    ]
     log = tmp_path / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
