@@ -58,6 +58,7 @@ ALLOWED = {
     "CheckpointService.DeleteThread": "brain admin",
     "AccessService.WhoAmI": "brain project gateway panel reader admin",
     "AdminService.ListSettings": "admin",
+    "AdminService.SetSetting": "admin",
     "AdminService.ListSpaces": "admin",
     "AdminService.ListTokens": "admin",
     "AdminService.GetStats": "admin",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from recollect._sync.client import Client
     from recollect._types.access import Caller
     from recollect._types.admin import (
+        ChangedSetting,
         ContextStats,
         EmbeddingStats,
         ExternalStats,
@@ -202,6 +203,7 @@ __all__ = [
     "BusyConversation",
     "Caller",
     "Cancelled",
+    "ChangedSetting",
     "ChannelHours",
     "CheckpointRecord",
     "CheckpointRecordPage",

@@ -3,7 +3,7 @@
 
 from recollect._shared.calls import admin as calls
 from recollect._sync.invoker import Invoker
-from recollect._types.admin import SettingList, SpacePage, Stats, TokenPage
+from recollect._types.admin import ChangedSetting, SettingList, SpacePage, Stats, TokenPage
 
 
 class Admin:
@@ -24,6 +24,22 @@ class Admin:
         ...     print(setting.key, setting.value, setting.source)
         """
         return self._invoker.run(calls.list_settings(), timeout)
+
+    def set_setting(
+        self,
+        key: str,
+        value: str | None = None,
+        *,
+        reset: bool = False,
+        timeout: float | None = None,
+    ) -> ChangedSetting:
+        """Set a setting in the server's file, and at once where it can be. `reset` takes it out of
+        the file, so that its default counts.
+
+        >>> changed = client.admin.set_setting("idle_timeout", "5m")
+        >>> print(changed.setting.value, changed.restart_needed)
+        """
+        return self._invoker.run(calls.set_setting(key, value, reset), timeout)
 
     def list_spaces(
         self,

@@ -98,6 +98,16 @@ class SettingList:
     """The reason for which none can be set. Empty: they can."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedSetting:
+    """A setting that was set."""
+
+    setting: Setting
+    """The setting as it is now."""
+    restart_needed: bool
+    """The new value counts from the next start of the server on."""
+
+
 class SpaceState(StrEnum):
     """State of a space in the server."""
 

@@ -26,7 +26,7 @@ from recollect.v1 import admin_pb2 as recollect_dot_v1_dot_admin__pb2
 from recollect.v1 import scope_pb2 as recollect_dot_v1_dot_scope__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n recollect/v1/admin_service.proto\x12\x0crecollect.v1\x1a\x18recollect/v1/admin.proto\x1a\x18recollect/v1/scope.proto\"\x15\n\x13ListSettingsRequest\"]\n\x14ListSettingsResponse\x12\'\n\x08settings\x18\x01 \x03(\x0b\x32\x15.recollect.v1.Setting\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\x0e\n\x06locked\x18\x03 \x01(\t\"I\n\x11ListSpacesRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"R\n\x12ListSpacesResponse\x12#\n\x06spaces\x18\x01 \x03(\x0b\x32\x13.recollect.v1.Space\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x11ListTokensRequest\x12\x15\n\rinclude_ended\x18\x01 \x01(\x08\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"R\n\x12ListTokensResponse\x12#\n\x06tokens\x18\x01 \x03(\x0b\x32\x13.recollect.v1.Token\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\" \n\x0fGetStatsRequest\x12\r\n\x05space\x18\x01 \x01(\t\"f\n\x10GetStatsResponse\x12\'\n\x05space\x18\x01 \x01(\x0b\x32\x18.recollect.v1.SpaceStats\x12)\n\x06server\x18\x02 \x01(\x0b\x32\x19.recollect.v1.ServerStats2\xfa\x02\n\x0c\x41\x64minService\x12_\n\x0cListSettings\x12!.recollect.v1.ListSettingsRequest\x1a\".recollect.v1.ListSettingsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12Y\n\nListSpaces\x12\x1f.recollect.v1.ListSpacesRequest\x1a .recollect.v1.ListSpacesResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12Y\n\nListTokens\x12\x1f.recollect.v1.ListTokensRequest\x1a .recollect.v1.ListTokensResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12S\n\x08GetStats\x12\x1d.recollect.v1.GetStatsRequest\x1a\x1e.recollect.v1.GetStatsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n recollect/v1/admin_service.proto\x12\x0crecollect.v1\x1a\x18recollect/v1/admin.proto\x1a\x18recollect/v1/scope.proto\"\x15\n\x13ListSettingsRequest\"]\n\x14ListSettingsResponse\x12\'\n\x08settings\x18\x01 \x03(\x0b\x32\x15.recollect.v1.Setting\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\x0e\n\x06locked\x18\x03 \x01(\t\">\n\x11SetSettingRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\r\n\x05reset\x18\x03 \x01(\x08\"T\n\x12SetSettingResponse\x12&\n\x07setting\x18\x01 \x01(\x0b\x32\x15.recollect.v1.Setting\x12\x16\n\x0erestart_needed\x18\x02 \x01(\x08\"I\n\x11ListSpacesRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"R\n\x12ListSpacesResponse\x12#\n\x06spaces\x18\x01 \x03(\x0b\x32\x13.recollect.v1.Space\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x11ListTokensRequest\x12\x15\n\rinclude_ended\x18\x01 \x01(\x08\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"R\n\x12ListTokensResponse\x12#\n\x06tokens\x18\x01 \x03(\x0b\x32\x13.recollect.v1.Token\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\" \n\x0fGetStatsRequest\x12\r\n\x05space\x18\x01 \x01(\t\"f\n\x10GetStatsResponse\x12\'\n\x05space\x18\x01 \x01(\x0b\x32\x18.recollect.v1.SpaceStats\x12)\n\x06server\x18\x02 \x01(\x0b\x32\x19.recollect.v1.ServerStats2\xd5\x03\n\x0c\x41\x64minService\x12_\n\x0cListSettings\x12!.recollect.v1.ListSettingsRequest\x1a\".recollect.v1.ListSettingsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12Y\n\nSetSetting\x12\x1f.recollect.v1.SetSettingRequest\x1a .recollect.v1.SetSettingResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x0c\x12Y\n\nListSpaces\x12\x1f.recollect.v1.ListSpacesRequest\x1a .recollect.v1.ListSpacesResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12Y\n\nListTokens\x12\x1f.recollect.v1.ListTokensRequest\x1a .recollect.v1.ListTokensResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12S\n\x08GetStats\x12\x1d.recollect.v1.GetStatsRequest\x1a\x1e.recollect.v1.GetStatsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,6 +35,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['ListSettings']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['ListSettings']._serialized_options = b'\220\002\001\332\333\030\001\014'
+  _globals['_ADMINSERVICE'].methods_by_name['SetSetting']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['SetSetting']._serialized_options = b'\220\002\002\332\333\030\001\014'
   _globals['_ADMINSERVICE'].methods_by_name['ListSpaces']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['ListSpaces']._serialized_options = b'\220\002\001\332\333\030\001\014'
   _globals['_ADMINSERVICE'].methods_by_name['ListTokens']._loaded_options = None
@@ -45,18 +47,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTSETTINGSREQUEST']._serialized_end=123
   _globals['_LISTSETTINGSRESPONSE']._serialized_start=125
   _globals['_LISTSETTINGSRESPONSE']._serialized_end=218
-  _globals['_LISTSPACESREQUEST']._serialized_start=220
-  _globals['_LISTSPACESREQUEST']._serialized_end=293
-  _globals['_LISTSPACESRESPONSE']._serialized_start=295
-  _globals['_LISTSPACESRESPONSE']._serialized_end=377
-  _globals['_LISTTOKENSREQUEST']._serialized_start=379
-  _globals['_LISTTOKENSREQUEST']._serialized_end=460
-  _globals['_LISTTOKENSRESPONSE']._serialized_start=462
-  _globals['_LISTTOKENSRESPONSE']._serialized_end=544
-  _globals['_GETSTATSREQUEST']._serialized_start=546
-  _globals['_GETSTATSREQUEST']._serialized_end=578
-  _globals['_GETSTATSRESPONSE']._serialized_start=580
-  _globals['_GETSTATSRESPONSE']._serialized_end=682
-  _globals['_ADMINSERVICE']._serialized_start=685
-  _globals['_ADMINSERVICE']._serialized_end=1063
+  _globals['_SETSETTINGREQUEST']._serialized_start=220
+  _globals['_SETSETTINGREQUEST']._serialized_end=282
+  _globals['_SETSETTINGRESPONSE']._serialized_start=284
+  _globals['_SETSETTINGRESPONSE']._serialized_end=368
+  _globals['_LISTSPACESREQUEST']._serialized_start=370
+  _globals['_LISTSPACESREQUEST']._serialized_end=443
+  _globals['_LISTSPACESRESPONSE']._serialized_start=445
+  _globals['_LISTSPACESRESPONSE']._serialized_end=527
+  _globals['_LISTTOKENSREQUEST']._serialized_start=529
+  _globals['_LISTTOKENSREQUEST']._serialized_end=610
+  _globals['_LISTTOKENSRESPONSE']._serialized_start=612
+  _globals['_LISTTOKENSRESPONSE']._serialized_end=694
+  _globals['_GETSTATSREQUEST']._serialized_start=696
+  _globals['_GETSTATSREQUEST']._serialized_end=728
+  _globals['_GETSTATSRESPONSE']._serialized_start=730
+  _globals['_GETSTATSRESPONSE']._serialized_end=832
+  _globals['_ADMINSERVICE']._serialized_start=835
+  _globals['_ADMINSERVICE']._serialized_end=1304
 # @@protoc_insertion_point(module_scope)

@@ -69,6 +69,64 @@ class ListSettingsResponse(_message.Message):
 Global___ListSettingsResponse: _TypeAlias = ListSettingsResponse  # noqa: Y015
 
 @_typing.final
+class SetSettingRequest(_message.Message):
+    """Request to set a setting."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    RESET_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """Name of the setting."""
+    value: _builtins.str
+    """Its new value, as the file writes it (`10m`, `true`); one line of at most 10,000 characters."""
+    reset: _builtins.bool
+    """Take it out of the file, so that its default counts. Then `value` is unset."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.str = ...,
+        reset: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "reset", b"reset", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetSettingRequest: _TypeAlias = SetSettingRequest  # noqa: Y015
+
+@_typing.final
+class SetSettingResponse(_message.Message):
+    """A setting that was set."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SETTING_FIELD_NUMBER: _builtins.int
+    RESTART_NEEDED_FIELD_NUMBER: _builtins.int
+    restart_needed: _builtins.bool
+    """Whether the new value counts from the next start of the server on."""
+    @_builtins.property
+    def setting(self) -> _admin_pb2.Setting:
+        """The setting as it is now."""
+
+    def __init__(
+        self,
+        *,
+        setting: _admin_pb2.Setting | None = ...,
+        restart_needed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["setting", b"setting"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["restart_needed", b"restart_needed", "setting", b"setting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetSettingResponse: _TypeAlias = SetSettingResponse  # noqa: Y015
+
+@_typing.final
 class ListSpacesRequest(_message.Message):
     """Request for a page of spaces."""
 

@@ -49,6 +49,11 @@ class AdminServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListSettingsRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListSettingsResponse.FromString,
                 _registered_method=True)
+        self.SetSetting = channel.unary_unary(
+                '/recollect.v1.AdminService/SetSetting',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.SetSettingRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.SetSettingResponse.FromString,
+                _registered_method=True)
         self.ListSpaces = channel.unary_unary(
                 '/recollect.v1.AdminService/ListSpaces',
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListSpacesRequest.SerializeToString,
@@ -86,6 +91,18 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetSetting(self, request, context):
+        """Set a setting: checked with the rules of the server's start, written to the file of settings,
+        and applied at once if it can be. The file keeps its comments and its order. A server that was
+        started without a file makes `recollect.yaml` in its data folder, which its next start reads.
+        A setting that comes from the environment or a flag is refused, and so is one that says where
+        data lies or who reaches the server (`Setting.locked`): ERROR_REASON_INVALID_FIELD names `key`.
+        Needs a token for every space.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListSpaces(self, request, context):
         """List the spaces, by name, in pages: those on the server's disk and those that are open.
         """
@@ -115,6 +132,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListSettings,
                     request_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListSettingsRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_admin__service__pb2.ListSettingsResponse.SerializeToString,
+            ),
+            'SetSetting': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetSetting,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.SetSettingRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.SetSettingResponse.SerializeToString,
             ),
             'ListSpaces': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSpaces,
@@ -169,6 +191,33 @@ class AdminService(object):
             '/recollect.v1.AdminService/ListSettings',
             recollect_dot_v1_dot_admin__service__pb2.ListSettingsRequest.SerializeToString,
             recollect_dot_v1_dot_admin__service__pb2.ListSettingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetSetting(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/SetSetting',
+            recollect_dot_v1_dot_admin__service__pb2.SetSettingRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.SetSettingResponse.FromString,
             options,
             channel_credentials,
             insecure,

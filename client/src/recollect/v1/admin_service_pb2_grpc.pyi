@@ -45,6 +45,14 @@ class AdminServiceStub:
     def __new__(cls, channel: _aio.Channel) -> AdminServiceAsyncStub: ...
     ListSettings: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListSettingsRequest, _admin_service_pb2.ListSettingsResponse]
     """List all settings, ordered by group. Needs a token for every space."""
+    SetSetting: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.SetSettingRequest, _admin_service_pb2.SetSettingResponse]
+    """Set a setting: checked with the rules of the server's start, written to the file of settings,
+    and applied at once if it can be. The file keeps its comments and its order. A server that was
+    started without a file makes `recollect.yaml` in its data folder, which its next start reads.
+    A setting that comes from the environment or a flag is refused, and so is one that says where
+    data lies or who reaches the server (`Setting.locked`): ERROR_REASON_INVALID_FIELD names `key`.
+    Needs a token for every space.
+    """
     ListSpaces: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListSpacesRequest, _admin_service_pb2.ListSpacesResponse]
     """List the spaces, by name, in pages: those on the server's disk and those that are open."""
     ListTokens: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokensRequest, _admin_service_pb2.ListTokensResponse]
@@ -71,6 +79,14 @@ class AdminServiceAsyncStub(AdminServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListSettings: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListSettingsRequest, _admin_service_pb2.ListSettingsResponse]  # type: ignore[assignment]
     """List all settings, ordered by group. Needs a token for every space."""
+    SetSetting: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.SetSettingRequest, _admin_service_pb2.SetSettingResponse]  # type: ignore[assignment]
+    """Set a setting: checked with the rules of the server's start, written to the file of settings,
+    and applied at once if it can be. The file keeps its comments and its order. A server that was
+    started without a file makes `recollect.yaml` in its data folder, which its next start reads.
+    A setting that comes from the environment or a flag is refused, and so is one that says where
+    data lies or who reaches the server (`Setting.locked`): ERROR_REASON_INVALID_FIELD names `key`.
+    Needs a token for every space.
+    """
     ListSpaces: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListSpacesRequest, _admin_service_pb2.ListSpacesResponse]  # type: ignore[assignment]
     """List the spaces, by name, in pages: those on the server's disk and those that are open."""
     ListTokens: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokensRequest, _admin_service_pb2.ListTokensResponse]  # type: ignore[assignment]
@@ -100,6 +116,20 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListSettingsResponse, _abc.Awaitable[_admin_service_pb2.ListSettingsResponse]]:
         """List all settings, ordered by group. Needs a token for every space."""
+
+    @_abc_1.abstractmethod
+    def SetSetting(
+        self,
+        request: _admin_service_pb2.SetSettingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.SetSettingResponse, _abc.Awaitable[_admin_service_pb2.SetSettingResponse]]:
+        """Set a setting: checked with the rules of the server's start, written to the file of settings,
+        and applied at once if it can be. The file keeps its comments and its order. A server that was
+        started without a file makes `recollect.yaml` in its data folder, which its next start reads.
+        A setting that comes from the environment or a flag is refused, and so is one that says where
+        data lies or who reaches the server (`Setting.locked`): ERROR_REASON_INVALID_FIELD names `key`.
+        Needs a token for every space.
+        """
 
     @_abc_1.abstractmethod
     def ListSpaces(

@@ -67,7 +67,36 @@ def _renderer(settings: Settings) -> structlog.typing.Processor:
     )
 
 
+def set_level(name: str) -> None:
+    """Set the lowest level that is logged from now on."""
+    _Leveled.level = logging.getLevelNamesMapping()[name.upper()]
+
+
+class _Leveled(structlog.make_filtering_bound_logger(logging.DEBUG)):  # type: ignore[misc]
+    """Logger whose lowest level can change. structlog's own has it built in, and a logger is made
+    once.
+    """
+
+    level = logging.INFO
+
+    def is_enabled_for(self, level: int) -> bool:
+        return level >= self.level
+
+    def get_effective_level(self) -> int:
+        return self.level
+
+    def debug(self, event: str, *args: Any, **fields: Any) -> Any:
+        return super().debug(event, *args, **fields) if self.level <= logging.DEBUG else None
+
+    def info(self, event: str, *args: Any, **fields: Any) -> Any:
+        return super().info(event, *args, **fields) if self.level <= logging.INFO else None
+
+    def warning(self, event: str, *args: Any, **fields: Any) -> Any:
+        return super().warning(event, *args, **fields) if self.level <= logging.WARNING else None
+
+
 def _configure(settings: Settings, output: "Output | _OutputAtOnce", *, for_good: bool) -> None:
+    set_level(settings.log_level)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -75,9 +104,7 @@ def _configure(settings: Settings, output: "Output | _OutputAtOnce", *, for_good
             structlog.processors.format_exc_info,
             _stamped,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            logging.getLevelNamesMapping()[settings.log_level.upper()]
-        ),
+        wrapper_class=_Leveled,
         logger_factory=lambda *_: output,
         cache_logger_on_first_use=for_good,
     )

@@ -15,7 +15,7 @@ import click
 
 from recollect_server import app
 from recollect_server.cli.folder import shown
-from recollect_server.cli.logs import say, set_up_logs
+from recollect_server.cli.logs import say, set_level, set_up_logs
 from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.domain import endpoints
 from recollect_server.domain.errors import RecollectError
@@ -46,6 +46,7 @@ def serve(config: Path | None, **flags: Any) -> None:
         os._exit(1)  # threads that were started may wait for ever for those that could not be
     except (app.CannotStart, CannotListen, RecollectError) as error:
         raise click.ClickException(str(error)) from error
+    running.settings.follow(lambda settings: set_level(settings.log_level))
     # What was made so far stays until the end. The collector would go through all of it again and
     # again, and hold Python's lock each time, and with it every call, for some 40 ms.
     gc.freeze()

@@ -14,6 +14,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.live import Live
 from recollect_server.domain.time import Clock
 from recollect_server.inference.language_model import CannotWrite, LanguageModel, ModelUnavailable
 from recollect_server.jobs.loop import Loop, unforeseen
@@ -101,7 +102,7 @@ class SpaceNotes:
     def __init__(
         self,
         tasks: Sequence[Task],
-        sweep_interval: int,
+        sweep_interval: Live[int],
         mark: Callable[[], object],
         due_at: Callable[[int], int | None],
     ) -> None:
@@ -135,7 +136,7 @@ class SpaceNotes:
         try:
             # A clock that was set back is no reason to wait until it has caught up.
             swept_at = self._swept_at
-            if swept_at is None or not 0 <= now - swept_at < self._sweep_interval:
+            if swept_at is None or not 0 <= now - swept_at < self._sweep_interval.now:
                 self._sweep(now)
                 swept_at = now
             if self._paused:
@@ -146,7 +147,7 @@ class SpaceNotes:
                 work = self._queue.popleft()
                 if not is_at_work(work.waiting.conversation_id):
                     return work
-            sweep = swept_at + self._sweep_interval
+            sweep = swept_at + self._sweep_interval.now
             times = [now + _QUIET, *([sweep] if self._logged or self._failed else [])]
             due = self.due_at()
             self._nothing_until = mark, now, min(times if due is None else [due, *times])
@@ -158,7 +159,7 @@ class SpaceNotes:
         """Return when the next conversation waits, in milliseconds; None if none will. Raises
         IndexUnavailable.
         """
-        return self._due_at((self._swept_at or 0) + self._sweep_interval)
+        return self._due_at((self._swept_at or 0) + self._sweep_interval.now)
 
     def written(self) -> None:
         """Note that notes were written: nothing refuses altogether."""

@@ -4,12 +4,13 @@ vectors of what was said. `Rounds` gives each its turns.
 
 import threading
 import time
+from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 
 import structlog
 
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.live import Live
 from recollect_server.domain.time import milliseconds
 from recollect_server.jobs.loop import Loop
 from recollect_server.jobs.rounds import Job
@@ -68,18 +69,23 @@ class TierKeeper(Job):
             log.warning("tiers_not_written", reason=str(error))
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds of the logs of updates."""
+
+    retention: timedelta
+    most: int
+
+
 class UpdatePruner(Job):
     """Keeps the logs of updates within their bounds, a little at a time, so that appends never wait
     for it.
     """
 
-    def __init__(
-        self, space: Space, retention: timedelta, most: int, seconds: float = _PRUNE_SECONDS
-    ) -> None:
+    def __init__(self, space: Space, bounds: Live[Bounds], seconds: float = _PRUNE_SECONDS) -> None:
         super().__init__(seconds)
         self._space = space
-        self._retention = milliseconds(retention)
-        self._most = most
+        self._bounds = bounds
         self._seconds = seconds
         self._pruned = 0
 
@@ -103,10 +109,11 @@ class UpdatePruner(Job):
         number. Raises IndexUnavailable.
         """
         index = self._space.index
-        before = self._space.clock() - self._retention
+        bounds = self._bounds.now
+        before = self._space.clock() - milliseconds(bounds.retention)
         pruned = 0
         for update_log in LOGS:
-            if through := index.log.prunable(update_log, before, self._most):
+            if through := index.log.prunable(update_log, before, bounds.most):
                 pruned += index.log.prune(update_log, through, limit)
         return pruned
 
@@ -115,7 +122,7 @@ class UpdatePruner(Job):
         Raises IndexUnavailable.
         """
         times = [time for update_log in LOGS if (time := self._space.index.log.oldest(update_log))]
-        return min(times) + self._retention if times else None
+        return min(times) + milliseconds(self._bounds.now.retention) if times else None
 
 
 class EmbedderJob(Job):
@@ -160,18 +167,20 @@ class EmbedderJob(Job):
 class ModelReleaser:
     """Takes embedding models that nobody uses out of memory. Started when made."""
 
-    def __init__(self, models: EmbeddingModels, idle: float) -> None:
+    def __init__(self, models: EmbeddingModels, idle: Live[float]) -> None:
         """`idle`: seconds without a text or a question to embed."""
         self._models = models
         self._idle = idle
-        seconds = min(idle / 4, _MOST_RELEASE_SECONDS)
-        self._loop = Loop("model-releaser", partial(self._look, seconds), wait=seconds)
+        self._loop = Loop("model-releaser", self._look, wait=self._seconds())
         self._loop.start()
 
     def stop(self) -> None:
         """Stop the thread."""
         self._loop.stop()
 
-    def _look(self, seconds: float) -> float:
-        self._models.release(self._idle)
-        return seconds
+    def _seconds(self) -> float:
+        return min(self._idle.now / 4, _MOST_RELEASE_SECONDS)
+
+    def _look(self) -> float:
+        self._models.release(self._idle.now)
+        return self._seconds()

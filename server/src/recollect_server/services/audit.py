@@ -145,9 +145,9 @@ class Audit:
             log.warning("audit_resumed", lost=lost)
 
 
-def object_of(request: Any) -> str:
-    """Return the id of the conversation or communication that a request names; empty if it names
-    none, or not by a valid id.
+def object_of(request: Any, answer: Any) -> str:
+    """Return the id of the conversation or communication that a request names, or of the setting,
+    token or space that an answer is about; empty if there is none, or it has no valid id.
     """
     for name, is_id in (
         ("conversation_id", is_conversation_id),
@@ -156,6 +156,10 @@ def object_of(request: Any) -> str:
         value = getattr(request, name, "")
         if isinstance(value, str) and is_id(value):
             return value
+    for part, name in (("setting", "key"), ("token", "id"), ("space", "name"), ("receipt", "name")):
+        about = getattr(getattr(answer, part, None), name, "")
+        if isinstance(about, str) and about:
+            return about
     return ""
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from logging import DEBUG
 from typing import Any, cast
 
@@ -32,6 +32,7 @@ from recollect_server.domain.errors import (
     RecollectError,
     Unauthenticated,
 )
+from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.principal import Principal
 from recollect_server.services.audit import Audit, object_of, objects_of
 from recollect_server.services.limits import Limiter
@@ -97,7 +98,7 @@ class Rules:
         """Record a call that was carried out, if it is an administrative one."""
         if self.audit is not None and method in ADMINISTRATIVE:
             objects = objects_of(request, answer)
-            self.audit.record(principal, method, object_of(request), targets=objects)
+            self.audit.record(principal, method, object_of(request, answer), targets=objects)
 
     def refuse(self, method: str, principal: Principal, failed: status_pb2.Status) -> None:
         """Record a call that was refused for its caller's credentials."""
@@ -146,6 +147,7 @@ ADMINISTRATIVE = frozenset(
         "ChannelService.UnlinkIdentity",
         "ExternalCommunicationService.RegisterContact",
         "ExternalCommunicationService.SetTrust",
+        "AdminService.SetSetting",
     }
 )
 """Calls that delete data or change who is trusted: each has a line in the log at `info`."""
@@ -155,7 +157,7 @@ ADMINISTRATIVE = frozenset(
 class CallLog:
     """The rule for which calls are logged at `info`."""
 
-    slow: float = 1.0
+    slow: Live[float] = field(default_factory=lambda: Holder(1.0))
     """Seconds; a call that takes longer has a line. Of a stream, the time to open it."""
     quiet: bool = False
     """True to log every call at `debug`: health checks and reflection."""
@@ -169,7 +171,7 @@ class CallLog:
         seconds: float,
     ) -> None:
         """Log a call that is over, or a stream that is open. `method` is `Service.Method`."""
-        is_notable = failed is not None or seconds > self.slow or method in ADMINISTRATIVE
+        is_notable = failed is not None or seconds > self.slow.now or method in ADMINISTRATIVE
         if is_notable and not self.quiet:
             log.info("call", **_fields(method, request, answer, failed, seconds))
         elif log.is_enabled_for(DEBUG):  # the fields cost more than the check

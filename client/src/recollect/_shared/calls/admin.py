@@ -5,11 +5,12 @@ from functools import partial
 from recollect._shared.fill import fill
 from recollect._shared.read_admin import read
 from recollect._shared.rpc import Call, Method
-from recollect._types.admin import SettingList, SpacePage, Stats, TokenPage
+from recollect._types.admin import ChangedSetting, SettingList, SpacePage, Stats, TokenPage
 from recollect.v1 import admin_service_pb2 as pb
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["AdminService"]
 _LIST_SETTINGS = Method(_SERVICE, "ListSettings", pb.ListSettingsRequest, pb.ListSettingsResponse)
+_SET_SETTING = Method(_SERVICE, "SetSetting", pb.SetSettingRequest, pb.SetSettingResponse)
 _LIST_SPACES = Method(_SERVICE, "ListSpaces", pb.ListSpacesRequest, pb.ListSpacesResponse)
 _LIST_TOKENS = Method(_SERVICE, "ListTokens", pb.ListTokensRequest, pb.ListTokensResponse)
 _GET_STATS = Method(_SERVICE, "GetStats", pb.GetStatsRequest, pb.GetStatsResponse)
@@ -18,6 +19,14 @@ _GET_STATS = Method(_SERVICE, "GetStats", pb.GetStatsRequest, pb.GetStatsRespons
 def list_settings() -> Call[pb.ListSettingsRequest, pb.ListSettingsResponse, SettingList]:
     """Return the call of ListSettings."""
     return Call(_LIST_SETTINGS, pb.ListSettingsRequest(), partial(read, SettingList))
+
+
+def set_setting(
+    key: str, value: str | None, reset: bool
+) -> Call[pb.SetSettingRequest, pb.SetSettingResponse, ChangedSetting]:
+    """Return the call of SetSetting."""
+    request = fill(pb.SetSettingRequest(), key=key, value=value, reset=reset)
+    return Call(_SET_SETTING, request, partial(read, ChangedSetting))
 
 
 def list_spaces(

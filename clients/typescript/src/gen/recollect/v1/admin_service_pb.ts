@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/admin_service.proto.
  */
 export const file_recollect_v1_admin_service: GenFile = /*@__PURE__*/
-  fileDesc("CiByZWNvbGxlY3QvdjEvYWRtaW5fc2VydmljZS5wcm90bxIMcmVjb2xsZWN0LnYxIhUKE0xpc3RTZXR0aW5nc1JlcXVlc3QiXQoUTGlzdFNldHRpbmdzUmVzcG9uc2USJwoIc2V0dGluZ3MYASADKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIMCgRmaWxlGAIgASgJEg4KBmxvY2tlZBgDIAEoCSJJChFMaXN0U3BhY2VzUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJSChJMaXN0U3BhY2VzUmVzcG9uc2USIwoGc3BhY2VzGAEgAygLMhMucmVjb2xsZWN0LnYxLlNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJRChFMaXN0VG9rZW5zUmVxdWVzdBIVCg1pbmNsdWRlX2VuZGVkGAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlIKEkxpc3RUb2tlbnNSZXNwb25zZRIjCgZ0b2tlbnMYASADKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiAKD0dldFN0YXRzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSJmChBHZXRTdGF0c1Jlc3BvbnNlEicKBXNwYWNlGAEgASgLMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdHMSKQoGc2VydmVyGAIgASgLMhkucmVjb2xsZWN0LnYxLlNlcnZlclN0YXRzMvoCCgxBZG1pblNlcnZpY2USXwoMTGlzdFNldHRpbmdzEiEucmVjb2xsZWN0LnYxLkxpc3RTZXR0aW5nc1JlcXVlc3QaIi5yZWNvbGxlY3QudjEuTGlzdFNldHRpbmdzUmVzcG9uc2UiCJACAdrbGAEMElkKCkxpc3RTcGFjZXMSHy5yZWNvbGxlY3QudjEuTGlzdFNwYWNlc1JlcXVlc3QaIC5yZWNvbGxlY3QudjEuTGlzdFNwYWNlc1Jlc3BvbnNlIgiQAgHa2xgBDBJZCgpMaXN0VG9rZW5zEh8ucmVjb2xsZWN0LnYxLkxpc3RUb2tlbnNSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLkxpc3RUb2tlbnNSZXNwb25zZSIIkAIB2tsYAQwSUwoIR2V0U3RhdHMSHS5yZWNvbGxlY3QudjEuR2V0U3RhdHNSZXF1ZXN0Gh4ucmVjb2xsZWN0LnYxLkdldFN0YXRzUmVzcG9uc2UiCJACAdrbGAEMYgZwcm90bzM", [file_recollect_v1_admin, file_recollect_v1_scope]);
+  fileDesc("CiByZWNvbGxlY3QvdjEvYWRtaW5fc2VydmljZS5wcm90bxIMcmVjb2xsZWN0LnYxIhUKE0xpc3RTZXR0aW5nc1JlcXVlc3QiXQoUTGlzdFNldHRpbmdzUmVzcG9uc2USJwoIc2V0dGluZ3MYASADKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIMCgRmaWxlGAIgASgJEg4KBmxvY2tlZBgDIAEoCSI+ChFTZXRTZXR0aW5nUmVxdWVzdBILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSDQoFcmVzZXQYAyABKAgiVAoSU2V0U2V0dGluZ1Jlc3BvbnNlEiYKB3NldHRpbmcYASABKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIWCg5yZXN0YXJ0X25lZWRlZBgCIAEoCCJJChFMaXN0U3BhY2VzUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJSChJMaXN0U3BhY2VzUmVzcG9uc2USIwoGc3BhY2VzGAEgAygLMhMucmVjb2xsZWN0LnYxLlNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJRChFMaXN0VG9rZW5zUmVxdWVzdBIVCg1pbmNsdWRlX2VuZGVkGAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlIKEkxpc3RUb2tlbnNSZXNwb25zZRIjCgZ0b2tlbnMYASADKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiAKD0dldFN0YXRzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSJmChBHZXRTdGF0c1Jlc3BvbnNlEicKBXNwYWNlGAEgASgLMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdHMSKQoGc2VydmVyGAIgASgLMhkucmVjb2xsZWN0LnYxLlNlcnZlclN0YXRzMtUDCgxBZG1pblNlcnZpY2USXwoMTGlzdFNldHRpbmdzEiEucmVjb2xsZWN0LnYxLkxpc3RTZXR0aW5nc1JlcXVlc3QaIi5yZWNvbGxlY3QudjEuTGlzdFNldHRpbmdzUmVzcG9uc2UiCJACAdrbGAEMElkKClNldFNldHRpbmcSHy5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1JlcXVlc3QaIC5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1Jlc3BvbnNlIgiQAgLa2xgBDBJZCgpMaXN0U3BhY2VzEh8ucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXNwb25zZSIIkAIB2tsYAQwSWQoKTGlzdFRva2VucxIfLnJlY29sbGVjdC52MS5MaXN0VG9rZW5zUmVxdWVzdBogLnJlY29sbGVjdC52MS5MaXN0VG9rZW5zUmVzcG9uc2UiCJACAdrbGAEMElMKCEdldFN0YXRzEh0ucmVjb2xsZWN0LnYxLkdldFN0YXRzUmVxdWVzdBoeLnJlY29sbGVjdC52MS5HZXRTdGF0c1Jlc3BvbnNlIgiQAgHa2xgBDGIGcHJvdG8z", [file_recollect_v1_admin, file_recollect_v1_scope]);
 
 /**
  * Request for all settings.
@@ -68,6 +68,69 @@ export const ListSettingsResponseSchema: GenMessage<ListSettingsResponse> = /*@_
   messageDesc(file_recollect_v1_admin_service, 1);
 
 /**
+ * Request to set a setting.
+ *
+ * @generated from message recollect.v1.SetSettingRequest
+ */
+export type SetSettingRequest = Message<"recollect.v1.SetSettingRequest"> & {
+  /**
+   * Name of the setting.
+   *
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * Its new value, as the file writes it (`10m`, `true`); one line of at most 10,000 characters.
+   *
+   * @generated from field: string value = 2;
+   */
+  value: string;
+
+  /**
+   * Take it out of the file, so that its default counts. Then `value` is unset.
+   *
+   * @generated from field: bool reset = 3;
+   */
+  reset: boolean;
+};
+
+/**
+ * Describes the message recollect.v1.SetSettingRequest.
+ * Use `create(SetSettingRequestSchema)` to create a new message.
+ */
+export const SetSettingRequestSchema: GenMessage<SetSettingRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 2);
+
+/**
+ * A setting that was set.
+ *
+ * @generated from message recollect.v1.SetSettingResponse
+ */
+export type SetSettingResponse = Message<"recollect.v1.SetSettingResponse"> & {
+  /**
+   * The setting as it is now.
+   *
+   * @generated from field: recollect.v1.Setting setting = 1;
+   */
+  setting?: Setting | undefined;
+
+  /**
+   * Whether the new value counts from the next start of the server on.
+   *
+   * @generated from field: bool restart_needed = 2;
+   */
+  restartNeeded: boolean;
+};
+
+/**
+ * Describes the message recollect.v1.SetSettingResponse.
+ * Use `create(SetSettingResponseSchema)` to create a new message.
+ */
+export const SetSettingResponseSchema: GenMessage<SetSettingResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 3);
+
+/**
  * Request for a page of spaces.
  *
  * @generated from message recollect.v1.ListSpacesRequest
@@ -100,7 +163,7 @@ export type ListSpacesRequest = Message<"recollect.v1.ListSpacesRequest"> & {
  * Use `create(ListSpacesRequestSchema)` to create a new message.
  */
 export const ListSpacesRequestSchema: GenMessage<ListSpacesRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 2);
+  messageDesc(file_recollect_v1_admin_service, 4);
 
 /**
  * A page of spaces.
@@ -128,7 +191,7 @@ export type ListSpacesResponse = Message<"recollect.v1.ListSpacesResponse"> & {
  * Use `create(ListSpacesResponseSchema)` to create a new message.
  */
 export const ListSpacesResponseSchema: GenMessage<ListSpacesResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 3);
+  messageDesc(file_recollect_v1_admin_service, 5);
 
 /**
  * Request for a page of tokens.
@@ -163,7 +226,7 @@ export type ListTokensRequest = Message<"recollect.v1.ListTokensRequest"> & {
  * Use `create(ListTokensRequestSchema)` to create a new message.
  */
 export const ListTokensRequestSchema: GenMessage<ListTokensRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 4);
+  messageDesc(file_recollect_v1_admin_service, 6);
 
 /**
  * A page of tokens.
@@ -191,7 +254,7 @@ export type ListTokensResponse = Message<"recollect.v1.ListTokensResponse"> & {
  * Use `create(ListTokensResponseSchema)` to create a new message.
  */
 export const ListTokensResponseSchema: GenMessage<ListTokensResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 5);
+  messageDesc(file_recollect_v1_admin_service, 7);
 
 /**
  * Request for the state of a space.
@@ -212,7 +275,7 @@ export type GetStatsRequest = Message<"recollect.v1.GetStatsRequest"> & {
  * Use `create(GetStatsRequestSchema)` to create a new message.
  */
 export const GetStatsRequestSchema: GenMessage<GetStatsRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 6);
+  messageDesc(file_recollect_v1_admin_service, 8);
 
 /**
  * State of a space, and of the server.
@@ -240,7 +303,7 @@ export type GetStatsResponse = Message<"recollect.v1.GetStatsResponse"> & {
  * Use `create(GetStatsResponseSchema)` to create a new message.
  */
 export const GetStatsResponseSchema: GenMessage<GetStatsResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 7);
+  messageDesc(file_recollect_v1_admin_service, 9);
 
 /**
  * Administers the server. Every call needs SCOPE_ADMIN.
@@ -266,6 +329,21 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof ListSettingsRequestSchema;
     output: typeof ListSettingsResponseSchema;
+  },
+  /**
+   * Set a setting: checked with the rules of the server's start, written to the file of settings,
+   * and applied at once if it can be. The file keeps its comments and its order. A server that was
+   * started without a file makes `recollect.yaml` in its data folder, which its next start reads.
+   * A setting that comes from the environment or a flag is refused, and so is one that says where
+   * data lies or who reaches the server (`Setting.locked`): ERROR_REASON_INVALID_FIELD names `key`.
+   * Needs a token for every space.
+   *
+   * @generated from rpc recollect.v1.AdminService.SetSetting
+   */
+  setSetting: {
+    methodKind: "unary";
+    input: typeof SetSettingRequestSchema;
+    output: typeof SetSettingResponseSchema;
   },
   /**
    * List the spaces, by name, in pages: those on the server's disk and those that are open.
