@@ -6,7 +6,7 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { ServerStats, Setting, Space, SpaceStats, Token } from "./admin_pb.js";
+import type { RetentionReceipt, RetentionRule, RetiredConversation, ServerStats, Setting, Space, SpaceStats, Token } from "./admin_pb.js";
 import { file_recollect_v1_admin } from "./admin_pb.js";
 import { file_recollect_v1_scope } from "./scope_pb.js";
 import type { Message } from "@bufbuild/protobuf";
@@ -15,7 +15,176 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/admin_service.proto.
  */
 export const file_recollect_v1_admin_service: GenFile = /*@__PURE__*/
-  fileDesc("CiByZWNvbGxlY3QvdjEvYWRtaW5fc2VydmljZS5wcm90bxIMcmVjb2xsZWN0LnYxIhUKE0xpc3RTZXR0aW5nc1JlcXVlc3QiXQoUTGlzdFNldHRpbmdzUmVzcG9uc2USJwoIc2V0dGluZ3MYASADKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIMCgRmaWxlGAIgASgJEg4KBmxvY2tlZBgDIAEoCSI+ChFTZXRTZXR0aW5nUmVxdWVzdBILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSDQoFcmVzZXQYAyABKAgiVAoSU2V0U2V0dGluZ1Jlc3BvbnNlEiYKB3NldHRpbmcYASABKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIWCg5yZXN0YXJ0X25lZWRlZBgCIAEoCCJJChFMaXN0U3BhY2VzUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJSChJMaXN0U3BhY2VzUmVzcG9uc2USIwoGc3BhY2VzGAEgAygLMhMucmVjb2xsZWN0LnYxLlNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJRChFMaXN0VG9rZW5zUmVxdWVzdBIVCg1pbmNsdWRlX2VuZGVkGAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlIKEkxpc3RUb2tlbnNSZXNwb25zZRIjCgZ0b2tlbnMYASADKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiAKD0dldFN0YXRzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSJmChBHZXRTdGF0c1Jlc3BvbnNlEicKBXNwYWNlGAEgASgLMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdHMSKQoGc2VydmVyGAIgASgLMhkucmVjb2xsZWN0LnYxLlNlcnZlclN0YXRzMtUDCgxBZG1pblNlcnZpY2USXwoMTGlzdFNldHRpbmdzEiEucmVjb2xsZWN0LnYxLkxpc3RTZXR0aW5nc1JlcXVlc3QaIi5yZWNvbGxlY3QudjEuTGlzdFNldHRpbmdzUmVzcG9uc2UiCJACAdrbGAEMElkKClNldFNldHRpbmcSHy5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1JlcXVlc3QaIC5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1Jlc3BvbnNlIgiQAgLa2xgBDBJZCgpMaXN0U3BhY2VzEh8ucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXNwb25zZSIIkAIB2tsYAQwSWQoKTGlzdFRva2VucxIfLnJlY29sbGVjdC52MS5MaXN0VG9rZW5zUmVxdWVzdBogLnJlY29sbGVjdC52MS5MaXN0VG9rZW5zUmVzcG9uc2UiCJACAdrbGAEMElMKCEdldFN0YXRzEh0ucmVjb2xsZWN0LnYxLkdldFN0YXRzUmVxdWVzdBoeLnJlY29sbGVjdC52MS5HZXRTdGF0c1Jlc3BvbnNlIgiQAgHa2xgBDGIGcHJvdG8z", [file_recollect_v1_admin, file_recollect_v1_scope]);
+  fileDesc("CiByZWNvbGxlY3QvdjEvYWRtaW5fc2VydmljZS5wcm90bxIMcmVjb2xsZWN0LnYxIioKGUxpc3RSZXRlbnRpb25SdWxlc1JlcXVlc3QSDQoFc3BhY2UYASABKAkiSAoaTGlzdFJldGVudGlvblJ1bGVzUmVzcG9uc2USKgoFcnVsZXMYASADKAsyGy5yZWNvbGxlY3QudjEuUmV0ZW50aW9uUnVsZSJKChdQcmV2aWV3UmV0ZW50aW9uUmVxdWVzdBINCgVzcGFjZRgBIAEoCRIRCglyZXRlbnRpb24YAiABKAkSDQoFbGltaXQYAyABKAUiZgoYUHJldmlld1JldGVudGlvblJlc3BvbnNlEjgKDWNvbnZlcnNhdGlvbnMYASADKAsyIS5yZWNvbGxlY3QudjEuUmV0aXJlZENvbnZlcnNhdGlvbhIQCghoYXNfbW9yZRgCIAEoCCJUChxMaXN0UmV0ZW50aW9uUmVjZWlwdHNSZXF1ZXN0Eg0KBXNwYWNlGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJImoKHUxpc3RSZXRlbnRpb25SZWNlaXB0c1Jlc3BvbnNlEjAKCHJlY2VpcHRzGAEgAygLMh4ucmVjb2xsZWN0LnYxLlJldGVudGlvblJlY2VpcHQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIhUKE0xpc3RTZXR0aW5nc1JlcXVlc3QiXQoUTGlzdFNldHRpbmdzUmVzcG9uc2USJwoIc2V0dGluZ3MYASADKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIMCgRmaWxlGAIgASgJEg4KBmxvY2tlZBgDIAEoCSI+ChFTZXRTZXR0aW5nUmVxdWVzdBILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSDQoFcmVzZXQYAyABKAgiVAoSU2V0U2V0dGluZ1Jlc3BvbnNlEiYKB3NldHRpbmcYASABKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIWCg5yZXN0YXJ0X25lZWRlZBgCIAEoCCJJChFMaXN0U3BhY2VzUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJSChJMaXN0U3BhY2VzUmVzcG9uc2USIwoGc3BhY2VzGAEgAygLMhMucmVjb2xsZWN0LnYxLlNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJRChFMaXN0VG9rZW5zUmVxdWVzdBIVCg1pbmNsdWRlX2VuZGVkGAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlIKEkxpc3RUb2tlbnNSZXNwb25zZRIjCgZ0b2tlbnMYASADKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiAKD0dldFN0YXRzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSJmChBHZXRTdGF0c1Jlc3BvbnNlEicKBXNwYWNlGAEgASgLMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdHMSKQoGc2VydmVyGAIgASgLMhkucmVjb2xsZWN0LnYxLlNlcnZlclN0YXRzMrEGCgxBZG1pblNlcnZpY2USXwoMTGlzdFNldHRpbmdzEiEucmVjb2xsZWN0LnYxLkxpc3RTZXR0aW5nc1JlcXVlc3QaIi5yZWNvbGxlY3QudjEuTGlzdFNldHRpbmdzUmVzcG9uc2UiCJACAdrbGAEMElkKClNldFNldHRpbmcSHy5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1JlcXVlc3QaIC5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1Jlc3BvbnNlIgiQAgLa2xgBDBJZCgpMaXN0U3BhY2VzEh8ucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXNwb25zZSIIkAIB2tsYAQwSWQoKTGlzdFRva2VucxIfLnJlY29sbGVjdC52MS5MaXN0VG9rZW5zUmVxdWVzdBogLnJlY29sbGVjdC52MS5MaXN0VG9rZW5zUmVzcG9uc2UiCJACAdrbGAEMElMKCEdldFN0YXRzEh0ucmVjb2xsZWN0LnYxLkdldFN0YXRzUmVxdWVzdBoeLnJlY29sbGVjdC52MS5HZXRTdGF0c1Jlc3BvbnNlIgiQAgHa2xgBDBJxChJMaXN0UmV0ZW50aW9uUnVsZXMSJy5yZWNvbGxlY3QudjEuTGlzdFJldGVudGlvblJ1bGVzUmVxdWVzdBooLnJlY29sbGVjdC52MS5MaXN0UmV0ZW50aW9uUnVsZXNSZXNwb25zZSIIkAIB2tsYAQwSawoQUHJldmlld1JldGVudGlvbhIlLnJlY29sbGVjdC52MS5QcmV2aWV3UmV0ZW50aW9uUmVxdWVzdBomLnJlY29sbGVjdC52MS5QcmV2aWV3UmV0ZW50aW9uUmVzcG9uc2UiCJACAdrbGAEMEnoKFUxpc3RSZXRlbnRpb25SZWNlaXB0cxIqLnJlY29sbGVjdC52MS5MaXN0UmV0ZW50aW9uUmVjZWlwdHNSZXF1ZXN0GisucmVjb2xsZWN0LnYxLkxpc3RSZXRlbnRpb25SZWNlaXB0c1Jlc3BvbnNlIgiQAgHa2xgBDGIGcHJvdG8z", [file_recollect_v1_admin, file_recollect_v1_scope]);
+
+/**
+ * Request for the rules of retention.
+ *
+ * @generated from message recollect.v1.ListRetentionRulesRequest
+ */
+export type ListRetentionRulesRequest = Message<"recollect.v1.ListRetentionRulesRequest"> & {
+  /**
+   * The space. Unset means that of the call.
+   *
+   * @generated from field: string space = 1;
+   */
+  space: string;
+};
+
+/**
+ * Describes the message recollect.v1.ListRetentionRulesRequest.
+ * Use `create(ListRetentionRulesRequestSchema)` to create a new message.
+ */
+export const ListRetentionRulesRequestSchema: GenMessage<ListRetentionRulesRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 0);
+
+/**
+ * The rules of retention about a space.
+ *
+ * @generated from message recollect.v1.ListRetentionRulesResponse
+ */
+export type ListRetentionRulesResponse = Message<"recollect.v1.ListRetentionRulesResponse"> & {
+  /**
+   * The rules. Empty: nothing is deleted by itself.
+   *
+   * @generated from field: repeated recollect.v1.RetentionRule rules = 1;
+   */
+  rules: RetentionRule[];
+};
+
+/**
+ * Describes the message recollect.v1.ListRetentionRulesResponse.
+ * Use `create(ListRetentionRulesResponseSchema)` to create a new message.
+ */
+export const ListRetentionRulesResponseSchema: GenMessage<ListRetentionRulesResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 1);
+
+/**
+ * Request for a dry run of retention.
+ *
+ * @generated from message recollect.v1.PreviewRetentionRequest
+ */
+export type PreviewRetentionRequest = Message<"recollect.v1.PreviewRetentionRequest"> & {
+  /**
+   * The space. Unset means that of the call.
+   *
+   * @generated from field: string space = 1;
+   */
+  space: string;
+
+  /**
+   * Rules to try, as the setting `retention` has them. At most 4096 characters. Unset means those in
+   * force.
+   *
+   * @generated from field: string retention = 2;
+   */
+  retention: string;
+
+  /**
+   * Number of conversations; at most 1000. Unset means 100. Not negative.
+   *
+   * @generated from field: int32 limit = 3;
+   */
+  limit: number;
+};
+
+/**
+ * Describes the message recollect.v1.PreviewRetentionRequest.
+ * Use `create(PreviewRetentionRequestSchema)` to create a new message.
+ */
+export const PreviewRetentionRequestSchema: GenMessage<PreviewRetentionRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 2);
+
+/**
+ * What rules would delete.
+ *
+ * @generated from message recollect.v1.PreviewRetentionResponse
+ */
+export type PreviewRetentionResponse = Message<"recollect.v1.PreviewRetentionResponse"> & {
+  /**
+   * The conversations, rule by rule, those that are idle for longest first.
+   *
+   * @generated from field: repeated recollect.v1.RetiredConversation conversations = 1;
+   */
+  conversations: RetiredConversation[];
+
+  /**
+   * Whether there are more.
+   *
+   * @generated from field: bool has_more = 2;
+   */
+  hasMore: boolean;
+};
+
+/**
+ * Describes the message recollect.v1.PreviewRetentionResponse.
+ * Use `create(PreviewRetentionResponseSchema)` to create a new message.
+ */
+export const PreviewRetentionResponseSchema: GenMessage<PreviewRetentionResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 3);
+
+/**
+ * Request for a page of receipts.
+ *
+ * @generated from message recollect.v1.ListRetentionReceiptsRequest
+ */
+export type ListRetentionReceiptsRequest = Message<"recollect.v1.ListRetentionReceiptsRequest"> & {
+  /**
+   * The space. Unset means that of the call.
+   *
+   * @generated from field: string space = 1;
+   */
+  space: string;
+
+  /**
+   * Number of receipts; at most 500. Unset means 50.
+   *
+   * @generated from field: int32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the page before, asked for with the same `space`.
+   *
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message recollect.v1.ListRetentionReceiptsRequest.
+ * Use `create(ListRetentionReceiptsRequestSchema)` to create a new message.
+ */
+export const ListRetentionReceiptsRequestSchema: GenMessage<ListRetentionReceiptsRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 4);
+
+/**
+ * A page of receipts.
+ *
+ * @generated from message recollect.v1.ListRetentionReceiptsResponse
+ */
+export type ListRetentionReceiptsResponse = Message<"recollect.v1.ListRetentionReceiptsResponse"> & {
+  /**
+   * The receipts, the newest first.
+   *
+   * @generated from field: repeated recollect.v1.RetentionReceipt receipts = 1;
+   */
+  receipts: RetentionReceipt[];
+
+  /**
+   * Asks for the page that follows; empty: there is none.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message recollect.v1.ListRetentionReceiptsResponse.
+ * Use `create(ListRetentionReceiptsResponseSchema)` to create a new message.
+ */
+export const ListRetentionReceiptsResponseSchema: GenMessage<ListRetentionReceiptsResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 5);
 
 /**
  * Request for all settings.
@@ -30,7 +199,7 @@ export type ListSettingsRequest = Message<"recollect.v1.ListSettingsRequest"> & 
  * Use `create(ListSettingsRequestSchema)` to create a new message.
  */
 export const ListSettingsRequestSchema: GenMessage<ListSettingsRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 0);
+  messageDesc(file_recollect_v1_admin_service, 6);
 
 /**
  * All settings.
@@ -65,7 +234,7 @@ export type ListSettingsResponse = Message<"recollect.v1.ListSettingsResponse"> 
  * Use `create(ListSettingsResponseSchema)` to create a new message.
  */
 export const ListSettingsResponseSchema: GenMessage<ListSettingsResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 1);
+  messageDesc(file_recollect_v1_admin_service, 7);
 
 /**
  * Request to set a setting.
@@ -100,7 +269,7 @@ export type SetSettingRequest = Message<"recollect.v1.SetSettingRequest"> & {
  * Use `create(SetSettingRequestSchema)` to create a new message.
  */
 export const SetSettingRequestSchema: GenMessage<SetSettingRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 2);
+  messageDesc(file_recollect_v1_admin_service, 8);
 
 /**
  * A setting that was set.
@@ -128,7 +297,7 @@ export type SetSettingResponse = Message<"recollect.v1.SetSettingResponse"> & {
  * Use `create(SetSettingResponseSchema)` to create a new message.
  */
 export const SetSettingResponseSchema: GenMessage<SetSettingResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 3);
+  messageDesc(file_recollect_v1_admin_service, 9);
 
 /**
  * Request for a page of spaces.
@@ -163,7 +332,7 @@ export type ListSpacesRequest = Message<"recollect.v1.ListSpacesRequest"> & {
  * Use `create(ListSpacesRequestSchema)` to create a new message.
  */
 export const ListSpacesRequestSchema: GenMessage<ListSpacesRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 4);
+  messageDesc(file_recollect_v1_admin_service, 10);
 
 /**
  * A page of spaces.
@@ -191,7 +360,7 @@ export type ListSpacesResponse = Message<"recollect.v1.ListSpacesResponse"> & {
  * Use `create(ListSpacesResponseSchema)` to create a new message.
  */
 export const ListSpacesResponseSchema: GenMessage<ListSpacesResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 5);
+  messageDesc(file_recollect_v1_admin_service, 11);
 
 /**
  * Request for a page of tokens.
@@ -226,7 +395,7 @@ export type ListTokensRequest = Message<"recollect.v1.ListTokensRequest"> & {
  * Use `create(ListTokensRequestSchema)` to create a new message.
  */
 export const ListTokensRequestSchema: GenMessage<ListTokensRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 6);
+  messageDesc(file_recollect_v1_admin_service, 12);
 
 /**
  * A page of tokens.
@@ -254,7 +423,7 @@ export type ListTokensResponse = Message<"recollect.v1.ListTokensResponse"> & {
  * Use `create(ListTokensResponseSchema)` to create a new message.
  */
 export const ListTokensResponseSchema: GenMessage<ListTokensResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 7);
+  messageDesc(file_recollect_v1_admin_service, 13);
 
 /**
  * Request for the state of a space.
@@ -275,7 +444,7 @@ export type GetStatsRequest = Message<"recollect.v1.GetStatsRequest"> & {
  * Use `create(GetStatsRequestSchema)` to create a new message.
  */
 export const GetStatsRequestSchema: GenMessage<GetStatsRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 8);
+  messageDesc(file_recollect_v1_admin_service, 14);
 
 /**
  * State of a space, and of the server.
@@ -303,7 +472,7 @@ export type GetStatsResponse = Message<"recollect.v1.GetStatsResponse"> & {
  * Use `create(GetStatsResponseSchema)` to create a new message.
  */
 export const GetStatsResponseSchema: GenMessage<GetStatsResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 9);
+  messageDesc(file_recollect_v1_admin_service, 15);
 
 /**
  * Administers the server. Every call needs SCOPE_ADMIN.
@@ -375,6 +544,39 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof GetStatsRequestSchema;
     output: typeof GetStatsResponseSchema;
+  },
+  /**
+   * List the rules of retention about a space (setting `retention`), in their order.
+   *
+   * @generated from rpc recollect.v1.AdminService.ListRetentionRules
+   */
+  listRetentionRules: {
+    methodKind: "unary";
+    input: typeof ListRetentionRulesRequestSchema;
+    output: typeof ListRetentionRulesResponseSchema;
+  },
+  /**
+   * Return what the rules would delete in a space now, and why: a dry run. `retention` in the request
+   * tries other rules than those in force. Fails with ERROR_REASON_NOT_FOUND if there is no such
+   * space.
+   *
+   * @generated from rpc recollect.v1.AdminService.PreviewRetention
+   */
+  previewRetention: {
+    methodKind: "unary";
+    input: typeof PreviewRetentionRequestSchema;
+    output: typeof PreviewRetentionResponseSchema;
+  },
+  /**
+   * List what rules deleted in a space, the newest first, in pages. Fails with
+   * ERROR_REASON_NOT_FOUND if there is no such space.
+   *
+   * @generated from rpc recollect.v1.AdminService.ListRetentionReceipts
+   */
+  listRetentionReceipts: {
+    methodKind: "unary";
+    input: typeof ListRetentionReceiptsRequestSchema;
+    output: typeof ListRetentionReceiptsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_recollect_v1_admin_service, 0);
