@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from recollect._async.client import AsyncClient
+    from recollect._embedded import embedded, embedded_async
     from recollect._shared.retry import RetryPolicy
     from recollect._sync.client import Client
     from recollect._types.access import Caller
@@ -27,10 +28,14 @@ if TYPE_CHECKING:
         ContextStats,
         EmbeddingStats,
         ExternalStats,
+        Job,
         JobFailure,
+        JobList,
+        JobState,
         LimitedSender,
         LimitReached,
         ModelSpending,
+        NewToken,
         NoteStats,
         RetentionPreview,
         RetentionReceipt,
@@ -38,6 +43,8 @@ if TYPE_CHECKING:
         RetentionRule,
         RetentionRuleList,
         RetiredConversation,
+        RevokedToken,
+        RotatedToken,
         ServerStats,
         Setting,
         SettingList,
@@ -270,7 +277,10 @@ __all__ = [
     "HourActivity",
     "InternalError",
     "InvalidArgument",
+    "Job",
     "JobFailure",
+    "JobList",
+    "JobState",
     "LegScore",
     "LimitExceeded",
     "LimitReached",
@@ -281,6 +291,7 @@ __all__ = [
     "MessageDelta",
     "MessagesRedacted",
     "ModelSpending",
+    "NewToken",
     "NotFound",
     "NoteActivity",
     "NoteRecord",
@@ -310,7 +321,9 @@ __all__ = [
     "RetentionRuleList",
     "RetiredConversation",
     "RetryPolicy",
+    "RevokedToken",
     "Role",
+    "RotatedToken",
     "SearchAnswer",
     "SearchHit",
     "SearchResult",
@@ -353,10 +366,13 @@ __all__ = [
     "UsageTotal",
     "WebOrigin",
     "WhatsappOrigin",
+    "embedded",
+    "embedded_async",
 ]
 
 _HOMES = (
     "_async.client",
+    "_embedded",
     "_shared.retry",
     "_sync.client",
     "_types.access",

@@ -212,6 +212,7 @@ def start(
         gate.follow(streams.end, server.end_streams)
         stops.append(gate.stop)
         addresses = tuple(server.start())
+        lock.publish(addresses)
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         # first: a server that stops would wait for open streams, all of its grace
         stops.append(streams.stop)

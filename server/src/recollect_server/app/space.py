@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from recollect_server.jobs.due_work import DueWork
 from recollect_server.jobs.retiring import RetentionKeeper
 from recollect_server.jobs.rounds import Job
 from recollect_server.jobs.upkeep import Bounds, EmbedderJob, IndexKeeper, TierKeeper, UpdatePruner
+from recollect_server.services.administration.jobs import JobReport
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.channels.commands import Commands
 from recollect_server.services.channels.identities import Identities
@@ -356,11 +358,58 @@ class OpenSpace:
         self.flush: Callable[[], None] = space.flush
         stops += (self._look_for_work, space.flush)
 
+    def reports(self) -> list[JobReport]:
+        """Return the state of each job."""
+        embedder = self.jobs.get(EMBEDDER)
+        return [
+            self._report("repair", INDEX, is_busy=not self._space.is_verified),
+            self._report("embedding", EMBEDDER)
+            if not isinstance(embedder, EmbedderJob)
+            else self._report("embedding", EMBEDDER, is_busy=not embedder.is_done),
+            self._report_of_notes(),
+            JobReport(
+                name="compaction",
+                is_on=self._compaction is not None,
+                failures=tuple(self._compaction.failures.items()) if self._compaction else (),
+            ),
+            self._report("updates", PRUNER),
+            self._report("tiers", TIERS),
+        ]
+
+    def _report(self, name: str, key: str, *, is_busy: bool = False) -> JobReport:
+        job = self.jobs.get(key)
+        if job is None:
+            return JobReport(name=name, is_on=False)
+        return JobReport(
+            name=name, is_busy=is_busy, reason=job.failure, ran_at=self._wall_time(job.ran_at)
+        )
+
+    def _report_of_notes(self) -> JobReport:
+        notes, now = self.notes, self._shared.clock()
+        try:
+            due = notes.due_at() if self._shared.writer else None
+        except (IndexUnavailable, StorageUnavailable):
+            due = None
+        return JobReport(
+            name="notes",
+            is_on=self._shared.writer is not None,
+            is_busy=due is not None and due <= now,
+            reason=notes.failure,
+            ran_at=self._wall_time(notes.taken_at or None),
+        )
+
+    def _wall_time(self, moment: float | None) -> int | None:
+        """Return a moment of the monotonic clock in milliseconds since 1970."""
+        if moment is None:
+            return None
+        return self._shared.clock() - round((time.monotonic() - moment) * 1000)
+
     def _notes(self, space: Space) -> SpaceNotes:
         live, writer = self._shared.live, self._shared.writer
         settings = live.now
         sweep_interval = live.view(lambda now: milliseconds(now.sweep_interval))
         idle_timeout = live.view(lambda now: milliseconds(now.idle_timeout))
+        self._compaction: Compaction | None = None
         if writer is None:
             return SpaceNotes((), sweep_interval, lambda: None, lambda _: None)
         model = writer.model
@@ -373,7 +422,7 @@ class OpenSpace:
             retry_after=sweep_interval,
         )
         tasks: list[Task] = [naming]
-        compaction = (
+        compaction = self._compaction = (
             Compaction(space, model, settings.compaction_messages, settings.compaction_keep)
             if settings.compaction
             else None

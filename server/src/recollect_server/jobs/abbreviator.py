@@ -125,6 +125,8 @@ class SpaceNotes:
         self._failed = False  # whether anything did since the last sweep
         self._nothing_until: tuple[object, int, int] | None = None
         """The mark and the time at which nothing waited, and when to look again."""
+        self.failure = ""
+        """Reason for which nothing of the space can be written now; empty: there is none."""
         self.look_at = self.taken_at = 0.0
         """Time of the next look at the index, and of the last work, on the monotonic clock."""
 
@@ -163,6 +165,7 @@ class SpaceNotes:
 
     def written(self) -> None:
         """Note that notes were written: nothing refuses altogether."""
+        self.failure = ""
         self._refusals = 0
 
     def failed(self, work: _Work, reason: str, *, alone: bool) -> bool:
@@ -171,6 +174,7 @@ class SpaceNotes:
         """
         self._failed = True
         if not alone:
+            self.failure = reason
             self._refusals += 1
             if not work.again or self._refusals > 1:
                 self._paused = True

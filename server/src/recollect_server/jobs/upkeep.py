@@ -42,6 +42,11 @@ class IndexKeeper(Job):
         self._space = space
         self._wait = _INDEX_SECONDS
 
+    @property
+    def failure(self) -> str:
+        """Reason for which the index could not be brought up; empty if it could."""
+        return self.fault or self._space.doubt
+
     def turn(self, stopping: threading.Event) -> float:
         """Repair what can be repaired now."""
         well = self._space.repair(stopping.is_set)
@@ -88,14 +93,22 @@ class UpdatePruner(Job):
         self._bounds = bounds
         self._seconds = seconds
         self._pruned = 0
+        self._reason = ""
+
+    @property
+    def failure(self) -> str:
+        """Reason for which nothing could be pruned; empty if it could."""
+        return self.fault or self._reason
 
     def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
         """Delete one slice of updates."""
         try:
             pruned = self.prune()
         except IndexUnavailable as error:
-            log.warning("updates_not_pruned", reason=str(error))
+            self._reason = str(error)
+            log.warning("updates_not_pruned", reason=self._reason)
             return self._seconds
+        self._reason = ""
         self._pruned += pruned
         if pruned:
             return _PAUSE
@@ -134,6 +147,11 @@ class EmbedderJob(Job):
         self._wait = 0.0
         self._mark: object = None
         self._look_at = 0.0
+
+    @property
+    def failure(self) -> str:
+        """Reason for which nothing can be embedded now; empty if all is well."""
+        return self.fault or self._embedding.failure
 
     def resume(self) -> None:
         """Look at once: the space was suspended, and its vectors are not in memory."""

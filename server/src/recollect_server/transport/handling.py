@@ -148,6 +148,9 @@ ADMINISTRATIVE = frozenset(
         "ExternalCommunicationService.RegisterContact",
         "ExternalCommunicationService.SetTrust",
         "AdminService.SetSetting",
+        "AdminService.CreateToken",
+        "AdminService.RevokeToken",
+        "AdminService.RotateToken",
     }
 )
 """Calls that delete data or change who is trusted: each has a line in the log at `info`."""
