@@ -64,6 +64,8 @@ ALLOWED = {
     "AdminService.CreateToken": "admin",
     "AdminService.RevokeToken": "admin",
     "AdminService.RotateToken": "admin",
+    "AdminService.CreateSpace": "admin",
+    "AdminService.DeleteSpace": "admin",
     "AdminService.GetStats": "admin",
     "AdminService.ListJobs": "admin",
     "ChannelService.Receive": "gateway admin",

@@ -7,11 +7,13 @@ from recollect._async.invoker import Invoker
 from recollect._shared.calls import admin as calls
 from recollect._types.admin import (
     ChangedSetting,
+    CreatedSpace,
     Job,
     NewToken,
     RotatedToken,
     SettingList,
     SpacePage,
+    SpaceReceipt,
     Stats,
     Token,
     TokenPage,
@@ -67,6 +69,22 @@ class Admin:
         ...     print(space.name, space.state, space.conversations)
         """
         return await self._invoker.run(calls.list_spaces(query, page_size, page_token), timeout)
+
+    async def create_space(self, name: str, *, timeout: float | None = None) -> CreatedSpace:
+        """Make a space, unless there is one.
+
+        >>> made = await client.admin.create_space("ada")
+        >>> print(made.created)
+        """
+        return await self._invoker.run(calls.create_space(name), timeout)
+
+    async def delete_space(self, name: str, *, timeout: float | None = None) -> SpaceReceipt:
+        """Delete a space with all its data, for good. Its tokens stay: revoke them too.
+
+        >>> receipt = await client.admin.delete_space("ada")
+        >>> print(receipt.conversations, receipt.delete_time)
+        """
+        return await self._invoker.run(calls.delete_space(name), timeout)
 
     async def list_tokens(
         self,

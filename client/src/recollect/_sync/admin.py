@@ -8,11 +8,13 @@ from recollect._shared.calls import admin as calls
 from recollect._sync.invoker import Invoker
 from recollect._types.admin import (
     ChangedSetting,
+    CreatedSpace,
     Job,
     NewToken,
     RotatedToken,
     SettingList,
     SpacePage,
+    SpaceReceipt,
     Stats,
     Token,
     TokenPage,
@@ -68,6 +70,22 @@ class Admin:
         ...     print(space.name, space.state, space.conversations)
         """
         return self._invoker.run(calls.list_spaces(query, page_size, page_token), timeout)
+
+    def create_space(self, name: str, *, timeout: float | None = None) -> CreatedSpace:
+        """Make a space, unless there is one.
+
+        >>> made = client.admin.create_space("ada")
+        >>> print(made.created)
+        """
+        return self._invoker.run(calls.create_space(name), timeout)
+
+    def delete_space(self, name: str, *, timeout: float | None = None) -> SpaceReceipt:
+        """Delete a space with all its data, for good. Its tokens stay: revoke them too.
+
+        >>> receipt = client.admin.delete_space("ada")
+        >>> print(receipt.conversations, receipt.delete_time)
+        """
+        return self._invoker.run(calls.delete_space(name), timeout)
 
     def list_tokens(
         self,

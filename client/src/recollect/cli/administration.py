@@ -12,7 +12,7 @@ from rich.table import Table
 
 from recollect import ChangedSetting, Setting, Space, Token
 from recollect._shared.plain import plain
-from recollect.cli.options import Shell, with_shell
+from recollect.cli.options import Shell, confirm, with_shell, with_yes
 from recollect.cli.printing import clean, console, json_line, local, one_line, warn
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -170,6 +170,39 @@ def list_spaces(shell: Shell, query: str | None) -> None:
             one_line(it.index_problem or ("default" if it.is_default else "")),
         )
     console().print(table if rows else "There is no such space.", soft_wrap=False)
+
+
+@spaces.command("create")
+@click.argument("name")
+@with_shell
+def create_space(shell: Shell, name: str) -> None:
+    """Make the space NAME, unless there is one."""
+    made = shell.client.admin.create_space(name)
+    if shell.as_json:
+        json_line(plain(made.space) | {"created": made.created})
+    else:
+        console().print(clean(f"{name} {'is made' if made.created else 'was there already'}."))
+
+
+@spaces.command("delete")
+@click.argument("name")
+@with_yes
+@with_shell
+def delete_space(shell: Shell, name: str, yes: bool) -> None:
+    """Delete the space NAME with all its data, for good."""
+    if not yes:
+        confirm(f"Delete the space {name} with everything in it, for good?")
+    receipt = shell.client.admin.delete_space(name)
+    if shell.as_json:
+        json_line(plain(receipt))
+    else:
+        console().print(
+            clean(
+                f"{name} is deleted: {receipt.conversations} conversations,"
+                f" {receipt.external_communications} external communications, {receipt.bytes} bytes."
+                " Revoke its tokens, or a write makes it anew."
+            )
+        )
 
 
 # Tokens -------------------------------------------------------------------------------------------

@@ -59,6 +59,16 @@ class AdminServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListSpacesRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListSpacesResponse.FromString,
                 _registered_method=True)
+        self.CreateSpace = channel.unary_unary(
+                '/recollect.v1.AdminService/CreateSpace',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.CreateSpaceRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.CreateSpaceResponse.FromString,
+                _registered_method=True)
+        self.DeleteSpace = channel.unary_unary(
+                '/recollect.v1.AdminService/DeleteSpace',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.DeleteSpaceRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.DeleteSpaceResponse.FromString,
+                _registered_method=True)
         self.ListTokens = channel.unary_unary(
                 '/recollect.v1.AdminService/ListTokens',
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListTokensRequest.SerializeToString,
@@ -130,6 +140,23 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateSpace(self, request, context):
+        """Make a space, unless there is one. (A first write to a space makes it too.)
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteSpace(self, request, context):
+        """Delete a space with all its data, for good, and end its streams. Calls under way are waited for
+        some seconds; if they go on, the call fails with UNAVAILABLE and nothing is deleted. Its tokens
+        stay: revoke them, for a write with one makes the space anew, and empty. The space of calls that
+        name none is refused. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListTokens(self, request, context):
         """List the tokens, the newest first, in pages.
         """
@@ -196,6 +223,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListSpaces,
                     request_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListSpacesRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_admin__service__pb2.ListSpacesResponse.SerializeToString,
+            ),
+            'CreateSpace': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateSpace,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.CreateSpaceRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.CreateSpaceResponse.SerializeToString,
+            ),
+            'DeleteSpace': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSpace,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.DeleteSpaceRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.DeleteSpaceResponse.SerializeToString,
             ),
             'ListTokens': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTokens,
@@ -319,6 +356,60 @@ class AdminService(object):
             '/recollect.v1.AdminService/ListSpaces',
             recollect_dot_v1_dot_admin__service__pb2.ListSpacesRequest.SerializeToString,
             recollect_dot_v1_dot_admin__service__pb2.ListSpacesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateSpace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/CreateSpace',
+            recollect_dot_v1_dot_admin__service__pb2.CreateSpaceRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.CreateSpaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteSpace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/DeleteSpace',
+            recollect_dot_v1_dot_admin__service__pb2.DeleteSpaceRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.DeleteSpaceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -55,6 +55,14 @@ class AdminServiceStub:
     """
     ListSpaces: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListSpacesRequest, _admin_service_pb2.ListSpacesResponse]
     """List the spaces, by name, in pages: those on the server's disk and those that are open."""
+    CreateSpace: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateSpaceRequest, _admin_service_pb2.CreateSpaceResponse]
+    """Make a space, unless there is one. (A first write to a space makes it too.)"""
+    DeleteSpace: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteSpaceRequest, _admin_service_pb2.DeleteSpaceResponse]
+    """Delete a space with all its data, for good, and end its streams. Calls under way are waited for
+    some seconds; if they go on, the call fails with UNAVAILABLE and nothing is deleted. Its tokens
+    stay: revoke them, for a write with one makes the space anew, and empty. The space of calls that
+    name none is refused. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+    """
     ListTokens: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokensRequest, _admin_service_pb2.ListTokensResponse]
     """List the tokens, the newest first, in pages."""
     CreateToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateTokenRequest, _admin_service_pb2.CreateTokenResponse]
@@ -107,6 +115,14 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     ListSpaces: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListSpacesRequest, _admin_service_pb2.ListSpacesResponse]  # type: ignore[assignment]
     """List the spaces, by name, in pages: those on the server's disk and those that are open."""
+    CreateSpace: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateSpaceRequest, _admin_service_pb2.CreateSpaceResponse]  # type: ignore[assignment]
+    """Make a space, unless there is one. (A first write to a space makes it too.)"""
+    DeleteSpace: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteSpaceRequest, _admin_service_pb2.DeleteSpaceResponse]  # type: ignore[assignment]
+    """Delete a space with all its data, for good, and end its streams. Calls under way are waited for
+    some seconds; if they go on, the call fails with UNAVAILABLE and nothing is deleted. Its tokens
+    stay: revoke them, for a write with one makes the space anew, and empty. The space of calls that
+    name none is refused. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+    """
     ListTokens: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokensRequest, _admin_service_pb2.ListTokensResponse]  # type: ignore[assignment]
     """List the tokens, the newest first, in pages."""
     CreateToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateTokenRequest, _admin_service_pb2.CreateTokenResponse]  # type: ignore[assignment]
@@ -174,6 +190,26 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListSpacesResponse, _abc.Awaitable[_admin_service_pb2.ListSpacesResponse]]:
         """List the spaces, by name, in pages: those on the server's disk and those that are open."""
+
+    @_abc_1.abstractmethod
+    def CreateSpace(
+        self,
+        request: _admin_service_pb2.CreateSpaceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.CreateSpaceResponse, _abc.Awaitable[_admin_service_pb2.CreateSpaceResponse]]:
+        """Make a space, unless there is one. (A first write to a space makes it too.)"""
+
+    @_abc_1.abstractmethod
+    def DeleteSpace(
+        self,
+        request: _admin_service_pb2.DeleteSpaceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DeleteSpaceResponse, _abc.Awaitable[_admin_service_pb2.DeleteSpaceResponse]]:
+        """Delete a space with all its data, for good, and end its streams. Calls under way are waited for
+        some seconds; if they go on, the call fails with UNAVAILABLE and nothing is deleted. Its tokens
+        stay: revoke them, for a write with one makes the space anew, and empty. The space of calls that
+        name none is refused. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+        """
 
     @_abc_1.abstractmethod
     def ListTokens(

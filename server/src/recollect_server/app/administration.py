@@ -18,6 +18,7 @@ from recollect_server.transport.admin.settings import SettingHandlers
 from recollect_server.transport.admin.spaces import SpaceHandlers
 from recollect_server.transport.admin.tokens import TokenHandlers
 from recollect_server.transport.pages import Seal
+from recollect_server.transport.streams import Streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Administered:
     tokens: Tokens
     limiter: Limiter
     spaces: Spaces[Any]
+    streams: Streams
 
 
 def admin_handlers(parts: Administered) -> tuple[object, ...]:
@@ -37,7 +39,9 @@ def admin_handlers(parts: Administered) -> tuple[object, ...]:
     data_dir = settings.data_dir
     # Page tokens are of no space. No space has this name.
     seal = Seal("*", is_default=False)
-    spaces = SpaceAdministration(data_dir, settings.space, parts.spaces)
+    spaces = SpaceAdministration(
+        data_dir, settings.space, parts.spaces, parts.streams.end_of_space, parts.clock
+    )
     return (
         SettingHandlers(SettingsAdministration(parts.settings)),
         SpaceHandlers(spaces, ServerWatch(data_dir, parts.limiter, parts.clock), seal),

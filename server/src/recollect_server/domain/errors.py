@@ -32,6 +32,7 @@ RecollectError
     ├── TooManySubscribers  as many as the server takes are connected
     ├── TooManyAnswers      as many large answers are on their way as memory is allowed for
     ├── LimitExceeded       a token, or its space, reached a limit
+    ├── SpaceBeingDeleted   the space is being deleted
     ├── TooManySpaces       all spaces that the server keeps open are in use
     └── Stopping            the server stops
 """
@@ -320,6 +321,13 @@ class IndexSuspended(Exception):
     """The index's files are closed for now, and the work needs them. No caller gets this: the call
     is run again in the open space.
     """
+
+
+class SpaceBeingDeleted(TryAgain):
+    """A space is being deleted, or could not be, because it was used."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
 
 
 class TooManySpaces(TryAgain):

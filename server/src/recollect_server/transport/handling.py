@@ -148,6 +148,8 @@ ADMINISTRATIVE = frozenset(
         "ExternalCommunicationService.RegisterContact",
         "ExternalCommunicationService.SetTrust",
         "AdminService.SetSetting",
+        "AdminService.CreateSpace",
+        "AdminService.DeleteSpace",
         "AdminService.CreateToken",
         "AdminService.RevokeToken",
         "AdminService.RotateToken",

@@ -9,6 +9,8 @@ from recollect._shared.read_admin import read
 from recollect._shared.rpc import Call, Method
 from recollect._types.admin import (
     ChangedSetting,
+    CreatedSpace,
+    DeletedSpace,
     Job,
     JobList,
     NewToken,
@@ -16,6 +18,7 @@ from recollect._types.admin import (
     RotatedToken,
     SettingList,
     SpacePage,
+    SpaceReceipt,
     Stats,
     Token,
     TokenPage,
@@ -27,6 +30,8 @@ _SERVICE = pb.DESCRIPTOR.services_by_name["AdminService"]
 _LIST_SETTINGS = Method(_SERVICE, "ListSettings", pb.ListSettingsRequest, pb.ListSettingsResponse)
 _SET_SETTING = Method(_SERVICE, "SetSetting", pb.SetSettingRequest, pb.SetSettingResponse)
 _LIST_SPACES = Method(_SERVICE, "ListSpaces", pb.ListSpacesRequest, pb.ListSpacesResponse)
+_CREATE_SPACE = Method(_SERVICE, "CreateSpace", pb.CreateSpaceRequest, pb.CreateSpaceResponse)
+_DELETE_SPACE = Method(_SERVICE, "DeleteSpace", pb.DeleteSpaceRequest, pb.DeleteSpaceResponse)
 _LIST_TOKENS = Method(_SERVICE, "ListTokens", pb.ListTokensRequest, pb.ListTokensResponse)
 _CREATE_TOKEN = Method(_SERVICE, "CreateToken", pb.CreateTokenRequest, pb.CreateTokenResponse)
 _REVOKE_TOKEN = Method(_SERVICE, "RevokeToken", pb.RevokeTokenRequest, pb.RevokeTokenResponse)
@@ -54,6 +59,23 @@ def list_spaces(
     """Return the call of ListSpaces."""
     request = fill(pb.ListSpacesRequest(), query=query, page_size=page_size, page_token=page_token)
     return Call(_LIST_SPACES, request, partial(read, SpacePage))
+
+
+def create_space(
+    name: str,
+) -> Call[pb.CreateSpaceRequest, pb.CreateSpaceResponse, CreatedSpace]:
+    """Return the call of CreateSpace."""
+    return Call(
+        _CREATE_SPACE, fill(pb.CreateSpaceRequest(), name=name), partial(read, CreatedSpace)
+    )
+
+
+def delete_space(
+    name: str,
+) -> Call[pb.DeleteSpaceRequest, pb.DeleteSpaceResponse, SpaceReceipt]:
+    """Return the call of DeleteSpace."""
+    request = fill(pb.DeleteSpaceRequest(), name=name)
+    return Call(_DELETE_SPACE, request, lambda it: read(DeletedSpace, it).receipt)
 
 
 def list_tokens(
