@@ -8,7 +8,7 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { Job, ServerStats, Setting, Space, SpaceStats, Token } from "./admin_pb.js";
+import type { Job, ServerStats, Setting, Space, SpaceReceipt, SpaceStats, Token } from "./admin_pb.js";
 import { file_recollect_v1_admin } from "./admin_pb.js";
 import type { Scope } from "./scope_pb.js";
 import { file_recollect_v1_scope } from "./scope_pb.js";
@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/admin_service.proto.
  */
 export const file_recollect_v1_admin_service: GenFile = /*@__PURE__*/
-  fileDesc("CiByZWNvbGxlY3QvdjEvYWRtaW5fc2VydmljZS5wcm90bxIMcmVjb2xsZWN0LnYxIhUKE0xpc3RTZXR0aW5nc1JlcXVlc3QiXQoUTGlzdFNldHRpbmdzUmVzcG9uc2USJwoIc2V0dGluZ3MYASADKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIMCgRmaWxlGAIgASgJEg4KBmxvY2tlZBgDIAEoCSI+ChFTZXRTZXR0aW5nUmVxdWVzdBILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSDQoFcmVzZXQYAyABKAgiVAoSU2V0U2V0dGluZ1Jlc3BvbnNlEiYKB3NldHRpbmcYASABKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIWCg5yZXN0YXJ0X25lZWRlZBgCIAEoCCJJChFMaXN0U3BhY2VzUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJSChJMaXN0U3BhY2VzUmVzcG9uc2USIwoGc3BhY2VzGAEgAygLMhMucmVjb2xsZWN0LnYxLlNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJRChFMaXN0VG9rZW5zUmVxdWVzdBIVCg1pbmNsdWRlX2VuZGVkGAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlIKEkxpc3RUb2tlbnNSZXNwb25zZRIjCgZ0b2tlbnMYASADKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIq0CChJDcmVhdGVUb2tlblJlcXVlc3QSDAoEa2luZBgBIAEoCRIjCgZzY29wZXMYAiADKA4yEy5yZWNvbGxlY3QudjEuU2NvcGUSDgoGc3BhY2VzGAMgAygJEhcKD2NvbnZlcnNhdGlvbl9pZBgEIAEoCRIPCgdjaGFubmVsGAUgASgJEi8KC2V4cGlyZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI8CgZsaW1pdHMYByADKAsyLC5yZWNvbGxlY3QudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0LkxpbWl0c0VudHJ5EgwKBG5vdGUYCCABKAkaLQoLTGltaXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4ASJJChNDcmVhdGVUb2tlblJlc3BvbnNlEiIKBXRva2VuGAEgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuEg4KBnNlY3JldBgCIAEoCSImChJSZXZva2VUb2tlblJlcXVlc3QSEAoIdG9rZW5faWQYASABKAkiOQoTUmV2b2tlVG9rZW5SZXNwb25zZRIiCgV0b2tlbhgBIAEoCzITLnJlY29sbGVjdC52MS5Ub2tlbiKDAQoSUm90YXRlVG9rZW5SZXF1ZXN0EhAKCHRva2VuX2lkGAEgASgJEi8KC2V4cGlyZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgdvdmVybGFwGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInAKE1JvdGF0ZVRva2VuUmVzcG9uc2USIgoFdG9rZW4YASABKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SDgoGc2VjcmV0GAIgASgJEiUKCHJlcGxhY2VkGAMgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuIiAKD0xpc3RKb2JzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSIzChBMaXN0Sm9ic1Jlc3BvbnNlEh8KBGpvYnMYASADKAsyES5yZWNvbGxlY3QudjEuSm9iIiAKD0dldFN0YXRzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSJmChBHZXRTdGF0c1Jlc3BvbnNlEicKBXNwYWNlGAEgASgLMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdHMSKQoGc2VydmVyGAIgASgLMhkucmVjb2xsZWN0LnYxLlNlcnZlclN0YXRzMr4GCgxBZG1pblNlcnZpY2USXwoMTGlzdFNldHRpbmdzEiEucmVjb2xsZWN0LnYxLkxpc3RTZXR0aW5nc1JlcXVlc3QaIi5yZWNvbGxlY3QudjEuTGlzdFNldHRpbmdzUmVzcG9uc2UiCJACAdrbGAEMElkKClNldFNldHRpbmcSHy5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1JlcXVlc3QaIC5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1Jlc3BvbnNlIgiQAgLa2xgBDBJZCgpMaXN0U3BhY2VzEh8ucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXNwb25zZSIIkAIB2tsYAQwSWQoKTGlzdFRva2VucxIfLnJlY29sbGVjdC52MS5MaXN0VG9rZW5zUmVxdWVzdBogLnJlY29sbGVjdC52MS5MaXN0VG9rZW5zUmVzcG9uc2UiCJACAdrbGAEMElkKC0NyZWF0ZVRva2VuEiAucmVjb2xsZWN0LnYxLkNyZWF0ZVRva2VuUmVxdWVzdBohLnJlY29sbGVjdC52MS5DcmVhdGVUb2tlblJlc3BvbnNlIgXa2xgBDBJcCgtSZXZva2VUb2tlbhIgLnJlY29sbGVjdC52MS5SZXZva2VUb2tlblJlcXVlc3QaIS5yZWNvbGxlY3QudjEuUmV2b2tlVG9rZW5SZXNwb25zZSIIkAIC2tsYAQwSWQoLUm90YXRlVG9rZW4SIC5yZWNvbGxlY3QudjEuUm90YXRlVG9rZW5SZXF1ZXN0GiEucmVjb2xsZWN0LnYxLlJvdGF0ZVRva2VuUmVzcG9uc2UiBdrbGAEMElMKCEdldFN0YXRzEh0ucmVjb2xsZWN0LnYxLkdldFN0YXRzUmVxdWVzdBoeLnJlY29sbGVjdC52MS5HZXRTdGF0c1Jlc3BvbnNlIgiQAgHa2xgBDBJTCghMaXN0Sm9icxIdLnJlY29sbGVjdC52MS5MaXN0Sm9ic1JlcXVlc3QaHi5yZWNvbGxlY3QudjEuTGlzdEpvYnNSZXNwb25zZSIIkAIB2tsYAQxiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_recollect_v1_admin, file_recollect_v1_scope]);
+  fileDesc("CiByZWNvbGxlY3QvdjEvYWRtaW5fc2VydmljZS5wcm90bxIMcmVjb2xsZWN0LnYxIhUKE0xpc3RTZXR0aW5nc1JlcXVlc3QiXQoUTGlzdFNldHRpbmdzUmVzcG9uc2USJwoIc2V0dGluZ3MYASADKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIMCgRmaWxlGAIgASgJEg4KBmxvY2tlZBgDIAEoCSI+ChFTZXRTZXR0aW5nUmVxdWVzdBILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSDQoFcmVzZXQYAyABKAgiVAoSU2V0U2V0dGluZ1Jlc3BvbnNlEiYKB3NldHRpbmcYASABKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIWCg5yZXN0YXJ0X25lZWRlZBgCIAEoCCJJChFMaXN0U3BhY2VzUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJSChJMaXN0U3BhY2VzUmVzcG9uc2USIwoGc3BhY2VzGAEgAygLMhMucmVjb2xsZWN0LnYxLlNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIiChJDcmVhdGVTcGFjZVJlcXVlc3QSDAoEbmFtZRgBIAEoCSJKChNDcmVhdGVTcGFjZVJlc3BvbnNlEiIKBXNwYWNlGAEgASgLMhMucmVjb2xsZWN0LnYxLlNwYWNlEg8KB2NyZWF0ZWQYAiABKAgiIgoSRGVsZXRlU3BhY2VSZXF1ZXN0EgwKBG5hbWUYASABKAkiQgoTRGVsZXRlU3BhY2VSZXNwb25zZRIrCgdyZWNlaXB0GAEgASgLMhoucmVjb2xsZWN0LnYxLlNwYWNlUmVjZWlwdCJRChFMaXN0VG9rZW5zUmVxdWVzdBIVCg1pbmNsdWRlX2VuZGVkGAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlIKEkxpc3RUb2tlbnNSZXNwb25zZRIjCgZ0b2tlbnMYASADKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIq0CChJDcmVhdGVUb2tlblJlcXVlc3QSDAoEa2luZBgBIAEoCRIjCgZzY29wZXMYAiADKA4yEy5yZWNvbGxlY3QudjEuU2NvcGUSDgoGc3BhY2VzGAMgAygJEhcKD2NvbnZlcnNhdGlvbl9pZBgEIAEoCRIPCgdjaGFubmVsGAUgASgJEi8KC2V4cGlyZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI8CgZsaW1pdHMYByADKAsyLC5yZWNvbGxlY3QudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0LkxpbWl0c0VudHJ5EgwKBG5vdGUYCCABKAkaLQoLTGltaXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4ASJJChNDcmVhdGVUb2tlblJlc3BvbnNlEiIKBXRva2VuGAEgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuEg4KBnNlY3JldBgCIAEoCSImChJSZXZva2VUb2tlblJlcXVlc3QSEAoIdG9rZW5faWQYASABKAkiOQoTUmV2b2tlVG9rZW5SZXNwb25zZRIiCgV0b2tlbhgBIAEoCzITLnJlY29sbGVjdC52MS5Ub2tlbiKDAQoSUm90YXRlVG9rZW5SZXF1ZXN0EhAKCHRva2VuX2lkGAEgASgJEi8KC2V4cGlyZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgdvdmVybGFwGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInAKE1JvdGF0ZVRva2VuUmVzcG9uc2USIgoFdG9rZW4YASABKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SDgoGc2VjcmV0GAIgASgJEiUKCHJlcGxhY2VkGAMgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuIiAKD0xpc3RKb2JzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSIzChBMaXN0Sm9ic1Jlc3BvbnNlEh8KBGpvYnMYASADKAsyES5yZWNvbGxlY3QudjEuSm9iIiAKD0dldFN0YXRzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSJmChBHZXRTdGF0c1Jlc3BvbnNlEicKBXNwYWNlGAEgASgLMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdHMSKQoGc2VydmVyGAIgASgLMhkucmVjb2xsZWN0LnYxLlNlcnZlclN0YXRzMvcHCgxBZG1pblNlcnZpY2USXwoMTGlzdFNldHRpbmdzEiEucmVjb2xsZWN0LnYxLkxpc3RTZXR0aW5nc1JlcXVlc3QaIi5yZWNvbGxlY3QudjEuTGlzdFNldHRpbmdzUmVzcG9uc2UiCJACAdrbGAEMElkKClNldFNldHRpbmcSHy5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1JlcXVlc3QaIC5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1Jlc3BvbnNlIgiQAgLa2xgBDBJZCgpMaXN0U3BhY2VzEh8ucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXNwb25zZSIIkAIB2tsYAQwSXAoLQ3JlYXRlU3BhY2USIC5yZWNvbGxlY3QudjEuQ3JlYXRlU3BhY2VSZXF1ZXN0GiEucmVjb2xsZWN0LnYxLkNyZWF0ZVNwYWNlUmVzcG9uc2UiCJACAtrbGAEMElkKC0RlbGV0ZVNwYWNlEiAucmVjb2xsZWN0LnYxLkRlbGV0ZVNwYWNlUmVxdWVzdBohLnJlY29sbGVjdC52MS5EZWxldGVTcGFjZVJlc3BvbnNlIgXa2xgBDBJZCgpMaXN0VG9rZW5zEh8ucmVjb2xsZWN0LnYxLkxpc3RUb2tlbnNSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLkxpc3RUb2tlbnNSZXNwb25zZSIIkAIB2tsYAQwSWQoLQ3JlYXRlVG9rZW4SIC5yZWNvbGxlY3QudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0GiEucmVjb2xsZWN0LnYxLkNyZWF0ZVRva2VuUmVzcG9uc2UiBdrbGAEMElwKC1Jldm9rZVRva2VuEiAucmVjb2xsZWN0LnYxLlJldm9rZVRva2VuUmVxdWVzdBohLnJlY29sbGVjdC52MS5SZXZva2VUb2tlblJlc3BvbnNlIgiQAgLa2xgBDBJZCgtSb3RhdGVUb2tlbhIgLnJlY29sbGVjdC52MS5Sb3RhdGVUb2tlblJlcXVlc3QaIS5yZWNvbGxlY3QudjEuUm90YXRlVG9rZW5SZXNwb25zZSIF2tsYAQwSUwoIR2V0U3RhdHMSHS5yZWNvbGxlY3QudjEuR2V0U3RhdHNSZXF1ZXN0Gh4ucmVjb2xsZWN0LnYxLkdldFN0YXRzUmVzcG9uc2UiCJACAdrbGAEMElMKCExpc3RKb2JzEh0ucmVjb2xsZWN0LnYxLkxpc3RKb2JzUmVxdWVzdBoeLnJlY29sbGVjdC52MS5MaXN0Sm9ic1Jlc3BvbnNlIgiQAgHa2xgBDGIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_recollect_v1_admin, file_recollect_v1_scope]);
 
 /**
  * Request for all settings.
@@ -197,6 +197,97 @@ export const ListSpacesResponseSchema: GenMessage<ListSpacesResponse> = /*@__PUR
   messageDesc(file_recollect_v1_admin_service, 5);
 
 /**
+ * Request to make a space.
+ *
+ * @generated from message recollect.v1.CreateSpaceRequest
+ */
+export type CreateSpaceRequest = Message<"recollect.v1.CreateSpaceRequest"> & {
+  /**
+   * Its name: 1 to 64 lower-case letters, digits, `_` and `-`, beginning with a letter or digit.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message recollect.v1.CreateSpaceRequest.
+ * Use `create(CreateSpaceRequestSchema)` to create a new message.
+ */
+export const CreateSpaceRequestSchema: GenMessage<CreateSpaceRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 6);
+
+/**
+ * A space that was made, or was there.
+ *
+ * @generated from message recollect.v1.CreateSpaceResponse
+ */
+export type CreateSpaceResponse = Message<"recollect.v1.CreateSpaceResponse"> & {
+  /**
+   * The space.
+   *
+   * @generated from field: recollect.v1.Space space = 1;
+   */
+  space?: Space | undefined;
+
+  /**
+   * Whether this call made it.
+   *
+   * @generated from field: bool created = 2;
+   */
+  created: boolean;
+};
+
+/**
+ * Describes the message recollect.v1.CreateSpaceResponse.
+ * Use `create(CreateSpaceResponseSchema)` to create a new message.
+ */
+export const CreateSpaceResponseSchema: GenMessage<CreateSpaceResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 7);
+
+/**
+ * Request to delete a space.
+ *
+ * @generated from message recollect.v1.DeleteSpaceRequest
+ */
+export type DeleteSpaceRequest = Message<"recollect.v1.DeleteSpaceRequest"> & {
+  /**
+   * Its name.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message recollect.v1.DeleteSpaceRequest.
+ * Use `create(DeleteSpaceRequestSchema)` to create a new message.
+ */
+export const DeleteSpaceRequestSchema: GenMessage<DeleteSpaceRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 8);
+
+/**
+ * Response of DeleteSpace: the receipt.
+ *
+ * @generated from message recollect.v1.DeleteSpaceResponse
+ */
+export type DeleteSpaceResponse = Message<"recollect.v1.DeleteSpaceResponse"> & {
+  /**
+   * The receipt. The server keeps it too.
+   *
+   * @generated from field: recollect.v1.SpaceReceipt receipt = 1;
+   */
+  receipt?: SpaceReceipt | undefined;
+};
+
+/**
+ * Describes the message recollect.v1.DeleteSpaceResponse.
+ * Use `create(DeleteSpaceResponseSchema)` to create a new message.
+ */
+export const DeleteSpaceResponseSchema: GenMessage<DeleteSpaceResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 9);
+
+/**
  * Request for a page of tokens.
  *
  * @generated from message recollect.v1.ListTokensRequest
@@ -229,7 +320,7 @@ export type ListTokensRequest = Message<"recollect.v1.ListTokensRequest"> & {
  * Use `create(ListTokensRequestSchema)` to create a new message.
  */
 export const ListTokensRequestSchema: GenMessage<ListTokensRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 6);
+  messageDesc(file_recollect_v1_admin_service, 10);
 
 /**
  * A page of tokens.
@@ -257,7 +348,7 @@ export type ListTokensResponse = Message<"recollect.v1.ListTokensResponse"> & {
  * Use `create(ListTokensResponseSchema)` to create a new message.
  */
 export const ListTokensResponseSchema: GenMessage<ListTokensResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 7);
+  messageDesc(file_recollect_v1_admin_service, 11);
 
 /**
  * Request for a new token.
@@ -328,7 +419,7 @@ export type CreateTokenRequest = Message<"recollect.v1.CreateTokenRequest"> & {
  * Use `create(CreateTokenRequestSchema)` to create a new message.
  */
 export const CreateTokenRequestSchema: GenMessage<CreateTokenRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 8);
+  messageDesc(file_recollect_v1_admin_service, 12);
 
 /**
  * A new token.
@@ -356,7 +447,7 @@ export type CreateTokenResponse = Message<"recollect.v1.CreateTokenResponse"> & 
  * Use `create(CreateTokenResponseSchema)` to create a new message.
  */
 export const CreateTokenResponseSchema: GenMessage<CreateTokenResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 9);
+  messageDesc(file_recollect_v1_admin_service, 13);
 
 /**
  * Request to revoke a token.
@@ -377,7 +468,7 @@ export type RevokeTokenRequest = Message<"recollect.v1.RevokeTokenRequest"> & {
  * Use `create(RevokeTokenRequestSchema)` to create a new message.
  */
 export const RevokeTokenRequestSchema: GenMessage<RevokeTokenRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 10);
+  messageDesc(file_recollect_v1_admin_service, 14);
 
 /**
  * A revoked token.
@@ -398,7 +489,7 @@ export type RevokeTokenResponse = Message<"recollect.v1.RevokeTokenResponse"> & 
  * Use `create(RevokeTokenResponseSchema)` to create a new message.
  */
 export const RevokeTokenResponseSchema: GenMessage<RevokeTokenResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 11);
+  messageDesc(file_recollect_v1_admin_service, 15);
 
 /**
  * Request for a token in place of another one.
@@ -433,7 +524,7 @@ export type RotateTokenRequest = Message<"recollect.v1.RotateTokenRequest"> & {
  * Use `create(RotateTokenRequestSchema)` to create a new message.
  */
 export const RotateTokenRequestSchema: GenMessage<RotateTokenRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 12);
+  messageDesc(file_recollect_v1_admin_service, 16);
 
 /**
  * A token in place of another one.
@@ -468,7 +559,7 @@ export type RotateTokenResponse = Message<"recollect.v1.RotateTokenResponse"> & 
  * Use `create(RotateTokenResponseSchema)` to create a new message.
  */
 export const RotateTokenResponseSchema: GenMessage<RotateTokenResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 13);
+  messageDesc(file_recollect_v1_admin_service, 17);
 
 /**
  * Request for the jobs of a space.
@@ -489,7 +580,7 @@ export type ListJobsRequest = Message<"recollect.v1.ListJobsRequest"> & {
  * Use `create(ListJobsRequestSchema)` to create a new message.
  */
 export const ListJobsRequestSchema: GenMessage<ListJobsRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 14);
+  messageDesc(file_recollect_v1_admin_service, 18);
 
 /**
  * The jobs of a space.
@@ -510,7 +601,7 @@ export type ListJobsResponse = Message<"recollect.v1.ListJobsResponse"> & {
  * Use `create(ListJobsResponseSchema)` to create a new message.
  */
 export const ListJobsResponseSchema: GenMessage<ListJobsResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 15);
+  messageDesc(file_recollect_v1_admin_service, 19);
 
 /**
  * Request for the state of a space.
@@ -531,7 +622,7 @@ export type GetStatsRequest = Message<"recollect.v1.GetStatsRequest"> & {
  * Use `create(GetStatsRequestSchema)` to create a new message.
  */
 export const GetStatsRequestSchema: GenMessage<GetStatsRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 16);
+  messageDesc(file_recollect_v1_admin_service, 20);
 
 /**
  * State of a space, and of the server.
@@ -559,7 +650,7 @@ export type GetStatsResponse = Message<"recollect.v1.GetStatsResponse"> & {
  * Use `create(GetStatsResponseSchema)` to create a new message.
  */
 export const GetStatsResponseSchema: GenMessage<GetStatsResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 17);
+  messageDesc(file_recollect_v1_admin_service, 21);
 
 /**
  * Administers the server. Every call needs SCOPE_ADMIN.
@@ -610,6 +701,29 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof ListSpacesRequestSchema;
     output: typeof ListSpacesResponseSchema;
+  },
+  /**
+   * Make a space, unless there is one. (A first write to a space makes it too.)
+   *
+   * @generated from rpc recollect.v1.AdminService.CreateSpace
+   */
+  createSpace: {
+    methodKind: "unary";
+    input: typeof CreateSpaceRequestSchema;
+    output: typeof CreateSpaceResponseSchema;
+  },
+  /**
+   * Delete a space with all its data, for good, and end its streams. Calls under way are waited for
+   * some seconds; if they go on, the call fails with UNAVAILABLE and nothing is deleted. Its tokens
+   * stay: revoke them, for a write with one makes the space anew, and empty. The space of calls that
+   * name none is refused. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+   *
+   * @generated from rpc recollect.v1.AdminService.DeleteSpace
+   */
+  deleteSpace: {
+    methodKind: "unary";
+    input: typeof DeleteSpaceRequestSchema;
+    output: typeof DeleteSpaceResponseSchema;
   },
   /**
    * List the tokens, the newest first, in pages.
