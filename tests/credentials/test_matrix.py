@@ -66,6 +66,7 @@ ALLOWED = {
     "AdminService.RotateToken": "admin",
     "AdminService.CreateSpace": "admin",
     "AdminService.DeleteSpace": "admin",
+    "AdminService.Backup": "admin",
     "AdminService.GetStats": "admin",
     "AdminService.ListJobs": "admin",
     "ChannelService.Receive": "gateway admin",

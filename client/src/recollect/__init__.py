@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from recollect._sync.client import Client
     from recollect._types.access import Caller
     from recollect._types.admin import (
+        Backup,
         ChangedSetting,
         ContextStats,
         CreatedSpace,
@@ -209,6 +210,7 @@ __all__ = [
     "ArchiveFilter",
     "AsyncClient",
     "Attachment",
+    "Backup",
     "BuiltContext",
     "BusyConversation",
     "Caller",

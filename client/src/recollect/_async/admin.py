@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from recollect._async.invoker import Invoker
 from recollect._shared.calls import admin as calls
 from recollect._types.admin import (
+    Backup,
     ChangedSetting,
     CreatedSpace,
     Job,
@@ -147,6 +148,15 @@ class Admin:
         >>> print(rotated.secret, rotated.replaced.expire_time)
         """
         return await self._invoker.run(calls.rotate_token(token_id, expire_time, overlap), timeout)
+
+    async def backup(self, *, name: str | None = None, timeout: float | None = None) -> Backup:
+        """Have the server copy its spaces into a new folder of its setting `backup_dir`. Give it a
+        `timeout` that suits what is kept.
+
+        >>> made = await client.admin.backup(timeout=600)
+        >>> print(made.path, made.conversations)
+        """
+        return await self._invoker.run(calls.backup(name), timeout)
 
     async def list_jobs(
         self, *, space: str | None = None, timeout: float | None = None

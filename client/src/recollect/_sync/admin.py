@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from recollect._shared.calls import admin as calls
 from recollect._sync.invoker import Invoker
 from recollect._types.admin import (
+    Backup,
     ChangedSetting,
     CreatedSpace,
     Job,
@@ -148,6 +149,15 @@ class Admin:
         >>> print(rotated.secret, rotated.replaced.expire_time)
         """
         return self._invoker.run(calls.rotate_token(token_id, expire_time, overlap), timeout)
+
+    def backup(self, *, name: str | None = None, timeout: float | None = None) -> Backup:
+        """Have the server copy its spaces into a new folder of its setting `backup_dir`. Give it a
+        `timeout` that suits what is kept.
+
+        >>> made = client.admin.backup(timeout=600)
+        >>> print(made.path, made.conversations)
+        """
+        return self._invoker.run(calls.backup(name), timeout)
 
     def list_jobs(
         self, *, space: str | None = None, timeout: float | None = None

@@ -187,6 +187,26 @@ class DeletedSpace:
     """Its receipt."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backup:
+    """A backup that the server made."""
+
+    path: str
+    """Its folder, on the server's machine."""
+    spaces: tuple[str, ...]
+    """Spaces in it."""
+    conversations: int
+    """Conversations in it."""
+    external_communications: int
+    """External communications in it."""
+    bytes: int
+    """Bytes of the copied transcripts."""
+    problem_count: int
+    """Damaged lines that were met."""
+    problems: tuple[str, ...]
+    """The first of them."""
+
+
 class TokenState(StrEnum):
     """State of a token."""
 

@@ -94,6 +94,11 @@ class AdminServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.GetStatsRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_admin__service__pb2.GetStatsResponse.FromString,
                 _registered_method=True)
+        self.Backup = channel.unary_unary(
+                '/recollect.v1.AdminService/Backup',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.BackupRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.BackupResponse.FromString,
+                _registered_method=True)
         self.ListJobs = channel.unary_unary(
                 '/recollect.v1.AdminService/ListJobs',
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListJobsRequest.SerializeToString,
@@ -198,6 +203,17 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Backup(self, request, context):
+        """Copy the logs of the spaces that the caller administers into a new folder on the server's
+        machine, as `recollect-server backup` does, and return once the copy is on the disk. All that was
+        acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
+        that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
+        all files does, and goes on if the caller does not wait for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListJobs(self, request, context):
         """List the background jobs of a space with their states, the work that is due, and their failures
         by conversation. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
@@ -258,6 +274,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.GetStats,
                     request_deserializer=recollect_dot_v1_dot_admin__service__pb2.GetStatsRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_admin__service__pb2.GetStatsResponse.SerializeToString,
+            ),
+            'Backup': grpc.unary_unary_rpc_method_handler(
+                    servicer.Backup,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.BackupRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.BackupResponse.SerializeToString,
             ),
             'ListJobs': grpc.unary_unary_rpc_method_handler(
                     servicer.ListJobs,
@@ -545,6 +566,33 @@ class AdminService(object):
             '/recollect.v1.AdminService/GetStats',
             recollect_dot_v1_dot_admin__service__pb2.GetStatsRequest.SerializeToString,
             recollect_dot_v1_dot_admin__service__pb2.GetStatsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Backup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/Backup',
+            recollect_dot_v1_dot_admin__service__pb2.BackupRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.BackupResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -83,6 +83,13 @@ class AdminServiceStub:
     """Return what a space holds and what is left to do there. A token for every space also gets what
     concerns the whole server. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
     """
+    Backup: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.BackupRequest, _admin_service_pb2.BackupResponse]
+    """Copy the logs of the spaces that the caller administers into a new folder on the server's
+    machine, as `recollect-server backup` does, and return once the copy is on the disk. All that was
+    acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
+    that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
+    all files does, and goes on if the caller does not wait for it.
+    """
     ListJobs: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListJobsRequest, _admin_service_pb2.ListJobsResponse]
     """List the background jobs of a space with their states, the work that is due, and their failures
     by conversation. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
@@ -142,6 +149,13 @@ class AdminServiceAsyncStub(AdminServiceStub):
     GetStats: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetStatsRequest, _admin_service_pb2.GetStatsResponse]  # type: ignore[assignment]
     """Return what a space holds and what is left to do there. A token for every space also gets what
     concerns the whole server. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+    """
+    Backup: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.BackupRequest, _admin_service_pb2.BackupResponse]  # type: ignore[assignment]
+    """Copy the logs of the spaces that the caller administers into a new folder on the server's
+    machine, as `recollect-server backup` does, and return once the copy is on the disk. All that was
+    acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
+    that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
+    all files does, and goes on if the caller does not wait for it.
     """
     ListJobs: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListJobsRequest, _admin_service_pb2.ListJobsResponse]  # type: ignore[assignment]
     """List the background jobs of a space with their states, the work that is due, and their failures
@@ -259,6 +273,19 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_service_pb2.GetStatsResponse, _abc.Awaitable[_admin_service_pb2.GetStatsResponse]]:
         """Return what a space holds and what is left to do there. A token for every space also gets what
         concerns the whole server. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+        """
+
+    @_abc_1.abstractmethod
+    def Backup(
+        self,
+        request: _admin_service_pb2.BackupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.BackupResponse, _abc.Awaitable[_admin_service_pb2.BackupResponse]]:
+        """Copy the logs of the spaces that the caller administers into a new folder on the server's
+        machine, as `recollect-server backup` does, and return once the copy is on the disk. All that was
+        acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
+        that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
+        all files does, and goes on if the caller does not wait for it.
         """
 
     @_abc_1.abstractmethod

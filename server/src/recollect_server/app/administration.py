@@ -6,6 +6,7 @@ from typing import Any
 from recollect_server.app.settings import SettingsAdministration
 from recollect_server.domain.live import Holder
 from recollect_server.domain.time import Clock
+from recollect_server.services.administration.backups import BackupAdministration
 from recollect_server.services.administration.jobs import JobAdministration
 from recollect_server.services.administration.server import ServerWatch
 from recollect_server.services.administration.spaces import SpaceAdministration
@@ -13,6 +14,7 @@ from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.settings import Settings
+from recollect_server.transport.admin.backups import BackupHandlers
 from recollect_server.transport.admin.jobs import JobHandlers
 from recollect_server.transport.admin.settings import SettingHandlers
 from recollect_server.transport.admin.spaces import SpaceHandlers
@@ -45,6 +47,9 @@ def admin_handlers(parts: Administered) -> tuple[object, ...]:
     return (
         SettingHandlers(SettingsAdministration(parts.settings)),
         SpaceHandlers(spaces, ServerWatch(data_dir, parts.limiter, parts.clock), seal),
+        BackupHandlers(
+            BackupAdministration(data_dir, settings.backup_dir, settings.space, parts.clock), spaces
+        ),
         JobHandlers(JobAdministration(spaces, parts.spaces)),
         TokenHandlers(parts.tokens, seal, parts.clock),
     )

@@ -12,6 +12,7 @@ RecollectError
 │   ├── IdentityNotFound
 │   ├── SpaceNotFound
 │   └── TokenNotFound
+├── NoBackupFolder          no setting names the folder for backups
 ├── ConversationExists      a create that asks for an id that is taken
 ├── RequestIdReused         the same request id with another payload
 ├── TurnOutOfDate           the write was based on an older turn
@@ -143,6 +144,16 @@ class TokenNotFound(NothingNamed):
 
     def __init__(self, token_id: str) -> None:
         super().__init__("token", token_id)
+
+
+class NoBackupFolder(RecollectError):
+    """No setting names the folder for backups."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this server makes no backups by calls: set backup_dir on its machine, or run"
+            " `recollect-server backup` there"
+        )
 
 
 class ConversationExists(RecollectError):

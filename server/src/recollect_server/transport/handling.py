@@ -148,6 +148,7 @@ ADMINISTRATIVE = frozenset(
         "ExternalCommunicationService.RegisterContact",
         "ExternalCommunicationService.SetTrust",
         "AdminService.SetSetting",
+        "AdminService.Backup",
         "AdminService.CreateSpace",
         "AdminService.DeleteSpace",
         "AdminService.CreateToken",

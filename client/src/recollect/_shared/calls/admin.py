@@ -8,6 +8,7 @@ from recollect._shared.fill import fill, invalid
 from recollect._shared.read_admin import read
 from recollect._shared.rpc import Call, Method
 from recollect._types.admin import (
+    Backup,
     ChangedSetting,
     CreatedSpace,
     DeletedSpace,
@@ -36,6 +37,7 @@ _LIST_TOKENS = Method(_SERVICE, "ListTokens", pb.ListTokensRequest, pb.ListToken
 _CREATE_TOKEN = Method(_SERVICE, "CreateToken", pb.CreateTokenRequest, pb.CreateTokenResponse)
 _REVOKE_TOKEN = Method(_SERVICE, "RevokeToken", pb.RevokeTokenRequest, pb.RevokeTokenResponse)
 _ROTATE_TOKEN = Method(_SERVICE, "RotateToken", pb.RotateTokenRequest, pb.RotateTokenResponse)
+_BACKUP = Method(_SERVICE, "Backup", pb.BackupRequest, pb.BackupResponse)
 _LIST_JOBS = Method(_SERVICE, "ListJobs", pb.ListJobsRequest, pb.ListJobsResponse)
 _GET_STATS = Method(_SERVICE, "GetStats", pb.GetStatsRequest, pb.GetStatsResponse)
 
@@ -144,6 +146,11 @@ def _scope(index: int, name: str) -> "scope_pb2.Scope.ValueType":
         return scope_pb2.Scope.Value(f"SCOPE_{name.upper().replace('.', '_')}")
     except (AttributeError, ValueError):
         raise invalid(f"scopes[{index}]", f"is {name!r}, which is not a scope") from None
+
+
+def backup(name: str | None) -> Call[pb.BackupRequest, pb.BackupResponse, Backup]:
+    """Return the call of Backup."""
+    return Call(_BACKUP, fill(pb.BackupRequest(), name=name), partial(read, Backup))
 
 
 def list_jobs(
