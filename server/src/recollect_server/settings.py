@@ -302,6 +302,9 @@ class Settings(BaseSettings):
     data_dir: Annotated[Path, BeforeValidator(_not_empty)] = Field(
         Path(".recollect"), description="folder that holds all data"
     )
+    backup_dir: File = Field(
+        None, description="folder for backups that administrators ask for by calls; none: none"
+    )
     space: str = Field(
         "default",
         pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$",

@@ -28,7 +28,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Server and network",
         (
             *("listen", "tls_cert", "tls_key", "client_ca", "insecure_plaintext", "auth"),
-            *("data_dir", "space", "durability", "reflection", "shutdown_grace"),
+            *("data_dir", "backup_dir", "space", "durability", "reflection", "shutdown_grace"),
         ),
     ),
     "capacity": (
@@ -91,7 +91,7 @@ _OTHER = "other", "Other"
 
 _OF_THE_MACHINE = (
     *("listen", "tls_cert", "tls_key", "client_ca", "insecure_plaintext", "auth"),
-    *("data_dir", "space", "embedding_model"),
+    *("data_dir", "backup_dir", "space", "embedding_model"),
 )
 _OWN_DECISION = dict.fromkeys(
     _OF_THE_MACHINE, "it says where data lies or who reaches the server"
