@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from recollect.cli import exits
+from recollect.cli.administration import admin
 from recollect.cli.anchors import anchors
 from recollect.cli.browsing import list_, recent, show
 from recollect.cli.changing import (
@@ -29,6 +30,7 @@ from recollect.cli.owners import owners
 from recollect.cli.parties import communications, escalations
 from recollect.cli.statistics import stats
 from recollect.cli.tailing import tail
+from recollect.cli.threads import threads
 
 _LONGEST = 1000
 """Characters of an error's sentence."""
@@ -97,7 +99,7 @@ for command in (
         import_,
         stats,
     ),
-    *(anchors, owners, communications, escalations),
+    *(anchors, owners, communications, escalations, threads, admin),
 ):
     commands.add_command(command)
 
