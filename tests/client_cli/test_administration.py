@@ -1,12 +1,14 @@
 """`recollect admin`: settings, spaces, tokens, jobs and statistics of a server."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
-from recollect import Client
+from recollect import Client, Message, Role
 from recollect.cli.exits import NOT_FOUND, USAGE
 
 from tests.client_cli.conftest import Inside
 from tests.conftest import RunningServer
+from tests.waiting import until
 
 
 def test_settings_are_listed_set_and_reset(inside: Inside, server: RunningServer) -> None:
@@ -68,3 +70,36 @@ def test_tokens_are_created_listed_rotated_and_revoked(
         assert "revoked" in inside("admin", "tokens", "revoke", wall["id"], on_terminal=True).out
         assert inside("admin", "tokens", "revoke", "0" * 12).code == NOT_FOUND
         assert "the wall" in inside("admin", "tokens", "list", "--all", on_terminal=True).out
+
+
+def test_rules_of_retention_are_listed_tried_and_their_receipts_printed(
+    inside: Inside, client: Client
+) -> None:
+    assert "nothing is deleted" in inside("admin", "retention", "rules", on_terminal=True).out
+    assert "Nothing would" in inside("admin", "retention", "preview", on_terminal=True).out
+    assert "No rule" in inside("admin", "retention", "receipts", on_terminal=True).out
+    time = datetime(2001, 2, 3, tzinfo=UTC)
+    made = {client.conversations.create("web", create_time=time).id for _ in range(2)}
+    for name in made:
+        client.conversations.append_turn(
+            name, [Message(role=Role.USER, content="zebra", timestamp=time)]
+        )
+    trial = ("admin", "retention", "preview", "--rules", "delete idle=90d; delete conversations=9")
+    assert {line["conversationId"] for line in inside(*trial).lines} == made
+    shown = inside(*trial, "--limit", "1", on_terminal=True)
+    assert "it has been idle for" in shown.out
+    assert "2001-02-03" in shown.out
+    assert shown.err == "There are more than these 1: --limit takes up to 1000.\n"
+    assert len(list(client.conversations.list())) == 2  # a trial deletes nothing
+    wrong = inside("admin", "retention", "preview", "--rules", "delete channel=web")
+    assert (wrong.code, "needs one of idle" in wrong.err) == (USAGE, True)
+    assert inside("admin", "retention", "preview", "--rules", " ; ").code == USAGE
+    inside("admin", "settings", "set", "retention", "delete channel=web idle=90d anchors=delete")
+    rule = inside("admin", "retention", "rules").lines[0]
+    assert (rule["channel"], rule["idleSeconds"]) == ("web", 90 * 86_400)
+    rules = inside("admin", "retention", "rules", on_terminal=True).out
+    assert rules.splitlines()[1].split()[-2:] == ["every", "go"]
+    until(lambda: len(inside("admin", "retention", "receipts").lines) == 2)
+    receipts = inside("admin", "retention", "receipts", "--limit", "1", on_terminal=True).out
+    assert receipts.splitlines()[0].removesuffix("  web") in made
+    assert receipts.splitlines()[2].startswith("delete channel=web idle=90d anchors=delete: it has")

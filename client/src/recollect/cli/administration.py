@@ -5,12 +5,20 @@ on the server's machine.
 import dataclasses
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import click
 from rich.table import Table
 
-from recollect import ChangedSetting, Setting, Space, Token
+from recollect import (
+    ChangedSetting,
+    RetentionReceipt,
+    RetiredConversation,
+    Setting,
+    Space,
+    Token,
+)
 from recollect._shared.plain import plain
 from recollect.cli import exits
 from recollect.cli.options import Shell, confirm, with_patient_shell, with_shell, with_yes
@@ -353,6 +361,105 @@ def _print_new(shell: Shell, token: Token, secret: str) -> None:
     warn(
         f"Token {token.id} of kind {token.kind} for {', '.join(token.spaces)}, valid {until}."
         " It is printed this once."
+    )
+
+
+# Retention ----------------------------------------------------------------------------------------
+
+
+@admin.group()
+def retention() -> None:
+    """Look at the rules that delete conversations by themselves, and at what they deleted.
+
+    The setting `retention` holds the rules: recollect admin settings set retention "delete
+    channel=web idle=90d"
+    """
+
+
+@retention.command("rules")
+@with_shell
+def list_rules(shell: Shell) -> None:
+    """List the rules about the space."""
+    rules = shell.client.admin.list_retention_rules().rules
+    if shell.as_json:
+        _lines(rules)
+        return
+    table = _table("rule", "space", "anchors")
+    for it in rules:
+        table.add_row(
+            one_line(it.rule),
+            one_line(it.space or "every"),
+            "stay" if it.keeps_anchors else "go",
+        )
+    console().print(
+        table if rules else "No rule is about this space: nothing is deleted by itself.",
+        soft_wrap=False,
+    )
+
+
+@retention.command("preview")
+@click.option(
+    "--rules",
+    metavar="TEXT",
+    help="Rules to try, semicolons between them. [those in force]",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    help="The most conversations.",
+)
+@with_shell
+def preview_retention(shell: Shell, rules: str | None, limit: int) -> None:
+    """Print what the rules would delete now, and why. This deletes nothing."""
+    if rules is not None and not rules.strip(" ;"):
+        raise click.UsageError("--rules: names no rule; leave it out for those in force")
+    plan = shell.client.admin.preview_retention(retention=rules, limit=limit)
+    if shell.as_json:
+        _lines(plan.conversations)
+    elif plan.conversations:
+        for it in plan.conversations:
+            _print_retired(it)
+    else:
+        console().print("Nothing would be deleted now.")
+    if plan.has_more:
+        warn(f"There are more than these {limit}: --limit takes up to 1000.")
+
+
+@retention.command("receipts")
+@click.option("--limit", type=click.IntRange(1), help="The most receipts. [all]")
+@with_shell
+def list_receipts(shell: Shell, limit: int | None) -> None:
+    """List what rules deleted, the newest first."""
+    receipts = list(islice(_receipts(shell), limit))
+    if shell.as_json:
+        _lines(receipts)
+        return
+    if not receipts:
+        console().print("No rule deleted anything yet.")
+    for it in receipts:
+        _print_retired(it.conversation, f"deleted at {local(it.time)}, ")
+
+
+def _receipts(shell: Shell) -> Iterable[RetentionReceipt]:
+    token = ""
+    while True:
+        page = shell.client.admin.list_retention_receipts(page_size=_PAGE, page_token=token)
+        yield from page.receipts
+        token = page.next_page_token
+        if not token:
+            return
+
+
+def _print_retired(it: RetiredConversation, when: str = "") -> None:
+    """Print a conversation on a line and the reason beneath: a table would cut the ids."""
+    out = console()
+    out.print(clean(f"{it.conversation_id}  {it.channel}", "bold"))
+    out.print(
+        one_line(f"{when}last changed at {local(it.update_time)}, {it.bytes} bytes", "dim"),
+        one_line(f"{it.rule}: {it.reason}"),
+        sep="\n",
     )
 
 
