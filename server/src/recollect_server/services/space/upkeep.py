@@ -31,8 +31,7 @@ from recollect_server.services.space.states import States
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.store import Kind
+from recollect_server.storage.logs.store import Kind, LogStore
 
 log = structlog.get_logger("recollect.index")
 
@@ -42,7 +41,7 @@ class Upkeep:
 
     def __init__(
         self,
-        store: FolderStore,
+        store: LogStore,
         kinds: tuple[Logs[Any], ...],
         projection: Projection,
         pending: PendingWrites,
