@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import hypothesis
@@ -26,6 +26,9 @@ from recollect_server.services.space.locks import LockOrder
 from recollect_server.settings import Settings
 
 from tests import with_token
+
+if TYPE_CHECKING:
+    from tests.postgres import Postgres
 
 # What is imported stays: the collector would go through all of it again and again, a seventh of the
 # tests' processor.
@@ -170,6 +173,15 @@ def logs_as_they_were() -> Iterator[None]:
     """Reset the logs, which a command that ran in this process has set up."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator["Postgres"]:
+    """Start a PostgreSQL that the tests of this process share."""
+    from tests.postgres import running  # only those tests need its packages
+
+    with running() as server:
+        yield server
 
 
 @pytest.fixture

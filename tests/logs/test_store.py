@@ -75,6 +75,20 @@ def test_a_log_is_read_from_any_position_up_to_another(store: LogStore) -> None:
     assert not store.is_boundary(CONVERSATION, Position(end.lines, end.bytes - 1))
 
 
+def test_a_log_is_read_whole_however_long_its_lines_are(store: LogStore) -> None:
+    sizes = [10, 3 << 20, 20, 1 << 20, 30, 2 << 20]
+    entries = [
+        Entry(Message(Role.USER, "x" * size, 1, place, 1)) for place, size in enumerate(sizes, 2)
+    ]
+    end = add(store, CONVERSATION, START, Entry(Began(CONVERSATION, "web", 1)), *entries)
+    lines = list(store.read(CONVERSATION))
+    assert [len(text) for text in texts(lines)] == sizes
+    assert (end_of(lines), store.length(CONVERSATION)) == (end, end.bytes)
+    assert list(store.read(CONVERSATION, Position(2, lines[1].end), lines[4].end)) == lines[2:5]
+    last = store.read_last(CONVERSATION, end, lines[-1].length + 100)
+    assert [line.sequence for line in last] == [7]
+
+
 def test_lines_are_found_again_at_their_places(store: LogStore) -> None:
     end = begin(store)
     places = [(line.sequence, line.offset, line.length) for line in store.read(CONVERSATION)]

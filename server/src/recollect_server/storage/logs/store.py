@@ -6,8 +6,8 @@ of `LEDGERS` a ledger. The lines are the only truth; the index is derived from t
 be made anew.
 
 A store belongs to one space. `FolderStore` (in `folder`) keeps each log in a JSONL file of a folder
-that one process owns. Beside the logs a store names a local folder, `root`, for what the process
-derives from them: the index and the vectors.
+that one process owns; `PostgresStore` (in `storage.postgres`) in tables. Beside the logs a store
+names a local folder, `root`, for what the process derives from them: the index and the vectors.
 
 The contract is written for more than one process too: whoever appends names the position that it
 believes to be the end, and learns by `LogConflict` that another process was first.
