@@ -1,6 +1,8 @@
 """The language of a message is guessed, and English is never taken for another one."""
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -100,3 +102,17 @@ def test_of_a_long_text_only_the_beginning_is_looked_at() -> None:
     begin = time.process_time()
     assert guess_language(long) == "de"
     assert time.process_time() - begin < 0.05
+
+
+def test_the_lists_are_read_when_a_text_is_guessed_not_when_the_server_is_imported() -> None:
+    program = """
+import sys
+opened = []
+sys.addaudithook(lambda event, of: opened.append(str(of[0])) if event == "open" else None)
+import recollect_server.app
+from recollect_server.domain.languages import guess_language
+def read(): return any(name.endswith("function_words.txt") for name in opened)
+print(read(), guess_language("Ich habe das nicht gesehen, aber du hast recht."), read())
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout.split() == ["False", "de", "True"], run.stderr

@@ -3,11 +3,14 @@ words of a language.
 
 English has its own short list (`STOP_WORDS`); the other lists of stop words are those of
 stopwordsiso. Why the guess is our own is in `docs/decisions/language-guess.md`.
+
+The patterns and the table of function words are made when a text is first guessed: every command
+imports this module, and most guess nothing.
 """
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,41 +81,41 @@ _LANGUAGES_OF_LETTER = {
     letter: tuple(code for code, letters in _LETTERS.items() if letter in letters)
     for letter in "".join(_LETTERS.values())
 }
-_OTHER_SCRIPT = re.compile(
+_OTHER_SCRIPT = (
     "[\u0370-\u1dff\u1f00-\u1fff\u2d00-\u2dff\u3005-\u3007\u3040-\u31ff\u3400-\u9fff\ua960-\uabff\uac00-\ud7ff"
     "\uf900-\ufaff\ufb1d-\ufdff\ufe70-\ufefc\uff66-\uffdc\U00020000-\U000323af]"
 )
 _SCRIPTS = (
-    (re.compile("[\u3040-\u30ff\uff66-\uff9d]"), 0.1, "ja"),
-    (re.compile("[\u3005-\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U000323af]"), 0.5, "zh"),
-    (re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7ff]"), 0.5, "ko"),
+    ("[\u3040-\u30ff\uff66-\uff9d]", 0.1, "ja"),
+    ("[\u3005-\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U000323af]", 0.5, "zh"),
+    ("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7ff]", 0.5, "ko"),
     # The letters, or words, of one language stand before its whole script.
-    (re.compile("ў"), 0.0, "be"),
-    (re.compile("[їєґ]"), 0.0, "uk"),
-    (re.compile("[јљњђћџ]"), 0.02, "sr"),
-    (re.compile("[ыэё]"), 0.0, "ru"),
-    (re.compile(r"і|\b(?:що|як|чому|це|хто|дуже|від|вже|згоден|та|цей|щось)\b"), 0.0, "uk"),
-    (re.compile(r"\b(?:са|съм|това|този|тази|няма|какво|защо|още|който|която|ще)\b"), 0.0, "bg"),
-    (re.compile("[\u0400-\u04ff]"), 0.5, "ru"),
-    (re.compile("[ٹڈڑںےھہ]"), 0.03, "ur"),
-    (re.compile("[پچژگکی۰-۹]"), 0.03, "fa"),
-    (re.compile(r"\b(?:این|است|را|از|که|تو|هم|خودت|چه)\b"), 0.0, "fa"),
-    (re.compile("[\u0600-\u06ff]"), 0.5, "ar"),
-    (re.compile("[\u0590-\u05ff]"), 0.5, "he"),
-    (re.compile("[\u0370-\u03ff\u1f00-\u1fff]"), 0.5, "el"),
-    (re.compile(r"\b(?:आहे|आहेत|आणि|नाही|मला|होते)\b"), 0.0, "mr"),
-    (re.compile("[\u0900-\u097f]"), 0.5, "hi"),
-    (re.compile("[\u0980-\u09ff]"), 0.5, "bn"),
-    (re.compile("[\u0b80-\u0bff]"), 0.5, "ta"),
-    (re.compile("[\u0c00-\u0c7f]"), 0.5, "te"),
-    (re.compile("[\u0e00-\u0e7f]"), 0.5, "th"),
-    (re.compile("[\u10a0-\u10ff]"), 0.5, "ka"),
-    (re.compile("[\u0530-\u058f]"), 0.5, "hy"),
+    ("ў", 0.0, "be"),
+    ("[їєґ]", 0.0, "uk"),
+    ("[јљњђћџ]", 0.02, "sr"),
+    ("[ыэё]", 0.0, "ru"),
+    (r"і|\b(?:що|як|чому|це|хто|дуже|від|вже|згоден|та|цей|щось)\b", 0.0, "uk"),
+    (r"\b(?:са|съм|това|този|тази|няма|какво|защо|още|който|която|ще)\b", 0.0, "bg"),
+    ("[\u0400-\u04ff]", 0.5, "ru"),
+    ("[ٹڈڑںےھہ]", 0.03, "ur"),
+    ("[پچژگکی۰-۹]", 0.03, "fa"),
+    (r"\b(?:این|است|را|از|که|تو|هم|خودت|چه)\b", 0.0, "fa"),
+    ("[\u0600-\u06ff]", 0.5, "ar"),
+    ("[\u0590-\u05ff]", 0.5, "he"),
+    ("[\u0370-\u03ff\u1f00-\u1fff]", 0.5, "el"),
+    (r"\b(?:आहे|आहेत|आणि|नाही|मला|होते)\b", 0.0, "mr"),
+    ("[\u0900-\u097f]", 0.5, "hi"),
+    ("[\u0980-\u09ff]", 0.5, "bn"),
+    ("[\u0b80-\u0bff]", 0.5, "ta"),
+    ("[\u0c00-\u0c7f]", 0.5, "te"),
+    ("[\u0e00-\u0e7f]", 0.5, "th"),
+    ("[\u10a0-\u10ff]", 0.5, "ka"),
+    ("[\u0530-\u058f]", 0.5, "hy"),
 )
 """Characters, the share of a text's characters of other scripts that they must have, and the
 language. The first that has its share holds.
 """
-_DENSE = re.compile("[\u3005-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
+_DENSE = "[\u3005-\u9fff\uac00-\ud7ff\uf900-\ufaff]"
 _DENSITY = 2.5  # letters of an alphabet that say as much as a Chinese, Japanese or Korean character
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MAY_BE_CODE = re.compile(r"[/@`\\_=<>{}\[\]]")
@@ -130,16 +133,35 @@ class _Evidence(NamedTuple):
     languages: tuple[tuple[str, float], ...]
 
 
-_FUNCTION_WORDS = {
-    section: frozenset(words.split())
-    for section, words in re.findall(r"\[(\S+)\]\n([^\[]*)", _text("function_words.txt"))
-}
-"""Function words by the section of the file: a language, or a language with `_TELLING`."""
+class _FunctionWords(NamedTuple):
+    """The function words of all languages, and those that tell English from the others at once."""
+
+    evidence: dict[str, _Evidence]
+    english_alone: frozenset[str]
+    others_alone: frozenset[str]
 
 
-def _evidence() -> dict[str, _Evidence]:
+class _Patterns(NamedTuple):
+    """Patterns of scripts. Their classes are large: compiling them takes as long as the table."""
+
+    other: re.Pattern[str]
+    dense: re.Pattern[str]
+    scripts: tuple[tuple[re.Pattern[str], float, str], ...]
+
+
+@cache
+def _sections() -> dict[str, frozenset[str]]:
+    """Return the function words by the section of the file: a language, or a language with
+    `_TELLING`.
+    """
+    sections = re.findall(r"\[(\S+)\]\n([^\[]*)", _text("function_words.txt"))
+    return {section: frozenset(words.split()) for section, words in sections}
+
+
+@cache
+def _function_words() -> _FunctionWords:
     """Return the function words of all languages, also as they are written without accents."""
-    lists = dict(_FUNCTION_WORDS)
+    lists = dict(_sections())
     ambiguous, english = lists.pop(_AMBIGUOUS), lists.pop(ENGLISH)
     languages: dict[str, set[str]] = {word: set() for word in english}
     for section, words in lists.items():
@@ -159,14 +181,20 @@ def _evidence() -> dict[str, _Evidence]:
             other = _WEAK
         of_each = tuple((code, other / len(codes)) for code in sorted(codes))
         table[word] = _Evidence(1.0 - other if is_english else 0.0, other, of_each)
-    return table
+    return _FunctionWords(
+        table,
+        frozenset(word for word, it in table.items() if not it.other),
+        frozenset(word for word, it in table.items() if it.other >= 1.0 and not it.english),
+    )
 
 
-_EVIDENCE_OF = _evidence()
-_ENGLISH_ALONE = frozenset(word for word, it in _EVIDENCE_OF.items() if not it.other)
-_OTHERS_ALONE = frozenset(
-    word for word, it in _EVIDENCE_OF.items() if it.other >= 1.0 and not it.english
-)
+@cache
+def _patterns() -> _Patterns:
+    return _Patterns(
+        re.compile(_OTHER_SCRIPT),
+        re.compile(_DENSE),
+        tuple((re.compile(script), share, language) for script, share, language in _SCRIPTS),
+    )
 
 
 @lru_cache(maxsize=64)
@@ -189,7 +217,7 @@ def question_stop_words(language: str) -> frozenset[str]:
     """Return the words of a language that say nothing about the subject of a question, lower case:
     fewer than `stop_words`; those of English for an unknown language.
     """
-    return STOP_WORDS if language == ENGLISH else _FUNCTION_WORDS.get(language, STOP_WORDS)
+    return STOP_WORDS if language == ENGLISH else _sections().get(language, STOP_WORDS)
 
 
 def guess_language(text: str) -> str:
@@ -201,10 +229,11 @@ def guess_language(text: str) -> str:
     # Most messages of most histories: in a tenth of the time.
     start = text[:_PLAINLY]
     words = start.lower().split()
+    known = _function_words()
     if (
-        len(_ENGLISH_ALONE.intersection(words)) >= _ENOUGH
-        and _OTHERS_ALONE.isdisjoint(words)
-        and (start.isascii() or not _OTHER_SCRIPT.search(start))
+        len(known.english_alone.intersection(words)) >= _ENOUGH
+        and known.others_alone.isdisjoint(words)
+        and (start.isascii() or not _patterns().other.search(start))
     ):
         return ENGLISH
     return _guess(text[:_BEGINNING])
@@ -236,10 +265,11 @@ def _guess_lowered(text: str, least: float) -> str:
         return _guess_latin(text, _WORD.findall(text), least)
     text = text.replace("’", "'")
     words = _WORD.findall(text)
-    characters = _OTHER_SCRIPT.findall(text)
+    patterns = _patterns()
+    characters = patterns.other.findall(text)
     if not characters:
         return _guess_latin(text, words, least)
-    other = len(characters) + (_DENSITY - 1) * len(_DENSE.findall(text))
+    other = len(characters) + (_DENSITY - 1) * len(patterns.dense.findall(text))
     share = other / (other + sum(map(len, words)) - len(characters) + 1)
     if share < 0.2:
         return _guess_latin(text, words, least)
@@ -250,7 +280,7 @@ def _guess_lowered(text: str, least: float) -> str:
 
 
 def _guess_script(text: str, characters: int) -> str:
-    for script, share, language in _SCRIPTS:
+    for script, share, language in _patterns().scripts:
         if len(script.findall(text)) > share * characters:
             return language
     return ""
@@ -259,11 +289,12 @@ def _guess_script(text: str, characters: int) -> str:
 def _guess_latin(text: str, words: list[str], least: float) -> str:
     english = other = 0.0
     scores: dict[str, float] = {}
+    table = _function_words().evidence
     for word in words:
-        evidence = _EVIDENCE_OF.get(word)
+        evidence = table.get(word)
         if evidence is None and "'" in word:
             before, after = word.split("'", 1)  # l'acqua, d'été, Maria's
-            evidence = _EVIDENCE_OF.get(after if len(before) < 3 else before)
+            evidence = table.get(after if len(before) < 3 else before)
         if evidence is None:
             continue
         english += evidence.english

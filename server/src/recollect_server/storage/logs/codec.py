@@ -72,6 +72,8 @@ TIME = Value(lambda value, _: from_text(value), to_text)
 ARRIVAL = Value(lambda value, _: 0 if value is None else from_text(value), to_text)
 """A time, where null is none."""
 TEXTS = Value(_texts)
+NAMES = Value(lambda value, member: tuple(dict.fromkeys(_texts(value, member))))
+"""Texts of which none stands twice. A foreign line may repeat one, which the index has a key for."""
 
 REQUIRED = object()
 """Default of a field whose member must be there, and is always written."""
