@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -179,27 +180,22 @@ def test_of_appends_behind_one_position_exactly_one_wins(
     database: Database, tmp_path: Path
 ) -> None:
     stores = [PostgresStore(database, "default", tmp_path) for _ in range(8)]
-    end = begin(stores[0])
-    for expected in (START, end):
-        log = OTHER if expected == START else CONVERSATION
-        barrier = threading.Barrier(len(stores))
+    barrier = threading.Barrier(len(stores))
 
-        def race(
-            store: PostgresStore,
-            log: str = log,
-            after: Position = expected,
-            barrier: threading.Barrier = barrier,
-        ) -> bool:
-            barrier.wait()
-            try:
-                add(store, log, after, message(after.lines + 1))
-            except LogConflict:
-                return False
-            return True
+    def race(store: PostgresStore, after: Position) -> Position | None:
+        barrier.wait()
+        try:
+            return add(store, CONVERSATION, after, message(after.lines + 1))
+        except LogConflict:
+            return None
 
-        with ThreadPoolExecutor(len(stores)) as pool:
-            assert sum(pool.map(race, stores)) == 1
-        assert len(list(stores[0].read(log))) == expected.lines + 1
+    end = START
+    with ThreadPoolExecutor(len(stores)) as pool:
+        for _ in range(20):  # the first ones open connections one after the other
+            ends = [it for it in pool.map(partial(race, after=end), stores) if it]
+            assert len(ends) == 1
+            end = ends[0]
+    assert len(list(stores[0].read(CONVERSATION))) == 20
 
 
 def test_the_same_names_in_two_spaces_never_meet(database: Database, tmp_path: Path) -> None:
