@@ -378,7 +378,8 @@ class Space:
 
         Raises nothing. Hold no lock.
         """
-        return self._upkeep.repair(stopping)
+        finished = self._deletions.finish_interrupted()
+        return self._upkeep.repair(stopping) and finished
 
     # Suspended ----------------------------------------------------------------------------------
 
