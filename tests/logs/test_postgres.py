@@ -12,9 +12,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from recollect_server.domain.store_url import without_password
 from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.store import (
     START,
+    Kind,
     LogConflict,
     LogNotFound,
     LogUnavailable,
@@ -24,7 +26,6 @@ from recollect_server.storage.postgres.database import (
     Database,
     DatabaseRefused,
     DatabaseUnavailable,
-    masked,
 )
 from recollect_server.storage.postgres.store import PostgresStore
 
@@ -176,6 +177,41 @@ def test_an_append_that_nobody_answered_is_made_once_when_it_is_repeated(
             add(store, CONVERSATION, end, message(5))
 
 
+def test_a_log_whose_begin_nobody_answered_is_not_there(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    with proxied(postgres, url) as (proxy, through):
+        database = opened(through)
+        store = PostgresStore(database, "default", tmp_path)
+        begin(store, OTHER)
+        proxy.is_cut, proxy.lose = True, b"recollect.append"
+        with pytest.raises(LogUnavailable):
+            begin(store)
+        query = "SELECT last_append FROM recollect.logs ORDER BY log LIMIT 1"
+        ((name,),) = postgres.execute(query, url)
+        proxy.is_cut = False
+
+        def is_back() -> bool:
+            with suppress(LogUnavailable):
+                return store.length(OTHER) > 0
+            return False
+
+        until(is_back)
+        assert not store.is_taken(CONVERSATION)
+        assert [name for name, _ in store.logs(Kind.CONVERSATION)] == [OTHER]
+        with pytest.raises(LogNotFound):
+            store.length(CONVERSATION)
+        late = (
+            f"recollect.append({database.number}, 'default', '{CONVERSATION}', 'conversations', 0"
+        )
+        ((status,),) = postgres.execute(f"SELECT {late}, '{name}', ARRAY['late'::bytea])", url)
+        assert status == "conflict"
+        end = begin(store, messages=1)
+        assert next(store.logs(Kind.CONVERSATION)) == (CONVERSATION, end.bytes)
+        assert store.deleted() == []
+
+
 def test_of_appends_behind_one_position_exactly_one_wins(
     database: Database, tmp_path: Path
 ) -> None:
@@ -248,9 +284,17 @@ def test_a_newer_schema_is_refused(postgres: Postgres, opened: Opened) -> None:
 
 def test_no_text_about_a_database_has_its_password(postgres: Postgres) -> None:
     secret = "s3cret"  # noqa: S105 - of nobody
-    assert masked(f"postgresql://ann:{secret}@db:5432/logs?password={secret}") == (
-        "postgresql://ann@db:5432/logs"
-    )
+    url = f"postgresql://ann:{secret}@db:5432/logs?sslmode=require&password={secret}&a=b"
+    shown = "postgresql://ann:***@db:5432/logs?sslmode=require&password=***&a=b"
+    assert without_password(url) == shown
+    for wrong in (
+        f"postgres:/ann:{secret}@db",
+        f"ann:{secret}@db/x",
+        f"postgresql://a:{secret}@@x",
+    ):
+        assert secret not in without_password(wrong)
+    for plain in ("postgresql://db:5432/logs", "postgresql:///logs?host=/tmp", "folder"):
+        assert without_password(plain) == plain
     for url in (
         f"postgresql://ann:{secret}@/nothing?host={postgres.folder}",
         f"postgresql://ann:{secret}@127.0.0.1:1/logs",

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import resources
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import psycopg
 import structlog
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
+
+from recollect_server.domain.store_url import without_password
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
@@ -85,7 +86,7 @@ class Database:
 
         Raises DatabaseUnavailable, DatabaseRefused; then nothing is left open.
         """
-        self.name = masked(url)
+        self.name = without_password(url)
         """The URL without its password."""
         try:
             given = conninfo_to_dict(url)
@@ -232,13 +233,6 @@ def said(error: BaseException) -> str:
     """Return the text of an error of PostgreSQL on one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".")
-
-
-def masked(url: str) -> str:
-    """Return a URL for people: without its password and its parameters, which may hold one."""
-    parts = urlsplit(url)
-    user, at, hosts = parts.netloc.rpartition("@")
-    return f"{parts.scheme}://{user.partition(':')[0]}{at}{hosts}{parts.path}"
 
 
 def _configure(connection: Connection) -> None:

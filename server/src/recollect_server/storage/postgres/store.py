@@ -3,7 +3,8 @@
 A line is a row, found by the byte at which it begins in its log. A change is one function of the
 schema, one round trip and one transaction: all of it or nothing, durable when it returns. An append
 has an id, so that one whose answer was lost with its connection is recognised when it is sent
-again, by this call or by the next one with the same lines.
+again, by this call or by the next one with the same lines. One that would have begun a log is
+undone before anything else is begun, for its caller was told that there is none.
 """
 
 import hashlib
@@ -39,7 +40,7 @@ _PAGE_BYTES = 1 << 20  # of lines that are read at once
 _PAGE_NAMES = 10_000
 _CHANGED = "the log is not as this server left it: something else wrote to it"
 _LEDGER = "ledger"
-Change = Literal["append", "replace", "begin_delete", "end_delete", "remove_empty"]
+Change = Literal["append", "cancel_begin", "replace", "begin_delete", "end_delete", "remove_empty"]
 
 
 class PostgresStore:
@@ -64,6 +65,8 @@ class PostgresStore:
         kind, bodies = _kind_of(log), _bodies(lines)
         with self._guard:
             unanswered = self._unanswered.pop(log, None)
+        if not after.bytes:
+            self._cancel_unanswered()
         is_again = unanswered is not None and unanswered[:2] == (after.bytes, _digest(bodies))
         name = unanswered[2] if unanswered is not None and is_again else uuid4()
         hit("append.begun" if after.bytes else "create.begun")
@@ -152,10 +155,11 @@ class PostgresStore:
 
     def is_taken(self, log: str) -> bool:
         """Return whether there is a log of that name, or a delete of it that has not ended."""
-        return self._has(log, "")
+        return self._has(log, "AND NOT (deleting AND bytes = 0)")
 
     def logs(self, kind: Kind) -> Iterator[tuple[str, int]]:
         """Yield every log of a kind, with its length."""
+        self._cancel_unanswered()
         last = ""
         while True:
             rows = self._query(
@@ -193,6 +197,7 @@ class PostgresStore:
 
     def exists(self) -> bool:
         """Return whether the space has any log. Raises LogUnavailable."""
+        self._cancel_unanswered()
         rows = self._query(
             Kind.CONVERSATION,
             "listed",
@@ -368,7 +373,25 @@ class PostgresStore:
             raise LogNotFound(log, action, "there is no log of that name")
         return int(rows[0][0])
 
+    def _cancel_unanswered(self) -> None:
+        """Undo what began a log and was never answered: its caller was told that it failed, and may
+        begin another one instead. Raises LogUnavailable.
+        """
+        if not self._unanswered:
+            return
+        with self._guard:
+            begun = [
+                (log, name)
+                for log, (bytes_before, _, name) in self._unanswered.items()
+                if not bytes_before and _kind_of(log) != _LEDGER
+            ]
+        for log, name in begun:
+            self._change("cancel_begin", "written", log, _kind_of(log), name)
+            with self._guard:
+                self._unanswered.pop(log, None)
+
     def _has(self, log: str, condition: str) -> bool:
+        self._cancel_unanswered()
         rows = self._query(
             log,
             "read",

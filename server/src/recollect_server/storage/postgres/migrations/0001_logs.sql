@@ -109,7 +109,10 @@ BEGIN
             RETURN 'conflict';
         END IF;
     END IF;
-    IF held.deleting THEN
+    IF held.deleting AND held.bytes = 0 AND after_bytes = 0 AND held.last_append <> append_id THEN
+        -- A log whose begin was cancelled, begun again.
+        UPDATE recollect.logs SET deleting = false WHERE space = in_space AND log = in_log;
+    ELSIF held.deleting THEN
         RETURN CASE WHEN after_bytes > 0 THEN 'missing' ELSE 'conflict' END;
     END IF;
     IF held.last_append = append_id THEN
@@ -119,6 +122,29 @@ BEGIN
         RETURN 'conflict';
     END IF;
     PERFORM recollect.add_lines(in_space, in_log, held.lines, held.bytes, append_id, bodies);
+    RETURN 'done';
+END $$;
+
+-- Let the append that began a log not have been made. Its statement may still be on its way: the
+-- row that stays keeps it from beginning the log later. It goes as a deleted log goes.
+CREATE FUNCTION recollect.cancel_begin(
+    server bigint, in_space text, in_log text, in_kind text, append_id uuid
+) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    held recollect.logs;
+BEGIN
+    IF NOT recollect.is_owner(server) THEN
+        RETURN 'fenced';
+    END IF;
+    INSERT INTO recollect.logs (space, log, kind, lines, bytes, last_append, deleting)
+        VALUES (in_space, in_log, in_kind, 0, 0, append_id, true) ON CONFLICT DO NOTHING;
+    SELECT * INTO held FROM recollect.logs
+        WHERE space = in_space AND log = in_log FOR NO KEY UPDATE;
+    IF held.last_append = append_id AND NOT held.deleting THEN
+        DELETE FROM recollect.lines WHERE space = in_space AND log = in_log;
+        UPDATE recollect.logs SET lines = 0, bytes = 0, deleting = true
+            WHERE space = in_space AND log = in_log;
+    END IF;
     RETURN 'done';
 END $$;
 
