@@ -22,7 +22,8 @@ from recollect_server.app.folder import (
     is_out_of_memory,
 )
 from recollect_server.app.models import embedding_models, model_folder, writer_of_notes
-from recollect_server.app.space import EMBEDDER, INDEX, PRUNER, TIERS, OpenSpace, Shared, exists
+from recollect_server.app.space import EMBEDDER, INDEX, PRUNER, TIERS, OpenSpace, Shared
+from recollect_server.app.stores import open_stores
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock, system_clock
 from recollect_server.inference.workers import Workers
@@ -74,6 +75,8 @@ class App:
     addresses: tuple[str, ...]
     """Addresses for clients, in the order of the setting."""
     data_dir: Path
+    place: str
+    """Where the logs are, for people: the data folder, or a database."""
     recovered: Recovered
     """Of the default space."""
     spaces: Spaces[OpenSpace]
@@ -112,6 +115,8 @@ def start(
         weights = model_folder(settings)
         lock = FolderLock(settings.data_dir)
         stops.append(lock.release)
+        stores = open_stores(settings)
+        stops.append(stores.close)
         try:
             tokens = Tokens(TokenLedger(settings.data_dir), clock)
         except LogUnavailable as error:
@@ -149,6 +154,7 @@ def start(
         due = DueWork(DueMarkers(settings.data_dir), settings.space)
         shared = Shared(
             settings,
+            stores,
             clock,
             streams,
             Answers(settings.max_answer_bytes),
@@ -164,7 +170,7 @@ def start(
         )
         spaces = Spaces(
             partial(_open_space, shared),
-            partial(exists, settings.data_dir),
+            stores.exists,
             settings.max_open_spaces,
             settings.max_suspended_spaces,
         )
@@ -209,7 +215,7 @@ def start(
         for stop in reversed(stops):
             stop()
         raise
-    return App(addresses, settings.data_dir, recovered, spaces, tuple(stops))
+    return App(addresses, settings.data_dir, stores.place, recovered, spaces, tuple(stops))
 
 
 def _degraded(spaces: Spaces[OpenSpace], name: str) -> Mapping[str, str]:

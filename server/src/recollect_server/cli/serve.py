@@ -54,7 +54,7 @@ def serve(config: Path | None, **flags: Any) -> None:
     addresses = ", ".join(_described(running.addresses, settings))
     say(
         f"Recollect listens on {addresses} and keeps {recovered.conversations} conversations in"
-        f" {running.data_dir.resolve()}{note}. Stop it with Ctrl-C.",
+        f" {running.place}{note}. Stop it with Ctrl-C.",
         sys.stdout,
     )
     signal.sigwait(_STOPS)

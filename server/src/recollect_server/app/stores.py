@@ -1,0 +1,67 @@
+"""Places where the logs of all spaces live: the data folder, or a database."""
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+from recollect_server.app.folder import CannotStart
+from recollect_server.settings import FOLDER, Settings
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.store import LogStore
+
+
+class Stores(Protocol):
+    """The log stores of all spaces."""
+
+    @property
+    def place(self) -> str:
+        """Return where the logs are, for people."""
+
+    def of(self, space: str) -> LogStore:
+        """Return the store of a space."""
+
+    def exists(self, space: str) -> bool:
+        """Return whether there is a space of a name, or something else in its place. Raises
+        StorageUnavailable.
+        """
+
+    def close(self) -> None:
+        """Close what the stores share. Nobody uses one any more."""
+
+
+class FolderStores:
+    """The stores in a data folder."""
+
+    def __init__(self, data_dir: Path, *, sync: bool) -> None:
+        self._data_dir = data_dir
+        self._sync = sync
+
+    @property
+    def place(self) -> str:
+        """Return the path of the data folder."""
+        return str(self._data_dir.resolve())
+
+    def of(self, space: str) -> LogStore:
+        """Return the store of a space."""
+        return FolderStore.of(self._data_dir, space, sync=self._sync)
+
+    def exists(self, space: str) -> bool:
+        """Return whether there is anything of that name in the folder."""
+        return os.path.lexists(self._data_dir / space)
+
+    def close(self) -> None:
+        """Do nothing: each store closes its files."""
+
+
+def open_stores(settings: Settings) -> Stores:
+    """Return the stores that the settings name. Raises CannotStart."""
+    if settings.store == FOLDER:
+        return FolderStores(settings.data_dir, sync=settings.durability == "fsync")
+    try:
+        from recollect_server.app.postgres import PostgresStores
+    except ImportError as error:
+        raise CannotStart(
+            f"{settings.store} needs psycopg, which cannot be imported ({error}):"
+            " pip install 'recollect-server[postgres]'"
+        ) from error
+    return PostgresStores(settings)
