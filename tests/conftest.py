@@ -272,7 +272,7 @@ def start_server(tmp_path: Path, clock: MovableClock, log_store: LogStoreOf) -> 
     """
     running: list[RunningServer] = []
 
-    def start(**settings: Any) -> RunningServer:
+    def start(config: Path | None = None, **settings: Any) -> RunningServer:
         if settings.get("embedder") == "onnx":
             load_models_once()
         values: dict[str, Any] = {
@@ -281,7 +281,7 @@ def start_server(tmp_path: Path, clock: MovableClock, log_store: LogStoreOf) -> 
             "shutdown_grace": "2s",
         } | settings
         values = log_store(Path(values["data_dir"])) | values
-        chosen = Settings.load(None, values)
+        chosen = Settings.load(config, values)
         server = RunningServer(
             app.start(chosen, clock=clock, lock_order=LockOrder()), clock, chosen
         )

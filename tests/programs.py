@@ -33,12 +33,14 @@ from typing import IO, Any, Self
 from recollect_server.storage import failpoints
 
 SERVER, CLIENT, BRIDGE = "recollect_server.__main__", "recollect.cli.main", "recollect.mcp.main"
+PAGE = "recollect.web.main"
 """Programs are named by the module whose `main` they run."""
 
 _LATER = {
     SERVER: "recollect_server.cli.serve",
     CLIENT: "recollect.cli.group",
     BRIDGE: "recollect.mcp.server",
+    PAGE: "recollect.web.app",
 }
 """Modules that a program imports when it knows what it is asked for."""
 _ROOT = Path(__file__).parents[1]

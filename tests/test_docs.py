@@ -19,6 +19,7 @@ PAGES = sorted(
         *(ROOT / "examples").rglob("README.md"),
         ROOT / "bench/README.md",
         ROOT / "client/README.md",
+        ROOT / "clients/typescript/README.md",
         ROOT / "tests/README.md",
     ]
 )

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import grpc
 from recollect_server import app
 from recollect_server.domain.errors import StorageUnavailable
-from recollect_server.domain.tokens import EVERY_SPACE, digest_of, token_text
+from recollect_server.domain.principal import EVERY_SPACE
+from recollect_server.domain.tokens import digest_of, token_text
 from recollect_server.settings import Settings
 from recollect_server.storage.logs.tokens import TokenLedger
 

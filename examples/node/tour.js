@@ -1,44 +1,41 @@
-// Begins a conversation, writes to it, watches it over a connection that drops, and finds it again.
-import { Recollect, call } from "./recollect.js";
+// Begins a conversation, writes to it, watches it, goes on after a pause, and finds it again.
+import { Role } from "@recollect/client";
+import { connect } from "@recollect/client/node";
 
-const target = process.argv[2] ?? "127.0.0.1:50051";
-const recollect = new Recollect(target);
+const recollect = connect(process.argv[2]);
 
-const { conversation } = await call(recollect.conversations, "Create", { channel: "web", request_id: crypto.randomUUID() });
+const { conversation } = await recollect.conversations.create({ channel: "web" });
 console.log(`Created   ${conversation.id} on ${conversation.channel}`);
 
-const watch = recollect.watch({ conversation_ids: [conversation.id] });
-console.log(`Watches   ${(await next("conversation_list")).conversations.length} conversation`);
+let watch = recollect.watch({ conversationIds: [conversation.id] });
+console.log(`Watches   ${(await next("conversationList")).conversations.length} conversation`);
 
 await say("Why was the server so slow?", "The disk is full: logs, mostly.");
-console.log(`Saw       ${texts(await next("conversation_updated"))}`);
+console.log(`Saw       ${texts(await next("conversationUpdated"))}`);
 
-watch.drop(); // as a train in a tunnel does; what follows is missed
+watch.close(); // what follows is missed, and told to a watch that begins at the cursor
 await say("Then rotate them daily.", "Done: every night at three.");
-console.log(`Missed    ${texts(await next("conversation_updated"))}`);
+watch = recollect.watch({ conversationIds: [conversation.id], cursor: watch.cursor });
+console.log(`Missed    ${texts(await next("conversationUpdated"))}`);
 
-const { hits } = await call(recollect.recall, "Search", { query: "which logs are rotated?", limit: 1 });
+const { hits } = await recollect.recall.search({ query: "which logs are rotated?", limit: 1 });
 // The words that match stand between two characters of their own.
-console.log(`Searched  turn ${hits[0].turn_number}: ${hits[0].snippet.replace(/[\ue000\ue001]/g, "")}`);
+console.log(`Searched  turn ${hits[0].turnNumber}: ${hits[0].snippet.replace(/[\ue000\ue001]/g, "")}`);
 
-watch.close();
 recollect.close();
 
 async function say(user, assistant) {
   const messages = [
-    { role: "ROLE_USER", content: user },
-    { role: "ROLE_ASSISTANT", content: assistant },
+    { role: Role.USER, content: user },
+    { role: Role.ASSISTANT, content: assistant },
   ];
-  await call(recollect.conversations, "AppendTurn", {
-    conversation_id: conversation.id,
-    messages,
-    request_id: crypto.randomUUID(), // repeated with the same id, it is stored once
-  });
+  await recollect.conversations.appendTurn({ conversationId: conversation.id, messages });
 }
 
 async function next(kind) {
-  for await (const update of watch) {
-    if (update.kind === kind) return update[kind];
+  for (;;) {
+    const { value } = await watch.next();
+    if (value.kind.case === kind) return value.kind.value;
   }
 }
 

@@ -357,6 +357,21 @@ def test_recent_conversations_are_browsed_by_time(client: recollect.Client) -> N
     assert [entry.conversation.id for entry in oldest] == [ids[1]]
 
 
+def test_recent_says_that_more_are_there_than_fit_into_one_answer(start_server: Start) -> None:
+    with recollect.Client(start_server(max_answer_bytes=1 << 20).target) as client:
+        ids = []
+        for number in range(24):
+            began = datetime(2024, 1, 1 + number, tzinfo=UTC)
+            ids.append(client.conversations.create("browse", create_time=began).id)
+            client.conversations.update_metadata(ids[-1], {"pad": "x" * 60_000})
+        page = client.recall.recent(channel="browse", limit=24)
+        assert (0 < len(page) < 24, page.has_more) == (True, True)
+        before = page[-1].conversation.update_time
+        rest = client.recall.recent(channel="browse", limit=24, before=before)
+        assert [it.conversation.id for it in (*page, *rest)] == ids[::-1]
+        assert (rest.has_more, rest == tuple(rest)) == (False, True)
+
+
 def test_a_deleted_conversation_leaves_a_receipt(client: recollect.Client) -> None:
     conversation = client.conversations.create("web")
     client.conversations.append_turn(conversation.id, TURN)

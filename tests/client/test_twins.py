@@ -13,7 +13,9 @@ import pytest
 import recollect
 from google.protobuf.descriptor import ServiceDescriptor
 from recollect._async import access as async_access
+from recollect._async import admin as async_admin
 from recollect._async import channels as async_channels
+from recollect._async import checkpoints as async_checkpoints
 from recollect._async import client as async_client
 from recollect._async import conversations as async_conversations
 from recollect._async import external as async_external
@@ -21,7 +23,9 @@ from recollect._async import insight as async_insight
 from recollect._async import recall as async_recall
 from recollect._async import watch as async_watch
 from recollect._sync import access as sync_access
+from recollect._sync import admin as sync_admin
 from recollect._sync import channels as sync_channels
+from recollect._sync import checkpoints as sync_checkpoints
 from recollect._sync import client as sync_client
 from recollect._sync import conversations as sync_conversations
 from recollect._sync import external as sync_external
@@ -30,7 +34,9 @@ from recollect._sync import recall as sync_recall
 from recollect._sync import watch as sync_watch
 from recollect.v1 import (
     access_service_pb2,
+    admin_service_pb2,
     channel_service_pb2,
+    checkpoint_service_pb2,
     conversation_service_pb2,
     external_communication_service_pb2,
     insight_service_pb2,
@@ -45,7 +51,9 @@ TWINS = [
     (sync_channels.Channels, async_channels.Channels),
     (sync_external.External, async_external.External),
     (sync_insight.Insight, async_insight.Insight),
+    (sync_checkpoints.Checkpoints, async_checkpoints.Checkpoints),
     (sync_access.Access, async_access.Access),
+    (sync_admin.Admin, async_admin.Admin),
     (sync_watch.Watch, async_watch.Watch),
 ]
 
@@ -79,6 +87,7 @@ def test_both_clients_have_the_same_public_methods_each_with_an_example(
 
 SERVICES = [
     (access_service_pb2.DESCRIPTOR.services_by_name["AccessService"], sync_access.Access),
+    (admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"], sync_admin.Admin),
     (
         conversation_service_pb2.DESCRIPTOR.services_by_name["ConversationService"],
         sync_conversations.Conversations,
@@ -90,6 +99,10 @@ SERVICES = [
             "ExternalCommunicationService"
         ],
         sync_external.External,
+    ),
+    (
+        checkpoint_service_pb2.DESCRIPTOR.services_by_name["CheckpointService"],
+        sync_checkpoints.Checkpoints,
     ),
     (insight_service_pb2.DESCRIPTOR.services_by_name["InsightService"], sync_insight.Insight),
 ]
@@ -140,7 +153,10 @@ def test_every_public_name_is_exported_and_has_a_docstring() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["channel", "context", "conversation", "external", "insight", "message", "recall", "update"],
+    [
+        *("access", "admin", "channel", "checkpoint", "context", "conversation", "external"),
+        *("insight", "message", "recall", "update"),
+    ],
 )
 def test_every_attribute_of_a_data_class_has_a_docstring(module: str) -> None:
     package = Path(recollect.__file__).parent / "_types" / f"{module}.py"

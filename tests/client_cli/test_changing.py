@@ -1,4 +1,4 @@
-"""`switch`, `model`, `notes`, `delete` and `anchors`."""
+"""`switch`, `model`, `fork`, `metadata`, `notes`, `delete`, `delete-many` and `anchors`."""
 
 import os
 from collections.abc import Callable
@@ -173,6 +173,68 @@ def test_delete_removes_a_pinned_conversation_with_force_alone(
     assert list(client.conversations.list()) == []
 
 
+def test_a_fork_is_a_copy_through_a_turn(inside: Inside, client: Client, talked: Talked) -> None:
+    it = talked(3)
+    [fork] = inside("fork", it.id, "--through", "2").lines
+    assert (fork["turnCount"], fork["origin"]) == (
+        2,
+        {"conversationId": it.id, "turnNumber": 2},
+    )
+    whole = inside("fork", it.id, on_terminal=True).out
+    assert whole.endswith(f" begins as a copy of {it.id} through turn 3.\n")
+    assert client.conversations.get(whole.split()[0]).turn_count == 3
+    assert inside("fork", it.id, "--through", "4").code == 2
+
+
+def test_metadata_is_shown_set_and_removed_by_key(
+    inside: Inside, client: Client, talked: Talked
+) -> None:
+    it = talked()
+    assert inside("metadata", it.id, on_terminal=True).out == f"{it.id} keeps nothing.\n"
+    values = ("task=Write the report", "tries=3", 'tags=["a"]', "empty=")
+    assert inside("metadata", it.id, *values).lines[0]["metadata"] == {
+        "task": "Write the report",
+        "tries": 3,
+        "tags": ["a"],
+        "empty": "",
+    }
+    flags = ("--remove", "tags", "--remove", "empty", "tries=4")
+    assert (
+        inside("metadata", it.id, *flags, on_terminal=True).out
+        == f'{it.id} keeps {{"task": "Write the report", "tries": 4}}.\n'
+    )
+    assert client.conversations.get(it.id).metadata == {"task": "Write the report", "tries": 4}
+
+
+def test_delete_many_removes_what_matches_only_with_yes(
+    inside: Inside, client: Client, talked: Talked
+) -> None:
+    old = [talked(title="First Plan", channel="cli"), talked(2, channel="cli")]
+    stays = talked()
+    dry = inside("delete-many", "--channel", "cli", on_terminal=True).out.splitlines()
+    assert dry == [
+        "Would remove 2 conversations for good; --yes does it.",
+        f"  {old[0].id}  cli  First Plan, 1 turns",
+        f"  {old[1].id}  cli  no title yet, 2 turns",
+    ]
+    [line] = inside("delete-many", "--channel", "cli").lines
+    assert (line["conversationIds"], line["dryRun"]) == ([it.id for it in old], True)
+    assert len(list(client.conversations.list())) == 3
+    [line] = inside("delete-many", "--channel", "cli", "--limit", "1", "--yes").lines
+    assert (line["conversationIds"], line["hasMore"], line["dryRun"]) == ([old[0].id], True, False)
+    client.recall.set_anchor("name", "Alex", source=(old[1].id, 2))
+    ran = inside("delete-many", "--all", "--yes", on_terminal=True)
+    assert ran.out.splitlines()[1:] == [
+        f"Left {old[1].id}: facts about the user came from it; --anchors says what becomes of them."
+    ]
+    assert "Removed 1 conversation: " in ran.out
+    assert [it.id for it in client.conversations.list()] == [old[1].id] != [stays.id]
+    [line] = inside("delete-many", "--all").lines
+    assert line["left"] == [{"conversationId": old[1].id, "reason": "ANCHORS_PRESENT"}]
+    [line] = inside("delete-many", old[1].id, "--anchors", "keep", "--yes").lines
+    assert line["conversationIds"] == [old[1].id]
+
+
 def test_anchors_are_set_listed_and_forgotten(
     inside: Inside, client: Client, talked: Talked
 ) -> None:
@@ -223,6 +285,10 @@ def test_the_new_commands_run_as_programs(recollect: Any, client: Client, talked
         (("anchors", "set", "Not A Key", "x"), "key"),
         (("anchors", "set", "name", "x", "--source", UNKNOWN, "0"), "--source"),
         (("anchors", "forget"), "forget"),
+        (("metadata", UNKNOWN, "no-value"), "KEY=VALUE"),
+        (("metadata", UNKNOWN, "a=1", "--remove", "a"), "twice"),
+        (("delete-many",), "--all"),
+        (("delete-many", "--all", "--channel", "cli"), "--all goes with no filter"),
     ],
 )
 def test_what_is_wrong_is_named(inside: Inside, arguments: tuple[str, ...], named: str) -> None:

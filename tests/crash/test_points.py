@@ -13,6 +13,7 @@ from recollect_server.services.upkeep.recovery import Recovered
 from recollect_server.storage.failpoints import FAILPOINTS
 
 from tests.channels.conftest import Post, home
+from tests.checkpoints.test_killed import OF_CHECKPOINTS
 from tests.conftest import Start
 from tests.crash.checker import check, check_index, repeat
 from tests.crash.history import History
@@ -268,6 +269,6 @@ def test_a_server_that_is_killed_at_delete_forgotten_knows_the_next_time_what_wa
 
 def test_every_point_is_killed_by_a_test() -> None:
     points = {kill.point for kill in SERVING + STARTING}
-    elsewhere = OF_THIRD_PARTIES | OF_TOKENS | OF_THE_AUDIT
+    elsewhere = OF_THIRD_PARTIES | OF_TOKENS | OF_THE_AUDIT | OF_CHECKPOINTS
     assert points | OF_THEIR_OWN | elsewhere == set(FAILPOINTS)
     assert all(f"at_{point.replace('.', '_')}_" in "".join(globals()) for point in OF_THEIR_OWN)

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.domain.errors import LimitExceeded
-from recollect_server.domain.tokens import EVERY_SPACE, new_id, new_secret, token_text
+from recollect_server.domain.principal import EVERY_SPACE
+from recollect_server.domain.tokens import new_id, new_secret, token_text
 from recollect_server.transport.gate import Refusals
 
 from tests.conftest import Start, examples

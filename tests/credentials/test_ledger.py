@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import structlog
 from recollect_server.domain.errors import InvalidField, Unauthenticated
-from recollect_server.domain.tokens import EVERY_SPACE, new_id, parse, token_text
+from recollect_server.domain.principal import EVERY_SPACE
+from recollect_server.domain.tokens import new_id, parse, token_text
 from recollect_server.services.tokens import Tokens
 from recollect_server.storage.failpoints import FAILPOINTS
 from recollect_server.storage.logs.store import LogUnavailable

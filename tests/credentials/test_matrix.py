@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.message import Message as ProtoMessage
 from google.protobuf.message_factory import GetMessageClass
 from recollect_server import app
-from recollect_server.domain.principal import KINDS
+from recollect_server.domain.principal import EVERY_SPACE, KINDS
 from recollect_server.domain.time import system_clock
 from recollect_server.domain.tokens import new_id, new_secret, token_text
 from recollect_server.settings import Settings
@@ -49,7 +49,17 @@ ALLOWED = {
     "InsightService.BusiestConversations": "brain panel reader admin",
     "InsightService.Facets": "brain panel reader admin",
     "InsightService.ListTopics": "brain panel reader admin",
+    "CheckpointService.PutRecords": "brain admin",
+    "CheckpointService.GetRecords": "brain admin",
+    "CheckpointService.ListRecords": "brain admin",
+    "CheckpointService.RemoveRecords": "brain admin",
+    "CheckpointService.ListThreads": "brain admin",
+    "CheckpointService.DeleteThread": "brain admin",
     "AccessService.WhoAmI": "brain project gateway panel reader admin",
+    "AdminService.ListSettings": "admin",
+    "AdminService.ListSpaces": "admin",
+    "AdminService.ListTokens": "admin",
+    "AdminService.GetStats": "admin",
     "ChannelService.Receive": "gateway admin",
     "ChannelService.RunCommand": "brain admin",
     "ChannelService.AddOwnerIdentity": "admin",
@@ -78,7 +88,14 @@ def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Call
     now = system_clock()
     tokens = tokens_of(data_dir, system_clock)
     texts = {
-        kind: tokens.create(grant(kind, conversation_id=CONVERSATION * (kind == "project")))[1]
+        kind: tokens.create(
+            grant(
+                kind,
+                # what is about the whole server asks for a token that is for every space
+                *([EVERY_SPACE] if kind == "admin" else []),
+                conversation_id=CONVERSATION * (kind == "project"),
+            )
+        )[1]
         for kind in KINDS
     }
     texts["revoked"] = tokens.create(grant("admin"))[1]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from recollect_server.app import CannotStart
+from recollect_server.app.catalogue import described
 from recollect_server.settings import Settings, WrongSettings
 
 from tests.conftest import Start
@@ -107,6 +108,8 @@ def test_the_password_is_in_no_print_of_the_settings() -> None:
     assert settings.store.url == url
     for text in (str(settings), repr(settings), repr(settings.model_dump()), settings.store):
         assert SECRET not in text
+    (listed,) = [it for it in described(settings, Path("x.yaml")) if it.key == "store"]
+    assert (listed.value, listed.masked) == ("postgresql://ann:***@db/logs", True)
     printed = run("config", env={"RECOLLECT_STORE": url})
     assert "store: postgresql://ann:***@db/logs" in printed.stdout
 

@@ -13,7 +13,7 @@ from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.postings import read_postings
-from recollect_server.storage.index.words import MAX_TEXT
+from recollect_server.storage.index.words import MAX_TEXT, Term
 from recollect_server.storage.logs.folder import FolderStore
 
 from bench.corpus import Corpus, Made, write_conversation, write_transcripts
@@ -77,6 +77,16 @@ def test_of_a_common_word_the_newest_places_fit_the_budget(
     assert (part.ids.tolist(), part.is_cut) == (whole.ids[-100:].tolist(), True)
     assert len(none.ids) == 0
     assert inside.ids.tolist() == part.ids.tolist()
+
+
+def test_messages_with_words_of_a_beginning_are_cut_at_the_budget(
+    connection: apsw.Connection,
+) -> None:
+    begins = [Term("zebra", "zebra", prefix=True)]
+    whole = read_postings(connection, begins, budget=2 * _LONG)
+    part = read_postings(connection, begins, budget=100)
+    assert (len(whole.ids), whole.is_cut) == (_LONG, False)
+    assert (len(part.ids), part.is_cut) == (100, True)
 
 
 def test_words_beyond_the_budget_are_not_looked_up(index: Index) -> None:

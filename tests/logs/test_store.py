@@ -190,7 +190,7 @@ def test_a_deleted_log_is_gone_at_once_and_readable_until_its_delete_ends(
         with pytest.raises(LogNotFound):
             add(reader, CONVERSATION, end, message(5))
     assert store.end_delete(CONVERSATION) == {"transcript": end.bytes}
-    assert store.deleted() == []
+    assert store.deleted() == store.deleted(Kind.COMMUNICATION) == []
     with pytest.raises(LogNotFound):
         list(store.raw_deleted(CONVERSATION))
 

@@ -54,6 +54,17 @@ def test_subscribers_see_each_change_and_a_snapshot_lists_no_archived_conversati
     again.cancel()
 
 
+def test_what_is_archived_already_is_told_to_nobody_and_takes_no_line(
+    service: Service, server: RunningServer
+) -> None:
+    conversation_id = service.told("one")
+    archived = archive(service, conversation_id)
+    transcript = server.folder / f"{conversation_id}.jsonl"
+    written = transcript.read_bytes()
+    assert archive(service, conversation_id) == archived
+    assert transcript.read_bytes() == written
+
+
 def test_the_person_brings_a_conversation_back_and_the_agent_does_not(service: Service) -> None:
     conversation_id = service.told("one")
     archive(service, conversation_id)

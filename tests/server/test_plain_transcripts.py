@@ -324,3 +324,23 @@ def test_nothing_of_a_third_party_is_taken_from_a_line_without_a_checksum(
     times = {"timestamp": "2026-02-14T12:00:00Z", "created": "2026-02-14T12:00:00Z"}
     line = line_of(json.dumps(fields | times).encode(), 2, 0)
     assert (line.entry, line.damage) == (None, "it is of a type that is not known")
+
+
+def test_a_topic_or_a_participant_that_stands_twice_counts_once(
+    server: RunningServer, connect: Connect, start_server: Start
+) -> None:
+    meta = META | {"participants": ["alex", "alex", "maria"]}
+    first = event("title_assigned", title="Disk", topics=["disk", "disk", "logs"])
+    path = put(server, plain(meta, said(1, "The zebra disk."), first))
+    service = connect(server)
+    assert list(service.get(NAME).topics) == ["disk", "logs"]
+    assert list(service.get(NAME).participants) == ["alex", "maria"]
+    assert service.found("zebra") == [NAME]  # the index took the lines
+    assert [it.id for it in service.listed(topics=["disk"]).conversations] == [NAME]
+    server.stop()
+    again = event("abbreviation", text="Notes.", topics=["logs", "tape", "tape"])
+    path.write_bytes(path.read_bytes() + plain(again))
+    service = connect(start_server())
+    assert list(service.get(NAME).topics) == ["logs", "tape"]
+    assert [it.id for it in service.listed(topics=["tape"]).conversations] == [NAME]
+    assert [it.id for it in service.listed(topics=["disk"]).conversations] == []

@@ -176,7 +176,8 @@ def test_stats_tells_what_is_kept_while_the_server_runs_and_after(
         "notes_due: 3 conversations", "notes_failed: 0 conversations", "model_spending: none",
         "contexts: 0, of them 0 with the newest turns from memory and 0 that asked other conversations",
         "messages_in_contexts: 0 hot, 0 warm, 0 cold",
-        "torn_tails: 0 files, 0 bytes", "deletes_to_finish: 0", "external_communications: 0", "external_messages: 0",
+        "torn_tails: 0 files, 0 bytes", "deletes_to_finish: 0", "threads: 0", "threads_bytes: 0",
+        "external_communications: 0", "external_messages: 0",
         "external_bytes: 0", "external_not_indexed_yet: 0", "escalations_open: 0", "limited_senders: 0",
         "limited_today: 0",
     ]  # fmt: skip

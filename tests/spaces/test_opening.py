@@ -8,6 +8,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from recollect.v1 import conversation_service_pb2 as api
+from recollect_server.domain.errors import TooManySpaces
 from recollect_server.storage.index.file import Seal, read_seal
 from recollect_server.storage.vectors import checking as vectors
 from recollect_server.transport.health import DEGRADED
@@ -79,6 +80,22 @@ def test_a_space_whose_conversations_are_all_deleted_keeps_its_cursors_and_page_
     stream = service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=cursor))
     assert next(iter(stream)).update.WhichOneof("kind") == "conversation_deleted"
     stream.cancel()
+
+
+def test_background_work_takes_no_place_of_a_space_that_was_just_used(
+    start_server: Start, enter: Enter
+) -> None:
+    server = start_server(max_open_spaces=1)
+    enter(server.target, "behind").told("Words")
+    enter(server.target, "used").told("Words")
+
+    def use_behind() -> None:
+        if lease := server.app.spaces.use_behind("behind"):
+            lease.end()
+
+    with pytest.raises(TooManySpaces):
+        use_behind()
+    assert server.app.spaces.names() == ["used"]
 
 
 def test_calls_and_a_stream_hold_their_space_open(start_server: Start, enter: Enter) -> None:

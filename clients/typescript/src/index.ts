@@ -1,1 +1,5 @@
+export { Recollect, type RecollectOptions, type WatchOptions } from "./client.js";
+export { RecollectError, type CodeName, type FieldViolation, type Reason } from "./errors.js";
+export { DEFAULT_RETRY, type RetryPolicy } from "./retry.js";
+export { Watch } from "./watch.js";
 export * from "./gen/index.js";

@@ -5,7 +5,10 @@ and `app` read them.
 import difflib
 import os
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,11 +19,13 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    GetCoreSchemaHandler,
+    PrivateAttr,
     ValidationError,
     ValidationInfo,
     field_validator,
 )
-from pydantic_core import core_schema
+from pydantic_core import CoreSchema, core_schema
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -58,6 +63,55 @@ _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
 
 class WrongSettings(Exception):
     """One or more settings are wrong; the text names each."""
+
+
+class Source(StrEnum):
+    """Source of a setting's value; a later one goes before an earlier one."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+    FLAG = "flag"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Sources of the values of settings."""
+
+    file: Path | None = None
+    """The YAML file that was read."""
+    in_file: frozenset[str] = frozenset()
+    """Settings that the file names."""
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that flags name, with their values."""
+
+    def source(self, name: str) -> Source:
+        """Return the source of a setting's value."""
+        if name in self.flags:
+            return Source.FLAG
+        if any(variable.upper() == environment_name(name) for variable in os.environ):
+            return Source.ENVIRONMENT
+        return Source.FILE if name in self.in_file else Source.DEFAULT
+
+
+def environment_name(setting: str) -> str:
+    """Return the name of a setting in the environment."""
+    return f"{_PREFIX}{setting.upper()}"
+
+
+def text_of(value: Any) -> str:
+    """Return the value of a setting as the YAML file has it."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case timedelta():
+            return duration_text(value)
+        case float() if value.is_integer():
+            return str(int(value))
+        case _:
+            return str(value)
 
 
 def duration_text(duration: timedelta) -> str:
@@ -111,28 +165,44 @@ def _none_if_empty(value: object) -> object:
     return None if value == "" else value
 
 
-def _at_least(least: timedelta) -> AfterValidator:
-    """Refuse a duration that is shorter: it would keep a thread at work all the time, or let no
+@dataclass(frozen=True, slots=True)
+class LowerBound:
+    """Lower bound of a duration: a shorter one would keep a thread at work all the time, or let no
     call end well.
     """
 
-    def check(value: timedelta) -> timedelta:
-        if value < least:
-            raise ValueError(f"must be {duration_text(least)} or longer")
+    least: timedelta
+
+    def check(self, value: timedelta) -> timedelta:
+        """Return the value. Raises ValueError for a shorter one."""
+        if value < self.least:
+            raise ValueError(f"must be {duration_text(self.least)} or longer")
         return value
 
-    return AfterValidator(check)
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Check what the validators before this one return."""
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
 
 
-def _at_most(most: timedelta) -> AfterValidator:
-    """Refuse a duration that is longer: no thread can wait for that long."""
+@dataclass(frozen=True, slots=True)
+class UpperBound:
+    """Upper bound of a duration: no thread can wait for longer."""
 
-    def check(value: timedelta) -> timedelta:
-        if value > most:
-            raise ValueError(f"must be {duration_text(most)} or shorter")
+    most: timedelta
+
+    def check(self, value: timedelta) -> timedelta:
+        """Return the value. Raises ValueError for a longer one."""
+        if value > self.most:
+            raise ValueError(f"must be {duration_text(self.most)} or shorter")
         return value
 
-    return AfterValidator(check)
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Check what the validators before this one return."""
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
 
 
 def _names(value: object) -> object:
@@ -189,7 +259,7 @@ class LogStoreName(str):
         return name
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, *_: object) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(cls, *_: object) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(cls)
 
 
@@ -218,6 +288,8 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True)
+
+    _origin: Origin = PrivateAttr(default_factory=Origin)
 
     # The files before the addresses: whether an address is allowed depends on them.
     tls_cert: File = Field(
@@ -296,7 +368,7 @@ class Settings(BaseSettings):
     search_threads: int = Field(
         3, ge=1, le=100, description="concurrent searches and contexts: more would delay writes"
     )
-    search_timeout: Annotated[Duration, _at_least(timedelta(milliseconds=1))] = Field(
+    search_timeout: Annotated[Duration, LowerBound(timedelta(milliseconds=1))] = Field(
         timedelta(seconds=30),
         description="time limit of a search or a context, which then ends with DEADLINE_EXCEEDED; 1ms or longer",
     )
@@ -309,7 +381,7 @@ class Settings(BaseSettings):
     max_subscribers: int = Field(
         5000, ge=1, le=100_000, description="concurrent streams of live updates, and health watches"
     )
-    heartbeat: Annotated[Duration, _at_least(timedelta(milliseconds=50))] = Field(
+    heartbeat: Annotated[Duration, LowerBound(timedelta(milliseconds=50))] = Field(
         timedelta(seconds=15),
         description="interval after which a quiet stream sends its cursor; 50ms or longer",
     )
@@ -335,7 +407,7 @@ class Settings(BaseSettings):
         timedelta(minutes=10),
         description="a conversation gets notes after it was quiet for this long",
     )
-    sweep_interval: Annotated[Duration, _at_least(timedelta(seconds=1))] = Field(
+    sweep_interval: Annotated[Duration, LowerBound(timedelta(seconds=1))] = Field(
         timedelta(minutes=5), description="interval at which failed notes are retried; 1s or longer"
     )
     abbreviator: Literal["auto", "anthropic", "openai", "extractive", "off"] = Field(
@@ -356,7 +428,7 @@ class Settings(BaseSettings):
     abbreviation_threads: int = Field(
         1, ge=1, le=32, description="conversations that get notes at the same time"
     )
-    abbreviation_timeout: Annotated[Duration, _at_least(timedelta(seconds=1))] = Field(
+    abbreviation_timeout: Annotated[Duration, LowerBound(timedelta(seconds=1))] = Field(
         timedelta(minutes=2),
         description="time limit of a model call; after half of it the next conversation starts in parallel",
     )
@@ -496,7 +568,7 @@ class Settings(BaseSettings):
     reflection: bool = Field(
         True, description="whether the server describes its services to tools such as grpcurl"
     )
-    shutdown_grace: Annotated[Duration, _at_most(timedelta(days=1))] = Field(
+    shutdown_grace: Annotated[Duration, UpperBound(timedelta(days=1))] = Field(
         timedelta(seconds=10),
         description="how long running calls may take at a stop; 1d at the most",
     )
@@ -524,6 +596,11 @@ class Settings(BaseSettings):
         if info.field_name == "tls_key" and value is None and info.data.get("tls_cert"):
             raise ValueError("is needed beside tls_cert: name the certificate's private key")
         return value
+
+    @property
+    def origin(self) -> Origin:
+        """The sources of the values."""
+        return self._origin
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -561,10 +638,18 @@ class Settings(BaseSettings):
             raise WrongSettings(f"{config}: holds no settings: {_EXPECTED}") from error
         if unknown:
             raise WrongSettings("\n".join(unknown))
+        settings._origin = Origin(config, _names_in(config), dict(flags))
         return settings
 
 
 _EXPECTED = "write a name and its value in each line, as `threads: 32` (recollect-server config prints such a file)"
+
+
+def _names_in(config: Path | None) -> frozenset[str]:
+    """Return the settings that a file names, which was just read."""
+    if config is None:
+        return frozenset()
+    return frozenset(map(str, yaml.safe_load(config.read_text()) or ()))
 
 
 def _place(error: yaml.YAMLError) -> str:

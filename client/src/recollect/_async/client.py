@@ -6,7 +6,9 @@ from types import TracebackType
 from typing import Self
 
 from recollect._async.access import Access
+from recollect._async.admin import Admin
 from recollect._async.channels import Channels
+from recollect._async.checkpoints import Checkpoints
 from recollect._async.conversations import Conversations
 from recollect._async.external import External
 from recollect._async.insight import Insight
@@ -46,8 +48,12 @@ class AsyncClient:
     """Read, trust and answer third parties."""
     insight: Insight
     """Count what was written and what it cost."""
+    checkpoints: Checkpoints
+    """Keep the state of programs, by thread."""
     access: Access
     """Tell what this client may do."""
+    admin: Admin
+    """Administer the server: settings, spaces, tokens, and the state of what it keeps."""
 
     def __init__(
         self,
@@ -71,7 +77,9 @@ class AsyncClient:
         self.channels = Channels(self._invoker)
         self.external = External(self._invoker)
         self.insight = Insight(self._invoker)
+        self.checkpoints = Checkpoints(self._invoker)
         self.access = Access(self._invoker)
+        self.admin = Admin(self._invoker)
 
     async def close(self) -> None:
         """End the connection, and running calls with `ClientClosed`. Closing again does nothing.

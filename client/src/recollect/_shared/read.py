@@ -181,14 +181,15 @@ def fetched_context(it: recall_service_pb2.FetchContextResponse) -> recall.Fetch
     )
 
 
-def recent(it: recall_service_pb2.RecentResponse) -> tuple[recall.RecentConversation, ...]:
+def recent(it: recall_service_pb2.RecentResponse) -> recall.RecentPage:
     """Return the answer to Recent."""
-    return tuple(
+    entries = (
         recall.RecentConversation(
             conversation=conversation(entry.conversation), snippet=entry.snippet
         )
         for entry in it.conversations
     )
+    return recall.RecentPage.of(entries, has_more=it.has_more)
 
 
 def _search_result(it: recall_pb2.SearchResult) -> recall.SearchResult:

@@ -107,3 +107,14 @@ def read_details(data: bytes) -> Details:
     except DecodeError:
         pass
     return Details(reason, metadata, tuple(violations), retry_delay)
+
+
+def raw_details(data: bytes) -> list[tuple[str, bytes]]:
+    """Return the type names and the encoded messages of `grpc-status-details-bin`, in order. What
+    cannot be read is left out.
+    """
+    try:
+        status = _CLASSES["Status"].FromString(data)
+    except DecodeError:
+        return []
+    return [(detail.type_url.rpartition("/")[2], detail.value) for detail in status.details]

@@ -10,7 +10,9 @@ from recollect._shared.channel import DEFAULT_TARGET, DEFAULT_TIMEOUT
 from recollect._shared.endpoint import Endpoint, Pem
 from recollect._shared.retry import DEFAULT_RETRY, RetryPolicy
 from recollect._sync.access import Access
+from recollect._sync.admin import Admin
 from recollect._sync.channels import Channels
+from recollect._sync.checkpoints import Checkpoints
 from recollect._sync.conversations import Conversations
 from recollect._sync.external import External
 from recollect._sync.insight import Insight
@@ -47,8 +49,12 @@ class Client:
     """Read, trust and answer third parties."""
     insight: Insight
     """Count what was written and what it cost."""
+    checkpoints: Checkpoints
+    """Keep the state of programs, by thread."""
     access: Access
     """Tell what this client may do."""
+    admin: Admin
+    """Administer the server: settings, spaces, tokens, and the state of what it keeps."""
 
     def __init__(
         self,
@@ -72,7 +78,9 @@ class Client:
         self.channels = Channels(self._invoker)
         self.external = External(self._invoker)
         self.insight = Insight(self._invoker)
+        self.checkpoints = Checkpoints(self._invoker)
         self.access = Access(self._invoker)
+        self.admin = Admin(self._invoker)
 
     def close(self) -> None:
         """End the connection, and running calls with `ClientClosed`. Closing again does nothing.

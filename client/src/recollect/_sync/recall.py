@@ -19,8 +19,8 @@ from recollect._types.context import (
 from recollect._types.recall import (
     DateRange,
     FetchedContext,
-    RecentConversation,
     RecentOrder,
+    RecentPage,
     SearchAnswer,
     TurnRange,
 )
@@ -108,9 +108,9 @@ class Recall:
         channel: str | None = None,
         order: RecentOrder | None = None,
         timeout: float | None = None,
-    ) -> tuple[RecentConversation, ...]:
+    ) -> RecentPage:
         """Return conversations by time, for browsing: updated at or after `after` and before
-        `before`, newest first.
+        `before`, newest first. `has_more` says that the answer would be too large with the others.
 
         >>> for entry in client.recall.recent(after=datetime.now(UTC) - timedelta(days=7)):
         ...     print(entry.conversation.abbreviation or entry.snippet)

@@ -1,8 +1,10 @@
 """Answers of recall: conversations and messages that a search found."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Self
 
 from recollect._types.conversation import Conversation
 from recollect._types.message import Message, Role
@@ -177,3 +179,19 @@ class RecentConversation:
     """The conversation, with its abbreviation where it has one."""
     snippet: str
     """The beginning of its newest message, where it has no abbreviation."""
+
+
+class RecentPage(tuple[RecentConversation, ...]):
+    """The answer of `recall.recent`: a tuple of the conversations, in the order asked for."""
+
+    has_more: bool = False
+    """True if some were left out because the answer would be too large: ask for those after the
+    last one.
+    """
+
+    @classmethod
+    def of(cls, entries: Iterable[RecentConversation], *, has_more: bool) -> Self:
+        """Return the page of these conversations."""
+        page = cls(entries)
+        page.has_more = has_more
+        return page

@@ -1,5 +1,5 @@
-"""The message history of a LangGraph graph, and a store that finds what was said. Needs the extra
-`recollect-client[langgraph]`.
+"""The message history of a LangGraph graph, its checkpoints, and a store that finds what was said.
+Needs the extra `recollect-client[langgraph]`.
 
     from recollect import Client
     from recollect.adapters.langgraph import RecallStore, RecollectMemory
@@ -22,9 +22,11 @@ What it maps, and what not:
   replaces it or takes it away, and whoever loads the thread sees it so. The transcript only grows:
   the first wording stays there, and is found. (Where all messages are removed nothing tells the
   state from one that never had any: to begin anew, take another thread.)
-- It is no checkpointer. A checkpoint is the state of a graph between two steps, with its channels
-  and pending writes; a transcript is what was said. Use LangGraph's own checkpointers for
-  interrupts and time travel, beside this or without it.
+- A transcript is what was said; a checkpoint is the state of a graph between two steps, with its
+  channels and pending writes. `RecollectSaver` is a checkpointer, for interrupts, time travel and
+  runs that are killed: `builder.compile(checkpointer=RecollectSaver(Client()))`, beside the two
+  nodes or without them. Its checkpoints are in a log of their own for each thread, which is neither
+  searched nor listed with conversations (`langgraph_saver`).
 - `RecallStore` is a `BaseStore`: `search` and `get` over all conversations, or those of one
   channel, in the namespace `conversations`. They are only to read. For values of your own give it
   a store, as `RecallStore(Client(), values=InMemoryStore())`: it has all other namespaces.
@@ -53,9 +55,17 @@ from recollect import ArchiveFilter, Client, Conversation, LoadedConversation, M
 from recollect._shared.file_parts import is_part
 from recollect.adapters.files import Files, batches
 from recollect.adapters.langchain import langchain_message, message_of, messages_of
+from recollect.adapters.langgraph_saver import RecollectSaver
 from recollect.adapters.recall_store import RecallStore
 
-__all__ = ["HasMessages", "RecallStore", "RecollectMemory", "langchain_message", "message_of"]
+__all__ = [
+    "HasMessages",
+    "RecallStore",
+    "RecollectMemory",
+    "RecollectSaver",
+    "langchain_message",
+    "message_of",
+]
 
 CHANNEL = "langgraph"
 MARK = "recollect_sequence"

@@ -128,6 +128,8 @@ def recent(
         _print_heading(out, entry.conversation)
         out.print(one_line(entry.conversation.abbreviation or entry.snippet), soft_wrap=False)
         out.print()
+    if entries.has_more:
+        out.print("There are more than fit into one answer: go on with --until.")
 
 
 @click.command()

@@ -1,25 +1,25 @@
-"""`recollect rename`, `model`, `topics`, `archive`, `notes`, `redo-notes`, `switch` and `delete`:
-what a person changes about a conversation.
+"""`recollect rename`, `model`, `topics`, `archive`, `metadata`, `notes`, `redo-notes`, `switch` and
+`fork`: what a person changes about a conversation.
 """
 
+import json
 from datetime import datetime
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
-from recollect import AnchorDisposition, Conversation, DeletionReceipt
+from recollect import Conversation
 from recollect._shared.plain import plain
 from recollect.cli.browsing import print_loaded
 from recollect.cli.options import (
     CONVERSATION,
+    MAX_NUMBER,
     Shell,
-    confirm,
     text_of,
     with_channels,
     with_shell,
     with_span,
     with_text,
-    with_yes,
 )
 from recollect.cli.printing import clean, console, json_line, local
 
@@ -222,41 +222,54 @@ def switch(shell: Shell, conversation: str | None, left: str | None, turns: int 
 
 
 @click.command()
-@click.argument(
-    "conversations", nargs=-1, required=True, type=CONVERSATION, metavar="CONVERSATION..."
-)
+@click.argument("conversation", type=CONVERSATION)
 @click.option(
-    "--anchors",
-    type=click.Choice([it.value for it in AnchorDisposition]),
-    help="The fate of facts about the user that came from it. Without this, one that has"
-    " some is not deleted.",
+    "--through",
+    type=click.IntRange(1, MAX_NUMBER),
+    metavar="TURN",
+    help="The last turn to copy.  [default: the newest]",
 )
-@click.option(
-    "--force", is_flag=True, help="Pinned ones too: those that their channels' new messages join."
-)
-@with_yes
 @with_shell
-def delete(
-    shell: Shell, conversations: tuple[str, ...], anchors: str | None, force: bool, yes: bool
-) -> None:
-    """Remove each CONVERSATION for good, its text from every file of the service.
+def fork(shell: Shell, conversation: str, through: int | None) -> None:
+    """Begin a new conversation as a copy of CONVERSATION, to go on from there in another way."""
+    it = shell.client.conversations.fork(conversation, through_turn=through)
+    turn = it.origin.turn_number if it.origin else it.turn_count
+    _print_changed(shell, it, f"begins as a copy of {conversation} through turn {turn}")
 
-    It asks first on a terminal; elsewhere it needs --yes. As JSON every line is a receipt, which
-    says what was removed from where.
+
+@click.command()
+@click.argument("conversation", type=CONVERSATION)
+@click.argument("values", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--remove", "removals", multiple=True, metavar="KEY", help="May be repeated.")
+@with_shell
+def metadata(
+    shell: Shell, conversation: str, values: tuple[str, ...], removals: tuple[str, ...]
+) -> None:
+    """Show the values that are kept with CONVERSATION, or set some: others stay as they are.
+
+    A VALUE that is JSON is kept as such, any other as text.
     """
-    if not yes:
-        there = [shell.client.conversations.get(name) for name in dict.fromkeys(conversations)]
-        named = ", ".join(
-            f"{it.id} ({it.title or 'no title yet'}, {it.turn_count} turns)" for it in there
-        )
-        confirm(f"Remove {named} for good?")
-    disposition = None if anchors is None else AnchorDisposition(anchors)
-    for name in dict.fromkeys(conversations):
-        receipt = shell.client.conversations.delete(name, anchors=disposition, force=force)
-        if shell.as_json:
-            json_line(plain(receipt))
-        else:
-            console().print(clean(_removed(receipt)))
+    changes: dict[str, Any] = dict.fromkeys(removals)
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not key or not equals:
+            raise click.UsageError(f"{value!r} is not KEY=VALUE.")
+        if key in changes:
+            raise click.UsageError(f"{key!r} is set or removed twice.")
+        changes[key] = _json_or_text(text)
+    calls = shell.client.conversations
+    it = calls.update_metadata(conversation, changes) if changes else calls.get(conversation)
+    values_text = (
+        json.dumps(it.metadata, ensure_ascii=False, sort_keys=True) if it.metadata else "nothing"
+    )
+    _print_changed(shell, it, f"keeps {values_text}")
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _written_by(it: Conversation) -> str:
@@ -270,11 +283,6 @@ def _written_by(it: Conversation) -> str:
     if it.notes.failure:
         parts.append(f"The last try failed: {it.notes.failure}.")
     return " ".join(parts)
-
-
-def _removed(receipt: DeletionReceipt) -> str:
-    places = ", ".join(f"{it.place} {it.count}" for it in receipt.removed)
-    return f"{receipt.conversation_id} is removed: {places}."
 
 
 def _print_changed(shell: Shell, it: Conversation, what: str) -> None:

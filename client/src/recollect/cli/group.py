@@ -9,8 +9,19 @@ import click
 from recollect.cli import exits
 from recollect.cli.anchors import anchors
 from recollect.cli.browsing import list_, recent, show
-from recollect.cli.changing import archive, delete, model, notes, redo_notes, rename, switch, topics
+from recollect.cli.changing import (
+    archive,
+    fork,
+    metadata,
+    model,
+    notes,
+    redo_notes,
+    rename,
+    switch,
+    topics,
+)
 from recollect.cli.chatting import chat
+from recollect.cli.deleting import delete, delete_many
 from recollect.cli.exporting import export
 from recollect.cli.finding import search
 from recollect.cli.importing import import_
@@ -74,10 +85,13 @@ for command in (
         rename,
         topics,
         archive,
+        metadata,
+        fork,
         model,
         notes,
         redo_notes,
         delete,
+        delete_many,
         export,
         import_,
         stats,

@@ -1,4 +1,4 @@
-"""`recollect import`: brings conversations in from transcripts and recall sets, exactly once."""
+"""`recollect import`: brings in transcripts, recall sets and exports of other products, once."""
 
 import re
 from collections.abc import Iterator
@@ -10,12 +10,15 @@ from typing import BinaryIO, cast
 import click
 
 from recollect import RecollectError
+from recollect._shared.plain import time_text
 from recollect.cli import plans, recall_sets, transcript
 from recollect.cli.exits import INCOMPLETE, Ended, code_of, sentence_of
 from recollect.cli.options import PIPES, Shell, open_regular, with_patient_shell
 from recollect.cli.parallel import each
-from recollect.cli.plans import Plan, Skip, Tally
-from recollect.cli.printing import clean, console, json_line, warn
+from recollect.cli.plans import Event, Plan, Skip, Tally
+from recollect.cli.printing import clean, console, json_line, local, warn
+from recollect.cli.products import sources
+from recollect.cli.products.sources import Export
 from recollect.cli.recall_sets import SetOptions
 from recollect.cli.sending import carry_out
 from recollect.cli.transcript import Damaged
@@ -30,10 +33,18 @@ class _Sources:
 
     transcripts: list[Path | BinaryIO] = field(default_factory=list)
     sets: list[Path] = field(default_factory=list)
+    exports: list[Export] = field(default_factory=list)
+    """Files of other products."""
 
 
 @click.command("import")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH...")
+@click.option(
+    "--format",
+    "named",
+    type=click.Choice(sources.FORMATS),
+    help="The product whose export PATH is.  [default: told by its shape]",
+)
 @click.option(
     "--channel", metavar="NAME", help="The channel of a recall set's conversations.  [default: web]"
 )
@@ -49,13 +60,16 @@ class _Sources:
     is_flag=True,
     help="Record a recall set's abbreviations as the conversations' notes.",
 )
+@click.option("--dry-run", is_flag=True, help="Print what would come, and ask no server.")
 @with_patient_shell
 def import_(
     shell: Shell,
     paths: tuple[str, ...],
+    named: str | None,
     channel: str | None,
     groups: tuple[str, ...],
     abbreviations: bool,
+    dry_run: bool,
 ) -> None:
     """Bring in the conversations of each PATH.
 
@@ -63,52 +77,74 @@ def import_(
     recall set (a folder with conversations.jsonl, a folder of such folders, or the file); `-` is
     standard input. A second run adds nothing, and a run that broke off is finished by the next.
 
+    PATH may also be the data export of ChatGPT, Claude or Gemini (Google Takeout's My Activity, or
+    files of AI Studio): the zip archive, its folder, or a file of it. Their channels are chatgpt,
+    claude and gemini. A newer export adds what is new to conversations that were imported before.
+    Of answers and questions in several versions the one shown last comes.
+
     Lines that people or other programs wrote need no checksum, and messages neither time nor turn.
     A conversation keeps its id where that is free, its title and its topics; its turns are numbered
     anew. One that the server has by its id already is left as it is. Anchors, suggested splits and
     pins whose place is taken are not brought in. Every line that is left out is named on standard
     error, and the exit code is 6. `recollect-server backup` and `restore` leave nothing out.
     """
-    sources = _Sources()
+    inputs = _Sources()
     for path in paths:
-        _find(path, sources)
+        _find(path, inputs, named or "")
     tally = Tally()
     try:
-        options = _set_options(sources, channel, groups, abbreviations)
-        shell.client.conversations.list_page(page_size=1)  # fails here where there is no server
-        _import_all(shell, sources, options, tally)
+        options = _set_options(inputs, channel, groups, abbreviations)
+        if dry_run:
+            _print_all(shell, inputs, options, tally)
+        else:
+            shell.client.conversations.list_page(page_size=1)  # fails here where there is no server
+            _import_all(shell, inputs, options, tally)
     except BrokenPipeError:
         raise
     except OSError as error:
         raise Ended(f"cannot read {error.filename}: {error.strerror}") from error
-    _report(shell, tally)
+    _report(shell, tally, is_dry=dry_run)
 
 
-def _find(path: str, sources: _Sources) -> None:
+def _find(path: str, inputs: _Sources, named: str) -> None:
     """Add the files that a path stands for. Ends the command where there is nothing to import."""
     if path == "-" or path.startswith(PIPES):
-        sources.transcripts.append(cast(BinaryIO, click.File("rb").convert(path, None, None)))
+        if named:
+            raise click.UsageError("--format is for files and folders, not for standard input.")
+        inputs.transcripts.append(cast(BinaryIO, click.File("rb").convert(path, None, None)))
         return
     place = Path(path)
     try:
         if not path:
             raise click.UsageError("A path must not be empty: write . for the current folder.")
-        if not place.is_dir():
-            (sources.sets if _is_set(place) else sources.transcripts).append(place)
+        if named or sources.is_archive(place):
+            inputs.exports += _exports(place, named)
+        elif not place.is_dir():
+            if exports := sources.find(place):
+                inputs.exports += exports
+                return
+            (inputs.sets if _is_set(place) else inputs.transcripts).append(place)
         elif (place / recall_sets.FILE).is_file():
-            sources.sets.append(place / recall_sets.FILE)
+            inputs.sets.append(place / recall_sets.FILE)
         elif matches := sorted(place.glob(plans.TRANSCRIPTS)):
-            sources.transcripts += matches
+            inputs.transcripts += matches
         elif matches := sorted(place.glob(f"*/{recall_sets.FILE}")):
-            sources.sets += matches
+            inputs.sets += matches
         else:
-            raise Ended(
-                f"{path} holds nothing to import: neither {recall_sets.FILE} (here or one"
-                f" folder down) nor {plans.TRANSCRIPTS}"
-            )
+            inputs.exports += _exports(place, "")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise click.UsageError(f"{path!r} cannot be read: {reason}") from error
+
+
+def _exports(place: Path, named: str) -> list[Export]:
+    """Return the exports at a path. Ends the command where there are none. Raises OSError."""
+    if exports := sources.find(place, named):
+        return exports
+    raise Ended(
+        f"{place} holds nothing to import: neither {recall_sets.FILE} (here or one folder down) nor"
+        f" {plans.TRANSCRIPTS} nor an export of ChatGPT, Claude or Gemini"
+    )
 
 
 def _is_set(path: Path) -> bool:
@@ -125,33 +161,33 @@ def _is_set(path: Path) -> bool:
 
 
 def _set_options(
-    sources: _Sources, channel: str | None, groups: tuple[str, ...], abbreviations: bool
+    inputs: _Sources, channel: str | None, groups: tuple[str, ...], abbreviations: bool
 ) -> SetOptions:
-    if sources.transcripts and (channel is not None or groups or abbreviations):
+    if (inputs.transcripts or inputs.exports) and (channel is not None or groups or abbreviations):
         raise click.UsageError(
             "--channel, --group and --abbreviations are for recall sets: a transcript says all"
-            " this itself."
+            " this itself, and an export's channel is its product."
         )
     if channel is not None and not _LABEL.fullmatch(channel):
         expected = "1 to 32 lower case letters, digits, _ and -, beginning with a letter or digit"
         raise click.UsageError(f"--channel: is not a channel: {expected}")
     if groups:
         there: set[str] = set()
-        for path in sources.sets:
+        for path in inputs.sets:
             there |= recall_sets.groups(path)
         if missing := sorted(set(groups) - there):
             raise Ended(
-                f"there is no group {', '.join(missing)} in {', '.join(map(str, sources.sets))}"
+                f"there is no group {', '.join(missing)} in {', '.join(map(str, inputs.sets))}"
             )
     return SetOptions(channel or "web", frozenset(groups), abbreviations)
 
 
-def _import_all(shell: Shell, sources: _Sources, options: SetOptions, tally: Tally) -> None:
+def _import_all(shell: Shell, inputs: _Sources, options: SetOptions, tally: Tally) -> None:
     """Import every conversation. Raises OSError for a recall set that cannot be read."""
     work = partial(carry_out, shell.client)
-    readings = _plans(sources, options, tally)
+    readings = _plans(inputs, options, tally)
     try:
-        for one in each(work, readings, total=_total(sources), title="Importing"):
+        for one in each(work, readings, total=_total(inputs), title="Importing"):
             tally.add(one)
             for skip in one.skips:
                 _leave_out(tally, skip)
@@ -162,11 +198,38 @@ def _import_all(shell: Shell, sources: _Sources, options: SetOptions, tally: Tal
         raise Ended(f"{sentence} again goes on from there", code_of(error)) from error
 
 
-def _plans(sources: _Sources, options: SetOptions, tally: Tally) -> Iterator[Plan]:
+def _print_all(shell: Shell, inputs: _Sources, options: SetOptions, tally: Tally) -> None:
+    """Print the conversations that an import would bring. Raises OSError as `recall_sets.read`."""
+    out = console()
+    for plan in _plans(inputs, options, tally):
+        begins = plan.beginning
+        titles = (
+            step.fields["title"]
+            for step in plan.steps
+            if isinstance(step, Event) and isinstance(step.fields.get("title"), str)
+        )
+        title = next(titles, "")
+        if shell.as_json:
+            line = {"channel": begins.channel, "title": title, "messages": plan.message_count}
+            if begins.create_time:
+                line["createTime"] = time_text(begins.create_time)
+            json_line(line | {"where": plan.where})
+        else:
+            shown = f"{plan.message_count} messages  {title or '(no title)'}"
+            out.print(clean(f"{local(begins.create_time):16}  {begins.channel}  {shown}"))
+        tally.conversations_new += 1
+        tally.messages_new += plan.message_count
+        tally.branches += plan.branches
+        tally.hidden += plan.hidden
+        for skip in plan.skips:
+            _leave_out(tally, skip)
+
+
+def _plans(inputs: _Sources, options: SetOptions, tally: Tally) -> Iterator[Plan]:
     """Yield the plans of all sources. What is none is left out. Raises OSError as
     `recall_sets.read`.
     """
-    for source in sources.transcripts:
+    for source in inputs.transcripts:
         try:
             for plan in _read(source):
                 if isinstance(plan, Plan):
@@ -175,12 +238,21 @@ def _plans(sources: _Sources, options: SetOptions, tally: Tally) -> Iterator[Pla
                     _leave_out(tally, plan)
         except OSError as error:
             _leave_out(tally, Skip(str(source), f"cannot be read: {error.strerror}"))
-    for path in sources.sets:
+    for path in inputs.sets:
         for plan in recall_sets.read(path, options):
             if isinstance(plan, Plan):
                 yield plan
             else:
                 _leave_out(tally, plan)
+    for export in inputs.exports:
+        try:
+            for plan in export.read():
+                if isinstance(plan, Plan):
+                    yield plan
+                else:
+                    _leave_out(tally, plan)
+        except OSError as error:
+            _leave_out(tally, Skip(export.name, f"cannot be read: {error.strerror}"))
 
 
 def _read(source: Path | BinaryIO) -> Iterator[Plan | Skip]:
@@ -191,10 +263,12 @@ def _read(source: Path | BinaryIO) -> Iterator[Plan | Skip]:
         yield from plans.read(source, source.name)
 
 
-def _total(sources: _Sources) -> int | None:
+def _total(inputs: _Sources) -> int | None:
     """Return the number of conversations, None where only reading everything would tell."""
-    if all(isinstance(it, Path) and it.match(plans.TRANSCRIPTS) for it in sources.transcripts):
-        return len(sources.transcripts) + sum(map(recall_sets.count, sources.sets))
+    if inputs.exports:
+        return None
+    if all(isinstance(it, Path) and it.match(plans.TRANSCRIPTS) for it in inputs.transcripts):
+        return len(inputs.transcripts) + sum(map(recall_sets.count, inputs.sets))
     return None
 
 
@@ -203,7 +277,7 @@ def _leave_out(tally: Tally, skip: Skip) -> None:
     warn(f"left out {skip.where}: {skip.reason}")
 
 
-def _report(shell: Shell, tally: Tally) -> None:
+def _report(shell: Shell, tally: Tally, *, is_dry: bool) -> None:
     """Print the counts. Ends the command with a code of its own where something was left out."""
     if shell.as_json:
         json_line(
@@ -215,19 +289,35 @@ def _report(shell: Shell, tally: Tally) -> None:
                 "idsGiven": tally.ids_given,
                 "leftOut": len(tally.skips),
             }
+            | ({"otherBranches": tally.branches} if tally.branches else {})
+            | ({"hidden": tally.hidden} if tally.hidden else {})
+            | ({"dryRun": True} if is_dry else {})
         )
     else:
-        given = (
-            f" {tally.ids_given} of the new ones have an id given by the server."
-            if tally.ids_given
-            else ""
-        )
-        console().print(
-            clean(
-                f"Conversations: {tally.conversations_new} new, {tally.conversations_known}"
-                " already there."
-                f" Messages: {tally.messages_new} new, {tally.messages_known} already there.{given}"
-            )
-        )
+        console().print(clean(_sentences(tally, is_dry=is_dry)))
     if tally.skips:
         raise Ended(f"{len(tally.skips)} lines or conversations were left out", INCOMPLETE)
+
+
+def _sentences(tally: Tally, *, is_dry: bool) -> str:
+    if is_dry:
+        sentences = (
+            f"Would import {tally.conversations_new} conversations with {tally.messages_new}"
+            " messages, but for those that are there already."
+        )
+    else:
+        sentences = (
+            f"Conversations: {tally.conversations_new} new, {tally.conversations_known} already"
+            f" there. Messages: {tally.messages_new} new, {tally.messages_known} already there."
+        )
+    if tally.ids_given:
+        sentences += f" {tally.ids_given} of the new ones have an id given by the server."
+    kept_out = [
+        f"{count} {what}"
+        for count, what in (
+            (tally.branches, "messages of other versions of a question or an answer"),
+            (tally.hidden, "hidden ones"),
+        )
+        if count
+    ]
+    return f"{sentences} Kept out: {' and '.join(kept_out)}." if kept_out else sentences

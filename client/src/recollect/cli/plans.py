@@ -66,6 +66,14 @@ class Plan:
     steps: list[Batch | Event] = field(default_factory=list)
     skips: list[Skip] = field(default_factory=list)
     """Lines that cannot be read."""
+    grows: bool = False
+    """True if a newer file may hold more messages behind those of an earlier import. Each has an
+    `importId` in its metadata.
+    """
+    branches: int = 0
+    """Messages of other branches, which stay out."""
+    hidden: int = 0
+    """Messages that the product does not show either, which stay out."""
 
     @property
     def message_count(self) -> int:
@@ -83,6 +91,9 @@ class Tally:
     messages_known: int = 0
     ids_given: int = 0
     """New conversations that have another id than in their file, or had none there."""
+    branches: int = 0
+    hidden: int = 0
+    """Messages of exports that stay out, as in Plan."""
     skips: list[Skip] = field(default_factory=list)
 
     def skip(self, where: str, reason: object) -> None:
@@ -96,6 +107,8 @@ class Tally:
         self.messages_new += other.messages_new
         self.messages_known += other.messages_known
         self.ids_given += other.ids_given
+        self.branches += other.branches
+        self.hidden += other.hidden
 
 
 def fingerprint(parts: Any) -> str:

@@ -28,6 +28,7 @@ from recollect import (
 )
 from recollect._shared.plain import plain
 from recollect.cli.plans import Batch, Event, Placed, Plan, Tally, fingerprint
+from recollect.cli.reading import all_messages
 from recollect.cli.transcript import is_conversation_id
 
 MAX_BATCH = 1000
@@ -63,11 +64,16 @@ def request_id(*parts: Any) -> str:
     return f"import-{fingerprint(parts)}"
 
 
+class _Diverged(Exception):
+    """Difference between a stored conversation and what an earlier import of the export brought."""
+
+
 class _Sending:
     def __init__(self, client: Client, plan: Plan) -> None:
+        self._client = client
         self._calls = client.conversations
         self._plan = plan
-        self._tally = Tally(skips=list(plan.skips))
+        self._tally = Tally(skips=list(plan.skips), branches=plan.branches, hidden=plan.hidden)
         self._id = ""
         self._turn = 0  # the newest turn that this run has sent
         self._turns: dict[int, int] = {}  # turn numbers in the file -> on this server
@@ -84,12 +90,14 @@ class _Sending:
             self._refused(str(error))
             return self._tally
         try:
-            for step in self._plan.steps:
+            for step in self._rest() if self._plan.grows else self._plan.steps:
                 if isinstance(step, Batch):
                     for number, part in _within_limits(step):
                         self._append(number, part)
                 else:
                     self._record(step)
+        except _Diverged as error:
+            self._refused(f"{self._id}: {error}")
         except TurnOutOfDate:
             reason = "is not as an earlier import left it: the file changed, or somebody went on"
             self._refused(f"{self._id} {reason} with it")
@@ -99,8 +107,47 @@ class _Sending:
             self._tally.conversations_known = 1
         else:
             self._tally.conversations_new = 1
-            self._tally.ids_given = int(self._id != self._plan.beginning.id)
+            self._tally.ids_given = int(
+                self._id != self._plan.beginning.id and not self._plan.grows
+            )
         return self._tally
+
+    def _rest(self) -> list[Batch | Event]:
+        """Return the steps without the messages that an earlier import brought.
+
+        Raises _Diverged.
+        """
+        conversation = self._calls.get(self._id)
+        if not conversation.message_count:
+            return self._plan.steps
+        stored = [
+            it.metadata.get("importId") for it in all_messages(self._client, conversation).messages
+        ]
+        stored_ids = {it for it in stored if it is not None}
+        batches = [step for step in self._plan.steps if isinstance(step, Batch)]
+        planned = [it for batch in batches for it in batch.messages]
+        ids = [it.message.metadata["importId"] for it in planned]
+        end = max((at for at, it in enumerate(ids, start=1) if it in stored_ids), default=0)
+        self._turn = conversation.turn_count
+        self._tally.messages_known = len(stored_ids & set(ids))
+        self._handled = end
+        if not stored_ids <= set(ids):
+            raise _Diverged(
+                "the export shows another branch of it than an earlier import brought; delete it"
+                " here to import it anew"
+            )
+        if end < len(planned) and None in stored:
+            raise _Diverged("somebody went on with it here")
+        for it in planned[:end]:
+            if it.message.metadata["importId"] not in stored_ids:
+                self._tally.skip(it.where, "an earlier import left it out")
+        sent = {id(it) for it in planned[:end]}
+        remaining = (
+            Batch(batch.number, [it for it in batch.messages if id(it) not in sent])
+            for batch in batches
+        )
+        events = [step for step in self._plan.steps if isinstance(step, Event)]
+        return [*(batch for batch in remaining if batch.messages), *events]
 
     def _leave_at_home(self) -> None:
         """Count a conversation that this server has by the same id and did not import.

@@ -158,7 +158,7 @@ async def recent_conversations(
         limit=request.limit, channel=request.channel, after=span.start, before=span.end
     )
     continuation = None
-    if len(entries) == request.limit:
+    if entries and (len(entries) == request.limit or entries.has_more):
         times = ({"from": time_text(span.start)} if span.start else {}) | {
             "to": time_text(entries[-1].conversation.update_time)
         }

@@ -78,7 +78,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     or delete them. Metadata: `anchors`.
     """
     ERROR_REASON_NOT_FOUND: _ErrorReason.ValueType  # 15
-    """NOT_FOUND. The anchor, external communication, escalation or owner's identity does not exist.
+    """NOT_FOUND. The anchor, external communication, escalation, owner's identity, space or token does
+    not exist.
     Metadata: `name`.
     """
     ERROR_REASON_TRUST_REQUIRED: _ErrorReason.ValueType  # 16
@@ -203,7 +204,8 @@ ERROR_REASON_ANCHORS_PRESENT: ErrorReason.ValueType  # 14
 or delete them. Metadata: `anchors`.
 """
 ERROR_REASON_NOT_FOUND: ErrorReason.ValueType  # 15
-"""NOT_FOUND. The anchor, external communication, escalation or owner's identity does not exist.
+"""NOT_FOUND. The anchor, external communication, escalation, owner's identity, space or token does
+not exist.
 Metadata: `name`.
 """
 ERROR_REASON_TRUST_REQUIRED: ErrorReason.ValueType  # 16

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import structlog
 
+from recollect_server.app.administration import Administered, admin_handlers
 from recollect_server.app.folder import (
     LOCK,
     NO_MEMORY,
@@ -190,6 +191,11 @@ def start(
                 _server_options(settings, tokens),
                 degraded={"RecallService": partial(_degraded, spaces, settings.space)},
                 rules=Rules(limiter, audit),
+                of_no_space={
+                    "AdminService": admin_handlers(
+                        Administered(settings, stores, clock, tokens, limiter, spaces)
+                    )
+                },
             )
         jobs = (INDEX, TIERS, PRUNER, *([EMBEDDER] if workers else []))
         stops += [Rounds(job, spaces).stop for job in jobs]

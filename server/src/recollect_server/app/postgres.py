@@ -12,7 +12,7 @@ from recollect_server.storage.postgres.database import (
     DatabaseRefused,
     DatabaseUnavailable,
 )
-from recollect_server.storage.postgres.store import PostgresStore
+from recollect_server.storage.postgres.store import PostgresStore, spaces_of
 
 
 class PostgresStores:
@@ -46,6 +46,15 @@ class PostgresStores:
         """
         folder = self._data_dir / space
         return os.path.lexists(folder) or PostgresStore(self._database, space, folder).exists()
+
+    def is_space(self, name: str) -> bool:
+        """Return whether a space has a log in the database, or a local index of it."""
+        store = PostgresStore(self._database, name, self._data_dir / name)
+        return store.root.is_dir() or store.exists()
+
+    def names(self) -> list[str]:
+        """Return the names of the spaces that have a log in the database. Raises LogUnavailable."""
+        return spaces_of(self._database)
 
     def close(self) -> None:
         """Close the connections, and let another server have the database."""

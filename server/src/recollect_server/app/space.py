@@ -12,7 +12,7 @@ import structlog
 from recollect_server.app.folder import is_out_of_memory
 from recollect_server.app.models import Writer, abbreviator
 from recollect_server.app.stores import Stores
-from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import IndexSuspended, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock, milliseconds
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import SpaceNotes, Task
@@ -24,6 +24,7 @@ from recollect_server.services.channels.commands import Commands
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.rate_limit import RateLimiter
 from recollect_server.services.channels.receiving import Receiving
+from recollect_server.services.checkpoints import Checkpoints
 from recollect_server.services.context.building import Choosing, ContextBuilder
 from recollect_server.services.context.own import Window
 from recollect_server.services.context.packing import Recalling
@@ -55,6 +56,7 @@ from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.vectors.file import NAME as VECTORS_NAME
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.channel_service import ChannelHandlers
+from recollect_server.transport.checkpoint_service import CheckpointHandlers
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
 from recollect_server.transport.external_communication_service import ExternalCommunicationHandlers
@@ -191,6 +193,11 @@ class OpenSpace:
         while self._stops:
             self._stops.pop()()
 
+    def settle(self) -> None:
+        """Wait until the file of the index has all that was acknowledged, or cannot take it now."""
+        with suppress(IndexUnavailable, IndexSuspended), self._space.index.reading():
+            pass
+
     def due_at(self) -> int | None:
         """Return when its jobs have work, in milliseconds; None if nothing will be due."""
         now = self._shared.clock()
@@ -225,11 +232,13 @@ class OpenSpace:
             admit_conversation=lambda: self.quota.admit(conversations=1),
         )
         stops += (space.close, logs.close)
+        checkpoints = Checkpoints(logs, lambda name: space.exclusive(conversation=name), clock)
+        checkpoints.finish_deletes()
         self.quota = Quota(
             shared.limiter,
             self.name,
             Stored(settings.space_conversations, settings.space_stored_bytes),
-            lambda: Stored(*space.index.stored()),
+            lambda: _stored(space, checkpoints),
             clock,
         )
         self._logs = logs
@@ -310,6 +319,7 @@ class OpenSpace:
                 search_timeout,
             ),
             "InsightService": InsightHandlers(Insight(space), shared.answers, seal),
+            "CheckpointService": CheckpointHandlers(checkpoints, limits, shared.answers, seal),
         }
         self.notes = self._notes(space)
         self.jobs |= {INDEX: IndexKeeper(space), TIERS: tier_keeper, PRUNER: self._pruner}
@@ -390,6 +400,12 @@ class OpenSpace:
 
     def _is_gone(self) -> bool:
         return not (self._shared.settings.data_dir / self.name).exists()
+
+
+def _stored(space: Space, checkpoints: Checkpoints) -> Stored:
+    """Return what a space keeps."""
+    conversations, size = space.index.stored()
+    return Stored(conversations, size + checkpoints.stored_bytes())
 
 
 def _choosing(settings: Settings) -> Choosing:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from recollect_server.app.folder import CannotStart
 from recollect_server.settings import FOLDER, Settings
-from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.store import LogStore
 
 
@@ -24,6 +24,12 @@ class Stores(Protocol):
         """Return whether there is a space of a name, or something else in its place. Raises
         StorageUnavailable.
         """
+
+    def is_space(self, name: str) -> bool:
+        """Return whether there is a space of a name."""
+
+    def names(self) -> list[str]:
+        """Return the names of all spaces, in order."""
 
     def close(self) -> None:
         """Close what the stores share. Nobody uses one any more."""
@@ -48,6 +54,14 @@ class FolderStores:
     def exists(self, space: str) -> bool:
         """Return whether there is anything of that name in the folder."""
         return os.path.lexists(self._data_dir / space)
+
+    def is_space(self, name: str) -> bool:
+        """Return whether there is the folder of a space."""
+        return FolderStore.of(self._data_dir, name).root.is_dir()
+
+    def names(self) -> list[str]:
+        """Return the names of the spaces in the folder."""
+        return spaces_in(self._data_dir)
 
     def close(self) -> None:
         """Do nothing: each store closes its files."""

@@ -75,6 +75,7 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
                 raise click.ClickException(str(error)) from error
             total.conversations += done.conversations
             total.communications += done.communications
+            total.threads += done.threads
             total.bytes += done.bytes
             total.problems += done.problems
     _say(total, f"restored to {settings.data_dir}")
@@ -83,6 +84,7 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
 
 def _say(done: Copied, what: str) -> None:
     external = f", {done.communications} external communications" if done.communications else ""
+    external += f", {done.threads} threads" if done.threads else ""
     click.echo(
         f"{done.conversations} conversations{external}, {done.bytes} bytes {what}, {len(done.problems)} problems"
     )

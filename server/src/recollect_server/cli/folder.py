@@ -12,11 +12,10 @@ import click
 
 from recollect_server.app import CannotStart, FolderLock
 from recollect_server.cli.logs import say, set_up_logs_of_a_command
-from recollect_server.domain.ids import is_space_name
 from recollect_server.services.upkeep.backing_up import CannotCopy
 from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.settings import FOLDER, Settings
-from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.store import LogUnavailable
 
 
@@ -38,12 +37,8 @@ def folders_of(settings: Settings, flags: dict[str, Any]) -> dict[str, FolderSto
     folder_alone(settings)
     if flags.get("space") is not None or not settings.data_dir.is_dir():
         return {settings.space: folder_of(settings)}
-    names = [path.name for path in settings.data_dir.iterdir() if is_space_name(path.name)]
-    stores = {
-        name: FolderStore.of(settings.data_dir, name)
-        for name in sorted(names, key=lambda it: (it != settings.space, it))
-    }
-    folders = {name: store for name, store in stores.items() if store.root.is_dir()}
+    names = sorted(spaces_in(settings.data_dir), key=lambda it: it != settings.space)
+    folders = {name: FolderStore.of(settings.data_dir, name) for name in names}
     return folders or {settings.space: folder_of(settings)}
 
 

@@ -22,7 +22,7 @@ def verify(config: Path | None, **flags: Any) -> None:
     """
     settings = load_settings(config, flags)
     folders = folders_of(settings, flags)
-    conversations = messages = communications = 0
+    conversations = messages = communications = threads = 0
     problems: list[str] = []
     with alone(settings), said_plainly():
         for space, folder in folders.items():
@@ -30,9 +30,11 @@ def verify(config: Path | None, **flags: Any) -> None:
             conversations += done.conversations
             messages += done.messages
             communications += done.communications
+            threads += done.threads
             problems += [named(space, folders, problem) for problem in done.problems]
     spaces = f" in {len(folders)} spaces" if len(folders) > 1 else ""
     external = f", {communications} external communications" if communications else ""
+    external += f", {threads} threads" if threads else ""
     click.echo(
         f"{conversations} conversations, {messages} messages{external}{spaces}, {len(problems)} problems"
     )

@@ -1,10 +1,11 @@
-"""Entries: what a line of a log can say. Those of conversations and of external communications have
-nothing in common, so that nothing of a third party can come into a conversation, not even by a file
-in the wrong folder: each kind of log passes over the entries of the other.
+"""Entries: what a line of a log can say. Those of conversations, of external communications and of
+threads have nothing in common, so that nothing of a third party can come into a conversation, not
+even by a file in the wrong folder: each kind of log passes over the entries of the others.
 """
 
 from dataclasses import dataclass
 
+from recollect_server.domain.checkpoint import ThreadContent
 from recollect_server.domain.conversation import Content
 from recollect_server.domain.external import ExternalContent
 
@@ -14,4 +15,4 @@ class Unknown:
     """A whole, undamaged line that this version does not know: kept, and passed over."""
 
 
-AnyContent = Content | ExternalContent | Unknown
+AnyContent = Content | ExternalContent | ThreadContent | Unknown

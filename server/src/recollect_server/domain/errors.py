@@ -10,6 +10,7 @@ RecollectError
 │   ├── EscalationNotFound
 │   ├── AnchorNotFound
 │   ├── IdentityNotFound
+│   ├── SpaceNotFound
 │   └── TokenNotFound
 ├── ConversationExists      a create that asks for an id that is taken
 ├── RequestIdReused         the same request id with another payload
@@ -127,6 +128,13 @@ class IdentityNotFound(NothingNamed):
 
     def __init__(self, channel: str, address: str) -> None:
         super().__init__("identity", f"{channel} {address}")
+
+
+class SpaceNotFound(NothingNamed):
+    """No space has this name, or the caller may not know of it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("space", name)
 
 
 class TokenNotFound(NothingNamed):

@@ -16,6 +16,7 @@ _ULID = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
 _LATEST = 253_402_300_800_000  # the year 10000, which no time in a transcript reaches
 _CONVERSATION_ID = re.compile(f"conv-{_ULID}", re.ASCII)
 _COMMUNICATION_ID = re.compile(f"ext-{_ULID}", re.ASCII)
+_THREAD_LOG = re.compile(f"thread-{_ULID}", re.ASCII)
 _SPACE_NAME = re.compile("[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
 _ESCALATION_ID = re.compile(f"esc-{_ULID}", re.ASCII)
 
@@ -41,6 +42,11 @@ def time_of(conversation_id: str) -> int:
 def is_communication_id(text: str) -> bool:
     """Return whether the text is the name of an external communication, existing or not."""
     return _COMMUNICATION_ID.fullmatch(text) is not None
+
+
+def is_thread_log(text: str) -> bool:
+    """Return whether the text is the name of a thread's log, existing or not."""
+    return _THREAD_LOG.fullmatch(text) is not None
 
 
 def is_escalation_id(text: str) -> bool:

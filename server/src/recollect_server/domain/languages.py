@@ -229,10 +229,10 @@ def guess_language(text: str) -> str:
     # Most messages of most histories: in a tenth of the time.
     start = text[:_PLAINLY]
     words = start.lower().split()
-    known = _function_words()
+    table = _function_words()
     if (
-        len(known.english_alone.intersection(words)) >= _ENOUGH
-        and known.others_alone.isdisjoint(words)
+        len(table.english_alone.intersection(words)) >= _ENOUGH
+        and table.others_alone.isdisjoint(words)
         and (start.isascii() or not _patterns().other.search(start))
     ):
         return ENGLISH

@@ -24,6 +24,9 @@ class Scope(StrEnum):
 
 ALL_SCOPES = frozenset(Scope)
 
+EVERY_SPACE = "*"
+"""Stands for all spaces among those of a token."""
+
 CUSTOM = "custom"
 """Kind of a token that names its scopes itself."""
 PROJECT = "project"
@@ -69,3 +72,14 @@ class Principal:
     """Spaces that it may choose; empty: all, without a token."""
     expires: int = 0
     """End of its token, in milliseconds since 1970; 0: never."""
+
+    def is_for(self, space: str) -> bool:
+        """Return whether this caller may choose a space."""
+        return self.is_for_every_space or space in self.spaces
+
+    @property
+    def is_for_every_space(self) -> bool:
+        """Return whether this caller may choose any space, so that it may also deal with the
+        server as a whole.
+        """
+        return not self.spaces or EVERY_SPACE in self.spaces

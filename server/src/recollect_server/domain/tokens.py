@@ -18,13 +18,11 @@ from zlib import crc32
 
 from recollect_server.domain.errors import InvalidField, Violation
 from recollect_server.domain.ids import is_conversation_id
-from recollect_server.domain.principal import ALL_SCOPES, CUSTOM, KINDS, PROJECT, Scope
+from recollect_server.domain.principal import ALL_SCOPES, CUSTOM, EVERY_SPACE, KINDS, PROJECT, Scope
 from recollect_server.domain.text import breaks_line
 
 PATTERN = r"rcl_[0-9a-z]{12}_[0-9A-Za-z]{49}"
 """Regular expression of a token, for scanners."""
-EVERY_SPACE = "*"
-"""Stands for all spaces among those of a token."""
 
 _TOKEN = re.compile(r"(rcl_([0-9a-z]{12})_([0-9A-Za-z]{43}))([0-9A-Za-z]{6})", re.ASCII)
 _ID = re.compile(r"[0-9a-z]{12}", re.ASCII)

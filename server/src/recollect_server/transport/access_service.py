@@ -1,5 +1,7 @@
 """AccessService, which tells a caller what it may do: of the server as a whole, and of no space."""
 
+from collections.abc import Collection
+
 from recollect.v1 import access_service_pb2 as api
 from recollect.v1 import scope_pb2
 
@@ -16,7 +18,7 @@ class AccessHandlers:
         answer = api.WhoAmIResponse(
             token_id=caller.token_id,
             kind=caller.kind,
-            scopes=[_NUMBERS[scope] for scope in Scope if scope in caller.scopes],
+            scopes=scope_numbers(caller.scopes),
             spaces=caller.spaces,
             space=caller.space,
             conversation_id=caller.conversation_id,
@@ -25,6 +27,11 @@ class AccessHandlers:
         if caller.expires:
             answer.expire_time.FromMilliseconds(caller.expires)
         return answer
+
+
+def scope_numbers(scopes: Collection[Scope]) -> list["scope_pb2.Scope.ValueType"]:
+    """Return scopes as the contract has them, in the order of the enum."""
+    return [_NUMBERS[scope] for scope in Scope if scope in scopes]
 
 
 _NUMBERS = {

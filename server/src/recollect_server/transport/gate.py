@@ -25,8 +25,8 @@ from recollect_server.domain.errors import (
     Unauthenticated,
 )
 from recollect_server.domain.ids import is_space_name
-from recollect_server.domain.principal import Principal, Scope
-from recollect_server.domain.tokens import EVERY_SPACE, Token
+from recollect_server.domain.principal import EVERY_SPACE, Principal, Scope
+from recollect_server.domain.tokens import Token
 from recollect_server.services.tokens import Tokens
 
 log = structlog.get_logger("recollect.gate")

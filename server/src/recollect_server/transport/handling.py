@@ -116,6 +116,7 @@ _STORING = frozenset(
         "ChannelService.Receive",
         "ExternalCommunicationService.RecordReply",
         "ExternalCommunicationService.RegisterContact",
+        "CheckpointService.PutRecords",
     }
 )
 """Calls that add text to a space: a space that is full refuses them."""
@@ -129,6 +130,8 @@ ADMINISTRATIVE = frozenset(
         "ConversationService.DeleteMany",
         "ConversationService.RegenerateNotes",
         "RecallService.DeleteAnchor",
+        "CheckpointService.RemoveRecords",
+        "CheckpointService.DeleteThread",
         "ChannelService.AddOwnerIdentity",
         "ChannelService.RemoveOwnerIdentity",
         "ChannelService.LinkIdentities",

@@ -3,7 +3,7 @@ without losing a call.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,9 @@ from google.protobuf.descriptor_pb2 import MethodOptions
 from google.protobuf.message_factory import GetMessageClass
 from recollect.v1 import (
     access_service_pb2,
+    admin_service_pb2,
     channel_service_pb2,
+    checkpoint_service_pb2,
     conversation_service_pb2,
     external_communication_service_pb2,
     insight_service_pb2,
@@ -44,11 +46,11 @@ SERVICES: tuple[ServiceDescriptor, ...] = (
     channel_service_pb2.DESCRIPTOR.services_by_name["ChannelService"],
     external_communication_service_pb2.DESCRIPTOR.services_by_name["ExternalCommunicationService"],
     insight_service_pb2.DESCRIPTOR.services_by_name["InsightService"],
+    checkpoint_service_pb2.DESCRIPTOR.services_by_name["CheckpointService"],
     access_service_pb2.DESCRIPTOR.services_by_name["AccessService"],
+    admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],
 )
 
-_OF_NO_SPACE = {"AccessService": AccessHandlers()}
-"""The handlers of services that serve the same whatever the space is."""
 # at the most: one opens the streams, unless grpcio has a thread wait for each
 _REFLECTION_THREADS = 8
 _COMPUTING = {
@@ -97,10 +99,13 @@ class Server:
         options: ServerOptions,
         degraded: Mapping[str, health.Degraded] | None = None,
         rules: Rules = NO_RULES,
+        of_no_space: Mapping[str, Sequence[object]] | None = None,
     ) -> None:
         """Each open space has `handlers`, those of each service by the service's short name;
-        `degraded` says, by the same names, which parts answer less.
+        `degraded` says, by the same names, which parts answer less. `of_no_space` has the handlers
+        of services that serve the same whatever the space is: each object those of some calls.
         """
+        self._of_no_space = {"AccessService": (AccessHandlers(),), **(of_no_space or {})}
         self._gate = gate
         self._spaces = spaces
         self._rules = rules
@@ -224,8 +229,14 @@ class Server:
                 )
             else:
                 pool = self._pool_for(method)
-                own = _OF_NO_SPACE.get(service.name)
-                handler = getattr(own, method.name) if own else in_space(method, self._spaces)
+                handler = next(
+                    (
+                        getattr(part, method.name)
+                        for part in self._of_no_space.get(service.name, ())
+                        if hasattr(part, method.name)
+                    ),
+                    None,
+                ) or in_space(method, self._spaces)
                 methods[method.name] = unary(
                     method, request_type, admit, handler, pool, calls, self._rules
                 )

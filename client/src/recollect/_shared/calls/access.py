@@ -19,7 +19,7 @@ def _caller(answer: pb.WhoAmIResponse) -> Caller:
     return Caller(
         token_id=answer.token_id,
         kind=answer.kind,
-        scopes=frozenset(map(_scope, answer.scopes)),
+        scopes=frozenset(map(scope_name, answer.scopes)),
         spaces=tuple(answer.spaces),
         space=answer.space,
         conversation_id=answer.conversation_id,
@@ -28,7 +28,7 @@ def _caller(answer: pb.WhoAmIResponse) -> Caller:
     )
 
 
-def _scope(number: int) -> str:
+def scope_name(number: int) -> str:
     """Return the name of a scope; its number if the server is newer than this client."""
     value = scope_pb2.Scope.DESCRIPTOR.values_by_number.get(number)
     if value is None:

@@ -10,8 +10,8 @@ from recollect._shared.rpc import Call, Method
 from recollect._types.recall import (
     DateRange,
     FetchedContext,
-    RecentConversation,
     RecentOrder,
+    RecentPage,
     SearchAnswer,
     TurnRange,
 )
@@ -74,7 +74,7 @@ def recent(
     after: datetime | None,
     channel: str | None,
     order: RecentOrder | None,
-) -> Call[pb.RecentRequest, pb.RecentResponse, tuple[RecentConversation, ...]]:
+) -> Call[pb.RecentRequest, pb.RecentResponse, RecentPage]:
     """Return the call of Recent."""
     if order is not None and order not in _ORDERS:
         raise invalid("order", f"is one of {', '.join(_ORDERS)}, not {order!r}")

@@ -41,6 +41,8 @@ class Copied:
     conversations: int = 0
     communications: int = 0
     """External communications."""
+    threads: int = 0
+    """Threads of checkpoints."""
     bytes: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -77,6 +79,10 @@ def _back_up_space(
             source, copy, Kind.COMMUNICATION, done, progress
         )
         done.communications += communications
+    if source.folder(Kind.THREAD).is_dir():
+        make_folder(copy.folder(Kind.THREAD))
+        manifest["threads"], threads = _back_up_all(source, copy, Kind.THREAD, done, progress)
+        done.threads += threads
     # Last: what is deleted while this runs, and so in no copy, must be known as forgotten.
     manifest["ledgers"] = {
         name: list(_copy(source.path(name), copy.path(name)))
@@ -120,6 +126,7 @@ class _Backup:
     origin: FolderStore
     files: dict[str, tuple[int, int]]
     external: dict[str, tuple[int, int]] | None
+    threads: dict[str, tuple[int, int]] | None
     ledgers: dict[str, tuple[int, int]]
 
 
@@ -156,6 +163,11 @@ def restore(source: Path, space: str, target: FolderStore, progress: Progress) -
             backup.origin, backup.external, target.folder(Kind.COMMUNICATION), done, progress
         )
         _take_name(target.folder(Kind.COMMUNICATION))
+    if backup.threads is not None:
+        done.threads = _restore_all(
+            backup.origin, backup.threads, target.folder(Kind.THREAD), done, progress
+        )
+        _take_name(target.folder(Kind.THREAD))
     _restore_ledgers(backup.origin, backup.ledgers, target, done)
     # last: without its conversations it is not restored
     _take_name(target.folder(Kind.CONVERSATION))
@@ -192,6 +204,9 @@ def _backup_of(source: Path, space: str) -> _Backup:
             _files(origin, manifest["files"], origin.folder(Kind.CONVERSATION)),
             _files(origin, manifest["external"], communications)
             if "external" in manifest
+            else None,
+            _files(origin, manifest["threads"], origin.folder(Kind.THREAD))
+            if "threads" in manifest
             else None,
             _files(origin, manifest.get("ledgers", {}), origin.root.parent),
         )

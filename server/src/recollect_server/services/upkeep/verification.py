@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from recollect_server.domain.checkpoint import ThreadBegan, log_of
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.services.recall.embedding_texts import text_of
@@ -36,6 +37,8 @@ class Verified:
     messages: int = 0
     communications: int = 0
     """External communications."""
+    threads: int = 0
+    """Threads of checkpoints."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -105,6 +108,7 @@ def _verify(
     done.communications, _ = _verify_all(
         CommunicationLogs(store), contents, index, done, unheard, _nothing_more
     )
+    done.threads = _verify_threads(store, done)
     if contents:
         if (more := contents.count() - done.messages) > 0:
             done.problems.append(f"index: {more} messages are indexed and in no transcript")
@@ -112,6 +116,25 @@ def _verify(
             done.problems.append(
                 f"index: it has words of {left} messages that are in no transcript"
             )
+
+
+def _verify_threads(store: FolderStore, done: Verified) -> int:
+    """Look through the threads' logs, of which the index knows nothing. Return how many there
+    are.
+    """
+    names = sorted(store.logs(Kind.THREAD))
+    for name, size in names:
+        thread_id: str | None = None
+        for line in store.problems(name, size):
+            if isinstance(line, str):
+                done.problems.append(f"{name}: {line}")
+            elif line.entry is not None and isinstance(line.entry.content, ThreadBegan):
+                thread_id = line.entry.content.thread_id
+        if thread_id is None:
+            done.problems.append(f"{name}: no line says which thread it is")
+        elif log_of(thread_id) != name:
+            done.problems.append(f"{name}: it is of a thread whose log is {log_of(thread_id)}")
+    return len(names)
 
 
 def _verify_all(

@@ -229,6 +229,43 @@ def state_of(folder: Path) -> State:
 
 
 @dataclass(frozen=True, slots=True)
+class Totals:
+    """Totals of a space, as its index knows them."""
+
+    conversations: int = 0
+    messages: int = 0
+    communications: int = 0
+    size: int = 0
+    """Bytes of all transcripts."""
+    problem: str = ""
+    """Problem of the index; empty: none."""
+
+
+def totals_of(folder: Path) -> Totals:
+    """Count what the index in a folder knows, without taking it from a server that runs."""
+    path = folder / NAME
+    if not path.exists():
+        return Totals(problem="missing: the next start makes it anew")
+    try:
+        with looking(path) as connection:
+            rows = connection.execute(
+                "SELECT (SELECT count(*) FROM progress), (SELECT count(*) FROM messages),"
+                " (SELECT count(*) FROM external_communications),"
+                " (SELECT coalesce(sum(bytes), 0) FROM progress)"
+                " + (SELECT coalesce(sum(bytes), 0) FROM external_communications),"
+                " (SELECT value FROM identity WHERE name = 'rebuild_wanted')"
+            )
+            *counts, reason = rows.fetchone() or (0, 0, 0, 0, None)
+    except apsw.Error as error:
+        return Totals(problem=f"unusable ({error}): the next start makes it anew")
+    is_damaged = path.with_name(NAME + DAMAGED).exists()
+    why = reason or ("a page of it is damaged" if is_damaged else "")
+    conversations, messages, communications, size = map(int, counts)
+    problem = f"to be made anew at the next start: {why}" if why else ""
+    return Totals(conversations, messages, communications, size, problem)
+
+
+@dataclass(frozen=True, slots=True)
 class ExternalState:
     """State of an index file, as far as communications go."""
 

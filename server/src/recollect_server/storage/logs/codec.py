@@ -5,6 +5,7 @@ checksum may still be another program's: a value that is not of its type is dama
 here.
 """
 
+import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -55,6 +56,10 @@ def one_of(kind: type[StrEnum]) -> Value:
     return Value(lambda value, _: kind(value), lambda value: value.value)
 
 
+def _bytes(value: Any, member: str) -> bytes:
+    return base64.b64decode(TEXT.read(value, member), validate=True)
+
+
 def _texts(value: Any, member: str) -> tuple[str, ...]:
     if type(value) is not list or any(type(it) is not str for it in value):
         raise TypeError(f"{member} is not a list of texts")
@@ -72,8 +77,10 @@ TIME = Value(lambda value, _: from_text(value), to_text)
 ARRIVAL = Value(lambda value, _: 0 if value is None else from_text(value), to_text)
 """A time, where null is none."""
 TEXTS = Value(_texts)
+BYTES = Value(_bytes, lambda value: base64.b64encode(value).decode())
+"""Bytes, as base64."""
 NAMES = Value(lambda value, member: tuple(dict.fromkeys(_texts(value, member))))
-"""Texts of which none stands twice. A foreign line may repeat one, which the index has a key for."""
+"""Texts, each once, where it stands first: a foreign line may repeat one, the index refuses it."""
 
 REQUIRED = object()
 """Default of a field whose member must be there, and is always written."""

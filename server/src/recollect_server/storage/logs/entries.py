@@ -5,6 +5,7 @@ The order of the fields is that of the members in a line.
 
 from typing import Any
 
+from recollect_server.domain.checkpoint import RecordPut, RecordsRemoved, ThreadBegan
 from recollect_server.domain.conversation import (
     Abbreviated,
     AnchorForgotten,
@@ -35,6 +36,7 @@ from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
 from recollect_server.storage.logs.codec import (
     ARRIVAL,
+    BYTES,
     FLAG,
     NAMES,
     NUMBER,
@@ -254,12 +256,37 @@ _EXTERNAL_MESSAGE = Codec(
     numbered="sequence",
 )
 
+_THREAD: dict[str, Codec[Any]] = {
+    codec.head["type"]: codec
+    for codec in (
+        Codec(
+            ThreadBegan,
+            Field("id", TEXT, "thread_id"),
+            Field("created", TIME, "time"),
+            head={"type": "thread"},
+        ),
+        Codec(
+            RecordPut,
+            Field("key", TEXT),
+            Field("value", BYTES),
+            head={"type": "record"},
+        ),
+        Codec(
+            RecordsRemoved,
+            Field("timestamp", TIME, "time"),
+            Field("requests", TEXTS, default=()),
+            head={"type": "records_removed"},
+        ),
+    )
+}
+
 _ALL: tuple[Codec[Any], ...] = (
     MESSAGE,
     BEGAN,
     _COMMUNICATION_BEGAN,
     _EXTERNAL_MESSAGE,
     *_EVENTS.values(),
+    *_THREAD.values(),
 )
 _CODECS: dict[type, Codec[Any]] = {codec.kind: codec for codec in _ALL}
 
@@ -288,6 +315,8 @@ def content_of(fields: dict[str, Any], line: int) -> AnyContent:
             codec = _COMMUNICATION_BEGAN if is_communication_id(fields["id"]) else BEGAN
         case "message":
             codec = _EXTERNAL_MESSAGE
+        case "thread" | "record" | "records_removed":
+            codec = _THREAD[fields["type"]]
     content: AnyContent = codec.entry(fields, line) if codec else Unknown()
     return content
 

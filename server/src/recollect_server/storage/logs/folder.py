@@ -3,12 +3,17 @@ a store promises).
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
-from recollect_server.domain.ids import is_communication_id, is_conversation_id
+from recollect_server.domain.ids import (
+    is_communication_id,
+    is_conversation_id,
+    is_space_name,
+    is_thread_log,
+)
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import (
     COPY,
@@ -34,12 +39,17 @@ from recollect_server.storage.logs.store import (
 )
 from recollect_server.storage.logs.writer import LogWriter, TranscriptChanged
 
-_IS_NAME = {Kind.CONVERSATION: is_conversation_id, Kind.COMMUNICATION: is_communication_id}
+_IS_NAME = {
+    Kind.CONVERSATION: is_conversation_id,
+    Kind.COMMUNICATION: is_communication_id,
+    Kind.THREAD: is_thread_log,
+}
+_OTHERS = tuple(kind for kind in Kind if kind is not Kind.CONVERSATION)
 
 
 class FolderStore:
-    """`<data-dir>/<space>`: `conversations/conv-….jsonl`, `external/ext-….jsonl`, and the ledgers
-    beside the two folders.
+    """`<data-dir>/<space>`: `conversations/conv-….jsonl`, `external/ext-….jsonl`,
+    `threads/thread-….jsonl`, and the ledgers beside these folders.
     """
 
     def __init__(self, root: Path, *, sync: bool = True) -> None:
@@ -70,7 +80,7 @@ class FolderStore:
                 make_folder(path.parent)
                 writer.create(path, data)
 
-    def replace(self, log: str, lines: Sequence[bytes]) -> None:
+    def replace(self, log: str, lines: Iterable[bytes]) -> None:
         """Write a file anew, as a copy that takes its name when it is whole. What was cut off its
         tail before goes too.
         """
@@ -175,8 +185,9 @@ class FolderStore:
             sync_folder(folder)
         with suppress(PermissionError):  # what is above the data folder need not be ours
             sync_folder(self.root.parents[2])
-        if (external := self.folder(Kind.COMMUNICATION)).is_dir():
-            sync_folder(external)
+        for folder in map(self.folder, _OTHERS):
+            if folder.is_dir():
+                sync_folder(folder)
 
     def remains(self, log: str) -> str:
         """Return the name of a file that has something of a log of which no line can be read; empty
@@ -210,11 +221,12 @@ class FolderStore:
             names = [path.name for path in self.root.iterdir()]
             if not all(map(is_derived, names)):
                 return False
-            others = {self.root.name, self.folder(Kind.COMMUNICATION).name}
+            others = {self.folder(kind).name for kind in Kind}
             if not {path.name for path in self.root.parent.iterdir()} <= others:
                 return False
-            with suppress(FileNotFoundError):
-                self.folder(Kind.COMMUNICATION).rmdir()  # refused unless it is empty
+            for folder in map(self.folder, _OTHERS):
+                with suppress(FileNotFoundError):
+                    folder.rmdir()  # refused unless it is empty
             for name in names:
                 (self.root / name).unlink()
             self.root.rmdir()
@@ -244,10 +256,10 @@ class FolderStore:
             hit("delete.durable")
         self._writer.forget(path)
 
-    def deleted(self) -> list[str]:
-        """Return the conversations whose delete has begun and not ended."""
-        with _failing(Kind.CONVERSATION, "listed"):
-            return [name for name, _ in self._entries(Kind.CONVERSATION, SUFFIX + DELETING)]
+    def deleted(self, kind: Kind = Kind.CONVERSATION) -> list[str]:
+        """Return the logs of a kind whose delete has begun and not ended."""
+        with _failing(kind, "listed"):
+            return [name for name, _ in self._entries(kind, SUFFIX + DELETING)]
 
     def deleted_length(self, log: str) -> int:
         """Return the size of the file of a log whose delete has begun."""
@@ -324,6 +336,8 @@ def _path(root: Path, log: str) -> Path:
         return root / f"{log}{SUFFIX}"
     if is_communication_id(log):
         return root.with_name(Kind.COMMUNICATION.value) / f"{log}{SUFFIX}"
+    if is_thread_log(log):
+        return root.with_name(Kind.THREAD.value) / f"{log}{SUFFIX}"
     if log.isidentifier():
         return root.parent / f"{log}{SUFFIX}"
     raise ValueError("not the name of a log")
@@ -344,3 +358,11 @@ def _failing(log: str, action: str) -> Iterator[None]:
         raise LogNotFound(log, action, error.strerror or str(error)) from error
     except OSError as error:
         raise LogUnavailable(log, action, error.strerror or str(error)) from error
+
+
+def spaces_in(data_dir: Path) -> list[str]:
+    """Return the names of the spaces in a data folder, in order."""
+    if not data_dir.is_dir():
+        return []
+    names = (path.name for path in data_dir.iterdir() if is_space_name(path.name))
+    return sorted(name for name in names if FolderStore.of(data_dir, name).root.is_dir())

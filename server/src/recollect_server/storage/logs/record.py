@@ -5,6 +5,7 @@ from zlib import crc32
 
 import orjson
 
+from recollect_server.domain.checkpoint import ThreadContent
 from recollect_server.domain.entry import AnyContent, Unknown
 from recollect_server.domain.external import ExternalContent
 from recollect_server.domain.frozen import frozen
@@ -114,7 +115,7 @@ def decode(line: bytes, sequence: int) -> Entry:
     """Return the entry of a line without its newline; `sequence` is the line's number.
 
     A line with nothing like a checksum is in the plain form, which people and other programs write;
-    entries of external communications have none.
+    entries of external communications and of threads have none.
     Raises Damaged with the reason.
     """
     if not has_checksum(line):
@@ -167,7 +168,7 @@ def _decode_plain(line: bytes, sequence: int) -> Entry:
         raise Damaged(f"{error.args[0]} is missing") from error
     except (ValueError, TypeError, AttributeError) as error:
         raise Damaged(f"{error}") from error
-    if isinstance(content, Unknown | ExternalContent):
+    if isinstance(content, Unknown | ExternalContent | ThreadContent):
         raise Damaged("it is of a type that is not known")
     return Entry(content, stamp)
 

@@ -1,8 +1,9 @@
 """The log store: where logs live, seen by the layers above.
 
 A log is an append-only sequence of checksummed JSON lines (see the package's documentation). Its
-name says what it is: `conv-…` a conversation, `ext-…` a communication with a third party, and one
-of `LEDGERS` a ledger. The lines are the only truth; the index is derived from them and can always
+name says what it is: `conv-…` a conversation, `ext-…` a communication with a third party,
+`thread-…` a thread of checkpoints, and one of `LEDGERS` a ledger. The lines are the only truth; the
+index is derived from them and can always
 be made anew.
 
 A store belongs to one space. `FolderStore` (in `folder`) keeps each log in a JSONL file of a folder
@@ -26,7 +27,7 @@ writer, which knows what it wrote, and finds the rest by the lengths of the logs
 (`logs`): the operation comes with the store that needs it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -44,6 +45,7 @@ _NAMES = {
     "tokens": "the ledger of tokens",
     "conversations": "the folder of conversations",
     "external": "the folder of external communications",
+    "threads": "the folder of threads",
 }
 
 
@@ -52,6 +54,7 @@ class Kind(StrEnum):
 
     CONVERSATION = "conversations"
     COMMUNICATION = "external"
+    THREAD = "threads"
 
 
 class Position(NamedTuple):
@@ -128,8 +131,10 @@ class LogStore(Protocol):
         Raises LogConflict.
         """
 
-    def replace(self, log: str, lines: Sequence[bytes]) -> None:
-        """Let a log have these lines and nothing else: of what it had before, no byte is left."""
+    def replace(self, log: str, lines: Iterable[bytes]) -> None:
+        """Let a log have these lines and nothing else: of what it had before, no byte is left. The
+        log may be read while the lines are made.
+        """
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
         """Yield the lines behind a position, up to the byte `until`. An unended tail is no line."""
@@ -191,11 +196,14 @@ class LogStore(Protocol):
         `raw_deleted` until `end_delete`.
         """
 
-    def deleted(self) -> list[str]:
-        """Return the logs whose delete has begun and not ended."""
+    def deleted(self, kind: Kind = Kind.CONVERSATION) -> list[str]:
+        """Return the logs of a kind whose delete has begun and not ended."""
 
     def deleted_length(self, log: str) -> int:
         """Return how many bytes a log has whose delete has begun."""
+
+    def torn_sizes(self) -> list[int]:
+        """Return the sizes of the tails that were cut off and kept."""
 
     def raw_deleted(self, log: str) -> Iterator[bytes]:
         """Yield the lines of a log whose delete has begun, undecoded and without their newlines."""

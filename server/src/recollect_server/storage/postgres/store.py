@@ -9,13 +9,13 @@ undone before anything else is begun, for its caller was told that there is none
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
-from recollect_server.domain.ids import is_communication_id, is_conversation_id
+from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_thread_log
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import make_folder
 from recollect_server.storage.logs.folder import FolderStore
@@ -82,7 +82,7 @@ class PostgresStore:
             raise LogConflict(log, "written", _CHANGED)
         hit("append.written" if after.bytes else "create.synced")
 
-    def replace(self, log: str, lines: Sequence[bytes]) -> None:
+    def replace(self, log: str, lines: Iterable[bytes]) -> None:
         """Replace all lines of a log, in one transaction."""
         self._change("replace", "written", log, _kind_of(log), _bodies(lines))
         hit("anchors.replaced")
@@ -250,17 +250,21 @@ class PostgresStore:
             raise LogNotFound(log, "deleted", "there is no log of that name")
         hit("delete.durable")
 
-    def deleted(self) -> list[str]:
-        """Return the conversations whose delete has begun and not ended."""
+    def deleted(self, kind: Kind = Kind.CONVERSATION) -> list[str]:
+        """Return the logs of a kind whose delete has begun and not ended."""
         rows = self._query(
-            Kind.CONVERSATION,
+            kind,
             "listed",
             "SELECT log FROM recollect.logs WHERE space = %s AND kind = %s AND deleting",
             self._space,
-            Kind.CONVERSATION.value,
+            kind.value,
             is_name=True,
         )
         return [name for (name,) in rows]
+
+    def torn_sizes(self) -> list[int]:
+        """Return nothing: an append is there whole or not at all."""
+        return []
 
     def deleted_length(self, log: str) -> int:
         """Return the bytes of a log whose delete has begun."""
@@ -402,21 +406,44 @@ class PostgresStore:
         return bool(rows)
 
 
+def spaces_of(database: Database) -> list[str]:
+    """Return the names of all spaces that have a log, in order. Raises LogUnavailable."""
+
+    def work(connection: Connection, _: bool) -> list[str]:
+        # From each name to the next one in the index: one step for each space, not for each log.
+        rows = connection.execute(
+            "WITH RECURSIVE names AS ("
+            " (SELECT space FROM recollect.logs ORDER BY space LIMIT 1) UNION ALL"
+            " SELECT (SELECT l.space FROM recollect.logs l WHERE l.space > names.space"
+            " ORDER BY l.space LIMIT 1) FROM names WHERE names.space IS NOT NULL)"
+            " SELECT space FROM names WHERE space IS NOT NULL"
+        )
+        return [str(name) for (name,) in rows]
+
+    with _failing(Kind.CONVERSATION, "listed"):
+        return database.run(work)
+
+
 def _kind_of(log: str) -> str:
     """Return the kind of a log by its name. Raises ValueError for a text that is not one."""
     if is_conversation_id(log):
         return Kind.CONVERSATION.value
     if is_communication_id(log):
         return Kind.COMMUNICATION.value
+    if is_thread_log(log):
+        return Kind.THREAD.value
     if log.isidentifier():
         return _LEDGER
     raise ValueError("not the name of a log")
 
 
-def _bodies(lines: Sequence[bytes]) -> list[bytes]:
+def _bodies(lines: Iterable[bytes]) -> list[bytes]:
     """Return lines without their newlines."""
-    assert all(line.endswith(b"\n") for line in lines)
-    return [line[:-1] for line in lines]
+    bodies: list[bytes] = []
+    for line in lines:
+        assert line.endswith(b"\n")
+        bodies.append(line[:-1])
+    return bodies
 
 
 def _digest(bodies: list[bytes]) -> bytes:

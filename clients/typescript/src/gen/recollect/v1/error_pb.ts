@@ -153,7 +153,8 @@ export enum ErrorReason {
   ANCHORS_PRESENT = 14,
 
   /**
-   * NOT_FOUND. The anchor, external communication, escalation or owner's identity does not exist.
+   * NOT_FOUND. The anchor, external communication, escalation, owner's identity, space or token does
+   * not exist.
    * Metadata: `name`.
    *
    * @generated from enum value: ERROR_REASON_NOT_FOUND = 15;

@@ -1,0 +1,102 @@
+# Generated from recollect/_async/checkpoints.py by scripts/unasync.py: edit that one.
+"""`client.checkpoints`."""
+
+from collections.abc import Iterable
+
+from recollect._shared.calls import checkpoints as calls
+from recollect._sync.invoker import Invoker
+from recollect._types.checkpoint import (
+    CheckpointRecord,
+    CheckpointRecordPage,
+    CheckpointThreadPage,
+    FoundCheckpointRecords,
+    RemovedCheckpointRecords,
+)
+
+
+class Checkpoints:
+    """Keeps the state of programs: records by thread, beside the conversations and never among
+    them. Found at `client.checkpoints`.
+
+    A thread is named as the program likes, and begins with its first records. In all methods an
+    argument that is `None` is left to the server's default, and `timeout` bounds the call in
+    seconds, retries included, instead of the client's own.
+    """
+
+    def __init__(self, invoker: Invoker) -> None:
+        self._invoker = invoker
+
+    def put_records(
+        self,
+        thread_id: str,
+        records: Iterable[CheckpointRecord],
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Store records, all or none, durable on return, and return how many were stored: those
+        with `keep_existing` whose key is there are not.
+
+        >>> client.checkpoints.put_records("run-1", [CheckpointRecord("step/0001", b"state")])
+        """
+        return self._invoker.run(calls.put_records(thread_id, records, request_id), timeout)
+
+    def get_records(
+        self, thread_id: str, keys: Iterable[str], *, timeout: float | None = None
+    ) -> FoundCheckpointRecords:
+        """Return the records of these keys that the thread has. A large answer is cut: ask again
+        for the keys behind `keys_answered`.
+
+        >>> found = client.checkpoints.get_records("run-1", ["step/0001"])
+        """
+        return self._invoker.run(calls.get_records(thread_id, keys), timeout)
+
+    def list_records(
+        self,
+        thread_id: str,
+        *,
+        prefix: str | None = None,
+        after_key: str | None = None,
+        descending: bool = False,
+        keys_only: bool = False,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> CheckpointRecordPage:
+        """Return the records whose keys begin with `prefix`, in the order of the keys.
+
+        >>> page = client.checkpoints.list_records("run-1", prefix="step/", descending=True)
+        >>> print([record.key for record in page.records])
+        """
+        call = calls.list_records(thread_id, prefix, after_key, descending, keys_only, limit)
+        return self._invoker.run(call, timeout)
+
+    def remove_records(
+        self, thread_id: str, keys: Iterable[str], *, timeout: float | None = None
+    ) -> RemovedCheckpointRecords:
+        """Remove records for good, their values from every file of the service.
+
+        >>> client.checkpoints.remove_records("run-1", ["step/0001"])
+        """
+        return self._invoker.run(calls.remove_records(thread_id, keys), timeout)
+
+    def list_threads(
+        self,
+        *,
+        page_size: int | None = None,
+        page_token: str | None = None,
+        timeout: float | None = None,
+    ) -> CheckpointThreadPage:
+        """Return a page of threads.
+
+        >>> page = client.checkpoints.list_threads()
+        >>> print([thread.thread_id for thread in page.threads])
+        """
+        return self._invoker.run(calls.list_threads(page_size, page_token), timeout)
+
+    def delete_thread(self, thread_id: str, *, timeout: float | None = None) -> int:
+        """Delete a thread for good, to its last byte, and return how many bytes that were; 0 if
+        there is no such thread.
+
+        >>> client.checkpoints.delete_thread("run-1")
+        """
+        return self._invoker.run(calls.delete_thread(thread_id), timeout)

@@ -1,0 +1,184 @@
+"""`recollect delete` and `delete-many`: what a person removes for good."""
+
+from datetime import datetime
+
+import click
+
+from recollect import AnchorDisposition, ArchiveFilter, DeletedConversations, DeletionReceipt
+from recollect._shared.plain import plain
+from recollect.cli.options import (
+    CONVERSATION,
+    MAX_NUMBER,
+    Shell,
+    confirm,
+    with_channels,
+    with_patient_shell,
+    with_shell,
+    with_span,
+    with_yes,
+)
+from recollect.cli.printing import clean, console, json_line
+
+_MOST_AT_ONCE = 1000
+"""Conversations that one call deletes."""
+_MOST_NAMED = 20
+"""Conversations of a dry run that a person sees with their titles."""
+
+
+@click.command()
+@click.argument(
+    "conversations", nargs=-1, required=True, type=CONVERSATION, metavar="CONVERSATION..."
+)
+@click.option(
+    "--anchors",
+    type=click.Choice([it.value for it in AnchorDisposition]),
+    help="The fate of facts about the user that came from it. Without this, one that has"
+    " some is not deleted.",
+)
+@click.option(
+    "--force", is_flag=True, help="Pinned ones too: those that their channels' new messages join."
+)
+@with_yes
+@with_shell
+def delete(
+    shell: Shell, conversations: tuple[str, ...], anchors: str | None, force: bool, yes: bool
+) -> None:
+    """Remove each CONVERSATION for good, its text from every file of the service.
+
+    It asks first on a terminal; elsewhere it needs --yes. As JSON every line is a receipt, which
+    says what was removed from where.
+    """
+    if not yes:
+        there = [shell.client.conversations.get(name) for name in dict.fromkeys(conversations)]
+        named = ", ".join(
+            f"{it.id} ({it.title or 'no title yet'}, {it.turn_count} turns)" for it in there
+        )
+        confirm(f"Remove {named} for good?")
+    disposition = None if anchors is None else AnchorDisposition(anchors)
+    for name in dict.fromkeys(conversations):
+        receipt = shell.client.conversations.delete(name, anchors=disposition, force=force)
+        if shell.as_json:
+            json_line(plain(receipt))
+        else:
+            console().print(clean(_removed(receipt)))
+
+
+@click.command("delete-many")
+@click.argument("conversations", nargs=-1, type=CONVERSATION, metavar="[CONVERSATION]...")
+@with_channels
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    help="Only about this topic; may be repeated.",
+)
+@with_span
+@click.option("--archived", is_flag=True, help="Only those in the archive.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Every conversation, where nothing chooses some."
+)
+@click.option(
+    "--limit", type=click.IntRange(1, MAX_NUMBER), help="The most to remove.  [default: all]"
+)
+@click.option(
+    "--anchors",
+    type=click.Choice([it.value for it in AnchorDisposition]),
+    help="The fate of facts about the user that came from them. Without this, those that have"
+    " some are left.",
+)
+@click.option(
+    "--force", is_flag=True, help="Pinned ones too: those that their channels' new messages join."
+)
+@click.option("--yes", is_flag=True, help="Remove them. Without it, only say which.")
+@with_patient_shell
+def delete_many(
+    shell: Shell,
+    conversations: tuple[str, ...],
+    channels: tuple[str, ...],
+    topics: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    archived: bool,
+    everything: bool,
+    limit: int | None,
+    anchors: str | None,
+    force: bool,
+    yes: bool,
+) -> None:
+    """Remove all conversations that match every filter for good, the longest unchanged first.
+
+    Without --yes nothing is removed: it prints what would be. Those with facts about the user, and
+    pinned ones, are left and named unless --anchors and --force say what to do with them. As JSON
+    every line is a receipt.
+    """
+    filters = (conversations, channels, topics, since, until, archived)
+    if not any(filters) and not everything:
+        raise click.UsageError("Choose some with a filter, or all with --all.")
+    if any(filters) and everything:
+        raise click.UsageError("--all goes with no filter.")
+    chosen = ArchiveFilter.ARCHIVED if archived else ArchiveFilter.ALL if everything else None
+    disposition = None if anchors is None else AnchorDisposition(anchors)
+    count = 0
+    while True:
+        receipt = shell.client.conversations.delete_many(
+            conversation_ids=tuple(dict.fromkeys(conversations)) or None,
+            channels=channels,
+            topics=topics,
+            updated_after=since,
+            updated_before=until,
+            archived=chosen,
+            anchors=disposition,
+            force=force,
+            dry_run=not yes,
+            limit=min(_MOST_AT_ONCE, limit - count if limit else _MOST_AT_ONCE),
+        )
+        count += len(receipt.conversation_ids)
+        goes_on = (
+            yes
+            and receipt.has_more
+            and bool(receipt.conversation_ids)
+            and (limit is None or count < limit)
+        )
+        _print_receipt(shell, receipt, is_dry=not yes, is_last=not goes_on)
+        if not goes_on:
+            return
+
+
+def _print_receipt(
+    shell: Shell, receipt: DeletedConversations, *, is_dry: bool, is_last: bool
+) -> None:
+    if shell.as_json:
+        left = [{"conversationId": name, "reason": reason} for name, reason in receipt.left]
+        json_line(plain(receipt) | ({"left": left} if left else {}) | {"dryRun": is_dry})
+        return
+    out, count = console(), len(receipt.conversation_ids)
+    named = f"{count} conversation{'' if count == 1 else 's'}"
+    if is_dry:
+        more = " and more" if receipt.has_more else ""
+        out.print(clean(f"Would remove {named}{more} for good; --yes does it."))
+        for name in receipt.conversation_ids[:_MOST_NAMED]:
+            it = shell.client.conversations.get(name)
+            title = it.title or "no title yet"
+            out.print(clean(f"  {it.id}  {it.channel}  {title}, {it.turn_count} turns"))
+        if count > _MOST_NAMED:
+            out.print(clean(f"  … and {count - _MOST_NAMED} more"))
+    else:
+        places = ", ".join(f"{it.place} {it.count}" for it in receipt.removed)
+        out.print(clean(f"Removed {named}: {places}." if places else f"Removed {named}."))
+    if not is_last:
+        return
+    for name, reason in receipt.left:
+        why = _LEFT.get(reason, f"the server refuses it: {reason}")
+        out.print(clean(f"Left {name}: {why}."))
+
+
+_LEFT = {
+    "CONVERSATION_PINNED": "it is pinned; --force removes it too",
+    "ANCHORS_PRESENT": "facts about the user came from it; --anchors says what becomes of them",
+}
+
+
+def _removed(receipt: DeletionReceipt) -> str:
+    places = ", ".join(f"{it.place} {it.count}" for it in receipt.removed)
+    return f"{receipt.conversation_id} is removed: {places}."

@@ -1,0 +1,174 @@
+"""The data export of claude.ai: `conversations.json`.
+
+A message of the agent holds blocks: thinking, text, calls of tools and their results, in the order
+in which they came. Here each run of blocks up to a result is a message of its own.
+"""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from recollect import Attachment, Role, ToolCall
+from recollect.cli.plans import Plan, Skip
+from recollect.cli.products.talks import Talk, attachment, mapping, moment, objects, text_of
+from recollect.cli.transcript import Damaged
+
+NAME = "claude"
+
+
+def is_conversation(value: Any) -> bool:
+    """Return whether an item is a conversation of this product."""
+    return isinstance(value, dict) and isinstance(value.get("chat_messages"), list)
+
+
+def plan(fields: Any, where: str) -> Plan | Skip:
+    """Return the plan of a conversation. Raises Damaged."""
+    messages = mapping(fields, "conversation").get("chat_messages")
+    if not isinstance(messages, list):
+        raise Damaged("chat_messages: it is no list")
+    own = text_of(fields.get("uuid"))
+    if not own:
+        raise Damaged("uuid: it is missing")
+    entries = [mapping(it, "chat_messages: a message") for it in messages]
+    branch = _branch(entries, text_of(fields.get("current_leaf_message_uuid")))
+    talk = Talk(
+        NAME,
+        own,
+        where,
+        title=text_of(fields.get("name")),
+        create_time=moment(fields.get("created_at")),
+        url=f"https://claude.ai/chat/{own}",
+        branches=len(entries) - len(branch),
+    )
+    for index, message in enumerate(branch, start=1):
+        _add(talk, message, text_of(message.get("uuid")) or f"message-{index}")
+    return talk.plan()
+
+
+def _branch(messages: list[dict[str, Any]], leaf: str) -> list[dict[str, Any]]:
+    """Return the messages of the branch that was shown last. Exports without branches name no
+    parents, and have the messages in order. Raises Damaged.
+    """
+    parents = {text_of(it.get("uuid")): text_of(it.get("parent_message_uuid")) for it in messages}
+    if not any(parent in parents for parent in parents.values()):
+        return messages
+    by_id = {text_of(it.get("uuid")): it for it in messages}
+    if leaf not in by_id:
+        ends = [name for name in by_id if name not in set(parents.values())]
+        if not ends:
+            raise Damaged("chat_messages: the parents of its messages form a circle")
+        leaf = max(ends, key=lambda name: text_of(by_id[name].get("created_at")))
+    branch: list[dict[str, Any]] = []
+    while leaf in by_id:
+        branch.append(by_id.pop(leaf))
+        leaf = parents[leaf]
+    return branch[::-1]
+
+
+def _add(talk: Talk, message: dict[str, Any], own: str) -> None:
+    time = moment(message.get("created_at"))
+    blocks = list(objects(message.get("content")))
+    match message.get("sender"):
+        case "human":
+            texts = [_text(it) for it in blocks] if blocks else []
+            if not any(texts):
+                texts = [text_of(message.get("text"))]
+            files, pasted = _files(message)
+            talk.say(
+                Role.USER,
+                own,
+                "\n\n".join(filter(None, (*texts, *pasted))),
+                time,
+                attachments=files,
+            )
+        case "assistant":
+            _answer(talk, blocks or [{"type": "text", "text": message.get("text")}], own, time)
+        case sender:
+            raise Damaged(f"sender: {sender!r:.50} is neither 'human' nor 'assistant'")
+
+
+def _files(message: dict[str, Any]) -> tuple[tuple[Attachment, ...], list[str]]:
+    """Return the files of a message, and the texts of those whose content the export holds."""
+    files: dict[str, Attachment] = {}
+    pasted = []
+    for it in objects(message.get("attachments")):
+        name, content = text_of(it.get("file_name")), text_of(it.get("extracted_content"))
+        if content:
+            # A long text that was pasted is an attachment without a name: it is what was said.
+            pasted.append(f"[{name}]\n{content}" if name else content)
+        if name:
+            files[name] = attachment(
+                f"claude-export:{name}", name, text_of(it.get("file_type")), it.get("file_size")
+            )
+    for it in (*objects(message.get("files")), *objects(message.get("files_v2"))):
+        name = text_of(it.get("file_name"))
+        uuid = text_of(it.get("file_uuid")) or text_of(it.get("uuid"))
+        if name or uuid:
+            files.setdefault(name or uuid, attachment(f"claude-export:{uuid or name}", name))
+    return tuple(files.values()), pasted
+
+
+def _answer(talk: Talk, blocks: list[dict[str, Any]], own: str, time: datetime | None) -> None:
+    """Add the messages that an answer's blocks make."""
+    count = 0
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+
+    def next_id() -> str:
+        nonlocal count
+        count += 1
+        return own if count == 1 else f"{own}/{count}"
+
+    def flush() -> None:
+        if texts or calls:
+            talk.say(
+                Role.ASSISTANT, next_id(), "\n\n".join(filter(None, texts)), at, calls=tuple(calls)
+            )
+        texts.clear()
+        calls.clear()
+
+    at = time
+    for index, block in enumerate(blocks, start=1):
+        begins = moment(block.get("start_timestamp"))
+        match block.get("type"):
+            case "thinking":
+                flush()
+                talk.think(text_of(block.get("thinking")))
+            case "tool_use":
+                name = text_of(block.get("name")) or "tool"
+                arguments = block.get("input")
+                text = json.dumps(arguments, ensure_ascii=False) if arguments is not None else ""
+                calls.append(ToolCall(text_of(block.get("id")) or f"{own}/{index}", name, text))
+            case "tool_result":
+                flush()
+                talk.result(
+                    next_id(),
+                    text_of(block.get("name")),
+                    _text(block),
+                    moment(block.get("stop_timestamp")) or begins or at,
+                    call_id=text_of(block.get("tool_use_id")),
+                    isError=block.get("is_error") is True,
+                )
+            case _:
+                if text := _text(block):
+                    if calls:
+                        flush()
+                    texts.append(text)
+        at = begins or at
+    flush()
+    talk.say(Role.ASSISTANT, f"{own}/thinking", "", at)  # thinking with nothing after it
+
+
+def _text(value: Any) -> str:
+    """Return the text of a block, or of a list of blocks."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "\n".join(filter(None, map(_text, value)))
+    if not isinstance(value, dict):
+        return ""
+    if value.get("type") == "tool_result":
+        return _text(value.get("content"))
+    is_text = value.get("type") == "text"
+    names = ["text"] if is_text else ["title", "text", "url", "name"]
+    return "\n".join(filter(None, (text_of(value.get(name)) for name in names)))

@@ -1,0 +1,330 @@
+"""Gemini: Google Takeout's My Activity (JSON or HTML), and the files of AI Studio.
+
+Takeout has no conversations: it lists prompts with their answers, the newest first. Those that
+follow within half an hour of each other are one here, named by the time of its first. AI Studio
+keeps a file for each conversation, named as it is.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import PurePath
+from typing import Any, BinaryIO
+
+from recollect import Role, ToolCall
+from recollect._shared.plain import time_text
+from recollect.cli.plans import Plan, Skip
+from recollect.cli.products.items import items
+from recollect.cli.products.markup import plain_text
+from recollect.cli.products.talks import Talk, attachment, mapping, moment, objects, text_of
+from recollect.cli.transcript import Damaged
+
+NAME = "gemini"
+_GAP = timedelta(minutes=30)
+"""Silence after which an activity begins another conversation."""
+_PRODUCT = re.compile("gemini|bard", re.IGNORECASE)
+_PROMPTS = re.compile(r"(?:Prompted with:|Asked (?:Gemini|Bard):|Prompted|Asked|Said)\s+")
+"""The beginning of a prompt's title in English. In other languages it stays in the text."""
+_NO_PROMPTS = re.compile(
+    r"(?:Added|Created|Deleted|Edited|Exported|Gave|Pinned|Renamed|Searched|Selected|Shared|Updated"
+    r"|Used|Viewed|Visited)\s"
+)
+_ATTACHED = re.compile(r"\s*Attached \d+ files?\.?\s*$")
+
+
+def is_activity(value: Any) -> bool:
+    """Return whether an item is an entry of My Activity of this product."""
+    if not isinstance(value, dict) or not {"title", "time"} <= value.keys():
+        return False
+    products = value.get("products")
+    labels = [value.get("header"), *(products if isinstance(products, list) else ())]
+    return any(_PRODUCT.search(text_of(it)) for it in labels)
+
+
+def is_studio(value: Any) -> bool:
+    """Return whether a value is a file of AI Studio."""
+    return isinstance(value, dict) and isinstance(value.get("chunkedPrompt"), dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A prompt of My Activity, and its answer where the export has it."""
+
+    where: str
+    time: datetime
+    prompt: str
+    answer: str
+    files: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The name of the entry in every export."""
+        digest = hashlib.sha256(self.prompt.encode(errors="replace")).hexdigest()[:8]
+        return f"{time_text(self.time)}/{digest}"
+
+
+def activity(file: BinaryIO, name: str) -> Iterator[Plan | Skip]:
+    """Yield the conversations of My Activity as JSON. Raises OSError."""
+    yield from _talks(_entries(file, name))
+
+
+def page(file: BinaryIO, name: str) -> Iterator[Plan | Skip]:
+    """Yield the conversations of My Activity as HTML. Raises OSError."""
+    yield from _talks(_page_entries(file, name))
+
+
+def _entries(file: BinaryIO, name: str) -> Iterator[_Entry | Skip | None]:
+    """Yield the entries of a file: None for one that is no prompt."""
+    for number, value in items(file, is_activity):
+        where = f"{name} entry {number}"
+        if isinstance(value, Damaged):
+            yield Skip(where, str(value))
+        elif not is_activity(value):
+            yield None if isinstance(value, dict) else Skip(where, "it is no entry of My Activity")
+        elif (time := moment(value["time"])) is None:
+            yield Skip(where, f"time: {value['time']!r:.50} is no time")
+        else:
+            answers = [
+                plain_text(text_of(it.get("html"))) for it in objects(value.get("safeHtmlItem"))
+            ]
+            attached = value.get("attachedFiles")
+            files = [text_of(it) for it in attached] if isinstance(attached, list) else []
+            files += filter(None, [text_of(value.get("imageFile"))])
+            yield _entry(where, time, text_of(value["title"]), "\n\n".join(answers), files)
+
+
+def _entry(where: str, time: datetime, title: str, answer: str, files: list[str]) -> _Entry | None:
+    """Return the entry of a title, None where it is no prompt: feedback, a document, a setting."""
+    if verb := _PROMPTS.match(title):
+        prompt = title[verb.end() :]
+    elif answer and not _NO_PROMPTS.match(title):
+        prompt = title
+    else:
+        return None
+    return _Entry(where, time, _ATTACHED.sub("", prompt).strip(), answer, tuple(files))
+
+
+def _talks(entries: Iterator[_Entry | Skip | None]) -> Iterator[Plan | Skip]:
+    """Yield the conversations that entries make. They are in the order of time, or against it."""
+    group: list[_Entry] = []
+    hidden = 0
+    for entry in entries:
+        if isinstance(entry, Skip):
+            yield entry
+            continue
+        if entry is None:
+            hidden += 1
+            continue
+        if group and abs(entry.time - group[-1].time) > _GAP:
+            yield _talk(group, hidden)
+            group, hidden = [], 0
+        group.append(entry)
+    if group:
+        yield _talk(group, hidden)
+
+
+def _talk(group: list[_Entry], hidden: int) -> Plan | Skip:
+    if group[0].time > group[-1].time:
+        group = group[::-1]
+    first = group[0]
+    talk = Talk(NAME, f"activity/{first.id}", first.where, create_time=first.time, hidden=hidden)
+    for entry in group:
+        files = tuple(attachment(f"gemini-export:{it}", it) for it in entry.files if it)
+        talk.say(Role.USER, entry.id, entry.prompt, entry.time, attachments=files)
+        talk.say(Role.ASSISTANT, f"{entry.id}/answer", entry.answer, entry.time)
+    return talk.plan()
+
+
+_ENGLISH = re.compile(
+    r"(?:(?P<month>[A-Z][a-z]{2})[a-z]* (?P<day>\d{1,2})|(?P<day2>\d{1,2}) (?P<month2>[A-Z][a-z]{2})[a-z]*),?"
+    r" (?P<year>\d{4}),? (?P<hour>\d{1,2}):(?P<minute>\d\d):(?P<second>\d\d)\s?(?P<half>[AP]M)?"
+    r"(?:\s(?P<zone>[A-Z]{2,5}(?:[+-]\d{1,2}(?::?\d\d)?)?))?\s*$"
+)
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_ZONES = {
+    "UTC": 0, "GMT": 0, "WET": 0, "WEST": 1, "BST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "MSK": 3,
+    "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
+}  # fmt: skip
+
+
+def _time_of_page(text: str) -> datetime | None:
+    """Return a time as the page has it in English: `Dec 14, 2023, 5:36:23 PM EST`."""
+    match = _ENGLISH.search(" ".join(text.replace("\u202f", " ").split()))
+    if not match:
+        return None
+    month = match["month"] or match["month2"]
+    zone = match["zone"] or "UTC"
+    name, sign, offset = re.fullmatch(r"([A-Z]+)([+-]?)(.*)", zone).groups()  # type: ignore[union-attr]
+    if month not in _MONTHS or name not in _ZONES:
+        return None
+    hours = timedelta(hours=_ZONES[name])
+    if sign:
+        digits = offset.replace(":", "")
+        hour, minute = (digits, "0") if len(digits) < 3 else (digits[:-2], digits[-2:])
+        ahead = timedelta(hours=int(hour), minutes=int(minute))
+        hours += ahead if sign == "+" else -ahead
+    hour_of_day = (
+        int(match["hour"]) % 12 + 12 * (match["half"] == "PM")
+        if match["half"]
+        else int(match["hour"])
+    )
+    try:
+        local = datetime(
+            int(match["year"]),
+            _MONTHS.index(month) + 1,
+            int(match["day"] or match["day2"]),
+            hour_of_day,
+            int(match["minute"]),
+            int(match["second"]),
+            tzinfo=UTC,
+        )
+    except ValueError:
+        return None
+    return local - hours
+
+
+class _Page(HTMLParser):
+    """The cells of My Activity, one an entry: its lines, of which one is the time, and the HTML
+    of the answer behind it.
+    """
+
+    def __init__(self, receive: Callable[[str, str], None]) -> None:
+        super().__init__(convert_charrefs=False)
+        self._receive = receive
+        self._header = ""
+        self._depth = 0  # of the cell that is read
+        self._is_title = False
+        self._html: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = (dict(attrs).get("class") or "").split()
+        if self._depth:
+            self._depth += tag == "div"
+            self._html.append(self.get_starttag_text() or "")
+        elif "mdl-typography--title" in names:
+            self._is_title, self._header = True, ""
+        elif "content-cell" in names and not {
+            "mdl-typography--text-right",
+            "mdl-typography--caption",
+        } & set(names):
+            self._depth, self._html = 1, []
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_title = self._is_title and tag != "p"
+        if not self._depth:
+            return
+        self._depth -= tag == "div"
+        if self._depth:
+            self._html.append(f"</{tag}>")
+        else:
+            self._receive(self._header, "".join(self._html))
+
+    def handle_data(self, data: str) -> None:
+        if self._depth:
+            self._html.append(data)
+        elif self._is_title:
+            self._header += data
+
+    def handle_entityref(self, name: str) -> None:
+        self.handle_data(f"&{name};")
+
+    def handle_charref(self, name: str) -> None:
+        self.handle_data(f"&#{name};")
+
+
+def _page_entries(file: BinaryIO, name: str) -> Iterator[_Entry | Skip | None]:
+    cells: list[tuple[str, str]] = []
+    page = _Page(lambda header, html: cells.append((header, html)))
+    number = 0
+    while data := file.read(1 << 20):
+        page.feed(data.decode(errors="replace"))
+        for header, html in cells:
+            number += 1
+            yield _cell(f"{name} entry {number}", header, html)
+        cells.clear()
+
+
+def _cell(where: str, header: str, html: str) -> _Entry | Skip | None:
+    if not _PRODUCT.search(header):
+        return None
+    lines = re.split(r"<br\s*/?>", html)
+    for index, line in enumerate(lines[1:], start=1):
+        # The answer, which may hold breaks of its own, follows the time.
+        stamp, answer = re.match(r"([^<]*)(.*)", line, re.DOTALL).groups()  # type: ignore[union-attr]
+        if (time := _time_of_page(plain_text(stamp))) is None:
+            continue
+        title = plain_text("<br>".join(lines[:index])).replace("\xa0", " ")
+        answer = "<br>".join((answer, *lines[index + 1 :]))
+        return _entry(where, time, title, plain_text(answer), [])
+    return Skip(where, "its time cannot be read: export My Activity as JSON")
+
+
+_FILES = {
+    "driveDocument": "",
+    "driveImage": "image/*",
+    "driveVideo": "video/*",
+    "driveAudio": "audio/*",
+}
+
+
+def studio(value: Any, name: str) -> Plan | Skip:
+    """Return the plan of a file of AI Studio. Raises Damaged."""
+    chunks = mapping(mapping(value, "file").get("chunkedPrompt"), "chunkedPrompt").get("chunks")
+    if not isinstance(chunks, list):
+        raise Damaged("chunkedPrompt: chunks is no list")
+    title = PurePath(name).name.removesuffix(".json")
+    settings = value.get("runSettings")
+    model = text_of(settings.get("model")) if isinstance(settings, dict) else ""
+    times = (moment(it.get("createTime")) for it in objects(chunks))
+    began = next((it for it in times if it is not None), None)
+    talk = Talk(NAME, f"ai-studio/{title}", name, title=title, create_time=began)
+    talk.hidden += bool(_studio_text(value.get("systemInstruction")))
+    for index, chunk in enumerate(chunks, start=1):
+        _chunk(talk, mapping(chunk, f"chunk {index}"), index, model.removeprefix("models/"))
+    return talk.plan()
+
+
+def _studio_text(value: Any) -> str:
+    """Return the text of a chunk, which may come in parts; thinking is none of it."""
+    if not isinstance(value, dict):
+        return ""
+    parts = (text_of(it.get("text")) for it in objects(value.get("parts")) if not it.get("thought"))
+    return text_of(value.get("text")) or "".join(parts)
+
+
+def _chunk(talk: Talk, chunk: dict[str, Any], index: int, model: str) -> None:
+    text, time = _studio_text(chunk), moment(chunk.get("createTime"))
+    # A file may be edited in its middle: what was said names a chunk beside its place.
+    content = {key: chunk[key] for key in ("text", "role", *_FILES) if key in chunk}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
+    own = f"chunk-{index}/{digest}"
+    files = [
+        attachment(f"https://drive.google.com/file/d/{it['id']}", media_type=kind)
+        for key, kind in _FILES.items()
+        if isinstance(it := chunk.get(key), dict) and text_of(it.get("id"))
+    ]
+    for key in ("inlineFile", "inlineImage", "inlineData"):
+        if isinstance(it := chunk.get(key), dict):
+            kind = text_of(it.get("mimeType"))
+            files.append(attachment(f"gemini-export:{talk.id}/{index}", media_type=kind))
+    match chunk.get("role"):
+        case "user":
+            talk.say(Role.USER, own, text, time, attachments=tuple(files))
+        case "model" if chunk.get("isThought") is True:
+            talk.think(
+                text or "".join(text_of(it.get("text")) for it in objects(chunk.get("parts")))
+            )
+        case "model" if isinstance(code := chunk.get("executableCode"), dict):
+            call = ToolCall(own, "code_execution", json.dumps(code, ensure_ascii=False))
+            talk.say(Role.ASSISTANT, own, text, time, calls=(call,), model=model)
+        case "model" if isinstance(ran := chunk.get("codeExecutionResult"), dict):
+            failed = text_of(ran.get("outcome")) not in {"", "OUTCOME_OK"}
+            talk.result(own, "code_execution", text_of(ran.get("output")), time, isError=failed)
+        case "model":
+            talk.say(Role.ASSISTANT, own, text, time, attachments=tuple(files), model=model)
+        case role:
+            raise Damaged(f"chunk {index}: role {role!r:.50} is neither 'user' nor 'model'")

@@ -1,0 +1,211 @@
+"""The application: the page's files, its sessions, its calls."""
+
+import asyncio
+import json
+import re
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from recollect._shared.endpoint import Endpoint
+from recollect.web.files import PageFiles
+from recollect.web.forwarding import Forwarder, RequestRefused, read_body, refusal
+from recollect.web.protection import App, Protection
+from recollect.web.sessions import Session, Sessions
+
+MARK_SESSION = "session"
+"""The value of the header `recollect-web` if the browser has no session."""
+_MAX_SECRET = 4096
+"""Bytes of a request that brings a key or a token."""
+_TOKEN = re.compile(r"[!-~]{1,512}")
+_MAX_CONNECTIONS = 512
+_SHUTDOWN_GRACE = 1
+"""Seconds that a stop waits for open streams."""
+
+
+class Page:
+    """The handlers of one bridge."""
+
+    def __init__(
+        self,
+        forwarder: Callable[[], Forwarder],
+        sessions: Sessions,
+        port: int,
+        announce: Callable[[], None],
+    ) -> None:
+        self._open = forwarder
+        self._sessions = sessions
+        self._announce = announce
+        self._cookie = f"recollect-web-{port}"
+        self._files = PageFiles()
+        self._forwarder: Forwarder
+
+    def app(self) -> Starlette:
+        """Return the application."""
+
+        @asynccontextmanager
+        async def lifespan(_: Starlette) -> Any:
+            self._forwarder = self._open()
+            try:
+                yield
+            finally:
+                await self._forwarder.close()
+
+        return Starlette(
+            routes=[
+                Route("/session/open", self._open_session, methods=["POST"]),
+                Route("/session/sign-in", self._sign_in, methods=["POST"]),
+                Route("/session/sign-out", self._sign_out, methods=["POST"]),
+                Route("/{path:path}", self._call, methods=["POST"]),
+                Route("/{path:path}", self._file, methods=["GET"]),
+            ],
+            lifespan=lifespan,
+        )
+
+    async def _file(self, request: Request) -> Response:
+        file = self._files.find(request.url.path)
+        if file is None:
+            return Response("there is no such page\n", 404)
+        headers = dict(file.headers)
+        if request.headers.get("if-none-match") == file.etag:
+            return Response(status_code=304, headers=headers)
+        return Response(file.content, headers=headers)
+
+    async def _call(self, request: Request) -> Response:
+        path = request.url.path
+        if path not in self._forwarder.methods:
+            return Response("there is no such call\n", 404)
+        session = self._session(request)
+        if session is None:
+            return _no_session()
+        return await self._forwarder.answer(request, path, session.token)
+
+    async def _open_session(self, request: Request) -> Response:
+        """Exchange the key of the printed address for a cookie."""
+        key = await _secret(request, "key")
+        if isinstance(key, Response):
+            return key
+        cookie = self._sessions.exchange(key)
+        if cookie is None:
+            return refusal(
+                "unauthenticated",
+                "this address was used before: open the newest one that recollect-web printed",
+                mark=MARK_SESSION,
+            )
+        self._announce()
+        answer = Response(status_code=204, headers={"cache-control": "no-store"})
+        answer.set_cookie(self._cookie, cookie, path="/", httponly=True, samesite="strict")
+        return answer
+
+    async def _sign_in(self, request: Request) -> Response:
+        """Keep a token for this browser's session, if the server takes it."""
+        session = self._session(request)
+        if session is None:
+            return _no_session()
+        token = await _secret(request, "token")
+        if isinstance(token, Response):
+            return token
+        if not _TOKEN.fullmatch(token):
+            return refusal("invalid_argument", "a token is printable ASCII without spaces")
+        refused = await self._forwarder.check(token)
+        if refused is not None:
+            return refused
+        session.token = token
+        return Response(status_code=204, headers={"cache-control": "no-store"})
+
+    async def _sign_out(self, request: Request) -> Response:
+        """Forget the token of this browser's session."""
+        session = self._session(request)
+        if session is None:
+            return _no_session()
+        session.token = None
+        return Response(status_code=204, headers={"cache-control": "no-store"})
+
+    def _session(self, request: Request) -> Session | None:
+        return self._sessions.find(request.cookies.get(self._cookie))
+
+
+def _no_session() -> Response:
+    return refusal(
+        "unauthenticated",
+        "this browser has no session: open the address that recollect-web printed",
+        mark=MARK_SESSION,
+    )
+
+
+async def _secret(request: Request, name: str) -> str | Response:
+    """Return the one text in a request's JSON, or the refusal of the request."""
+    if request.headers.get("content-type") != "application/json":
+        return Response("the content type must be application/json\n", 415)
+    try:
+        value = json.loads(await read_body(request, _MAX_SECRET))[name]
+    except RequestRefused as error:
+        return refusal(error.code, str(error), status=error.status)
+    except ClientDisconnect:
+        return Response(status_code=499)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        value = None
+    if not isinstance(value, str):
+        return refusal("invalid_argument", f"the request must be an object with a text {name}")
+    return value
+
+
+def serve(host: str, port: int, endpoint: Endpoint, until: Callable[[], Any] | None = None) -> None:
+    """Serve until a signal ends the process, or `until` returns. Raises OSError where the address
+    cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family) as listening:
+        port = listening.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        sessions = Sessions()
+
+        def announce(beginning: str = "For another browser") -> None:
+            key = sessions.new_key()
+            sys.stderr.write(f"{beginning}: http://{shown}:{port}/#key={key}\n")
+            sys.stderr.flush()
+
+        page = Page(lambda: Forwarder(endpoint), sessions, port, announce)
+        names = {shown, "localhost"} if host in ("127.0.0.1", "::1") else {shown}
+        hosts = {f"{name}:{port}" for name in names}
+        if port == 80:  # browsers leave the usual port out
+            hosts |= names
+        app: App = Protection(page.app(), hosts)
+        announce("The page")
+        config = uvicorn.Config(
+            app,
+            log_level="error",
+            ws="none",
+            http="h11",
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=_MAX_CONNECTIONS,
+            timeout_graceful_shutdown=_SHUTDOWN_GRACE,
+        )
+        asyncio.run(_serve(uvicorn.Server(config), listening, until))
+
+
+async def _serve(
+    server: uvicorn.Server, listening: socket.socket, until: Callable[[], Any] | None
+) -> None:
+    if until is not None:
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            server.should_exit = True
+
+        def wait() -> None:
+            until()
+            loop.call_soon_threadsafe(stop)
+
+        threading.Thread(target=wait, daemon=True).start()
+    await server.serve(sockets=[listening])

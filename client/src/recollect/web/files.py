@@ -1,0 +1,68 @@
+"""The files of the page. All are in memory from the start: no path of a request reaches a disk."""
+
+import hashlib
+import mimetypes
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+INDEX = "/index.html"
+_TYPES = {
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".html": "text/html",
+    ".svg": "image/svg+xml",
+}
+_MAX_PATH = 512
+"""Characters of a path that a view may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file, with the headers that it is sent with."""
+
+    content: bytes
+    headers: tuple[tuple[str, str], ...]
+    etag: str
+
+
+class PageFiles:
+    """The files that the build wrote, by path."""
+
+    def __init__(self, folder: Traversable | None = None) -> None:
+        self._files = dict(_walk(folder or files(__package__) / "static", ""))
+
+    @property
+    def complete(self) -> bool:
+        """Return whether the page was built."""
+        return INDEX in self._files
+
+    def find(self, path: str) -> File | None:
+        """Return the file of a path, and for the path of a view the page itself."""
+        file = self._files.get(path)
+        if file is None and len(path) <= _MAX_PATH and "." not in path and "//" not in path:
+            file = self._files.get(INDEX)
+        return file
+
+
+def _walk(folder: Traversable, prefix: str) -> list[tuple[str, File]]:
+    entries = []
+    for entry in folder.iterdir():
+        path = f"{prefix}/{entry.name}"
+        if entry.is_dir():
+            entries += _walk(entry, path)
+        else:
+            entries.append((path, _file(path, entry.read_bytes())))
+    return entries
+
+
+def _file(path: str, content: bytes) -> File:
+    suffix = path[path.rfind(".") :]
+    kind = _TYPES.get(suffix) or mimetypes.guess_type(path)[0] or "application/octet-stream"
+    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = (
+        ("content-type", f"{kind}; charset=utf-8" if kind.startswith("text/") else kind),
+        ("cache-control", "no-cache"),
+        ("etag", etag),
+    )
+    return File(content, headers, etag)

@@ -1,0 +1,1 @@
+import{t as e}from"./hub.js";var t=self,n=new Set,r=new e(e=>n.forEach(t=>t.postMessage(e)));r.run(),t.onconnect=e=>{let t=e.ports[0];t.onmessage=({data:e})=>{e.kind===`hello`?(n.add(t),t.postMessage(r.greeting())):e.kind===`again`?r.again():e.kind===`restart`?r.restart():(n.delete(t),t.close())}};

@@ -1,0 +1,128 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { createClient, type Client, type Transport } from "@connectrpc/connect";
+import { AccessService } from "./gen/recollect/v1/access_service_pb.js";
+import { AdminService } from "./gen/recollect/v1/admin_service_pb.js";
+import { ChannelService } from "./gen/recollect/v1/channel_service_pb.js";
+import { ConversationService, type StreamUpdatesRequestSchema } from "./gen/recollect/v1/conversation_service_pb.js";
+import type { CommunicationUpdate } from "./gen/recollect/v1/external_communication_pb.js";
+import {
+  ExternalCommunicationService,
+  type StreamCommunicationUpdatesRequestSchema,
+} from "./gen/recollect/v1/external_communication_service_pb.js";
+import { InsightService } from "./gen/recollect/v1/insight_service_pb.js";
+import { RecallService } from "./gen/recollect/v1/recall_service_pb.js";
+import type { Update } from "./gen/recollect/v1/update_pb.js";
+import { checkedPolicy, invalid, type RetryPolicy } from "./retry.js";
+import { clientClosed, RepeatingTransport } from "./transport.js";
+import { Watch } from "./watch.js";
+
+/** How a client calls. */
+export interface RecollectOptions {
+  /** Bounds every call but the streams, its retries included. 30,000 by default. */
+  readonly timeoutMs?: number;
+  /** How calls are repeated; `false` never. */
+  readonly retry?: Partial<RetryPolicy> | false;
+  /** Goes with every call. */
+  readonly token?: string | undefined;
+  /** Whose data is meant, where the token is for several spaces or none is needed. */
+  readonly space?: string | undefined;
+  /** Called by `close`. */
+  readonly onClose?: () => void;
+}
+
+/** Options of a watch. */
+export interface WatchOptions {
+  /** Ends the watch: it throws the signal's reason. */
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * A client of a Recollect server, over any Connect transport: one property per service, each with
+ * the calls of the contract. `connect` of `@recollect/client/node` and of `@recollect/client/web`
+ * make one.
+ *
+ * A call that changes something gets a `requestId` if it has none, and keeps it in every attempt: it
+ * takes effect once. Every failure is a `RecollectError`.
+ */
+export class Recollect {
+  /** Begin, write, read, name and delete conversations. */
+  readonly conversations: Client<typeof ConversationService>;
+  /** Find conversations and messages again. */
+  readonly recall: Client<typeof RecallService>;
+  /** Bring messages of any provider to their conversations; say who is an owner. */
+  readonly channels: Client<typeof ChannelService>;
+  /** Read, trust and answer third parties. */
+  readonly external: Client<typeof ExternalCommunicationService>;
+  /** Count what was written and what it cost. */
+  readonly insight: Client<typeof InsightService>;
+  /** Tell what this client may do. */
+  readonly access: Client<typeof AccessService>;
+  /** Administer the server. */
+  readonly admin: Client<typeof AdminService>;
+  /** The transport with retries and metadata, for services that this class does not name. */
+  readonly transport: Transport;
+
+  readonly #end = new AbortController();
+  readonly #retry: RetryPolicy | undefined;
+  readonly #onClose: (() => void) | undefined;
+
+  constructor(transport: Transport, options: RecollectOptions = {}) {
+    const { timeoutMs = 30_000, retry = {}, token, space, onClose } = options;
+    this.#retry = retry === false ? undefined : checkedPolicy(retry);
+    this.#onClose = onClose;
+    const headers = new Headers();
+    if (token !== undefined) headers.set("authorization", `Bearer ${checkedToken(token)}`);
+    if (space !== undefined) headers.set("recollect-space", checkedSpace(space));
+    const settings = { headers, timeoutMs, retry: this.#retry, closed: this.#end.signal };
+    this.transport = new RepeatingTransport(transport, settings);
+    this.conversations = createClient(ConversationService, this.transport);
+    this.recall = createClient(RecallService, this.transport);
+    this.channels = createClient(ChannelService, this.transport);
+    this.external = createClient(ExternalCommunicationService, this.transport);
+    this.insight = createClient(InsightService, this.transport);
+    this.access = createClient(AccessService, this.transport);
+    this.admin = createClient(AdminService, this.transport);
+  }
+
+  /** Watches conversations. Without a cursor it begins with a snapshot. */
+  watch(request: MessageInitShape<typeof StreamUpdatesRequestSchema> = {}, options: WatchOptions = {}): Watch<Update> {
+    const open = (cursor: string, signal: AbortSignal) =>
+      this.conversations.streamUpdates({ ...request, maxBatch: request.maxBatch || 1000, cursor }, { signal });
+    return this.#watch(open, request.cursor, options);
+  }
+
+  /** Watches third parties. Without a cursor it begins with a snapshot. */
+  watchCommunications(
+    request: MessageInitShape<typeof StreamCommunicationUpdatesRequestSchema> = {},
+    options: WatchOptions = {},
+  ): Watch<CommunicationUpdate> {
+    const open = (cursor: string, signal: AbortSignal) =>
+      this.external.streamCommunicationUpdates({ ...request, cursor }, { signal });
+    return this.#watch(open, request.cursor, options);
+  }
+
+  /** Ends the client, and running calls with a RecollectError of the code `CLOSED`. */
+  close(): void {
+    this.#end.abort(clientClosed());
+    this.#onClose?.();
+  }
+
+  #watch<U extends Update | CommunicationUpdate>(
+    open: (cursor: string, signal: AbortSignal) => AsyncIterable<{ update?: U | undefined; following?: U[] }>,
+    cursor: string | undefined,
+    { signal }: WatchOptions,
+  ): Watch<U> {
+    return new Watch<U>(open, { cursor: cursor ?? "", retry: this.#retry, signals: [signal, this.#end.signal] });
+  }
+}
+
+function checkedToken(token: string): string {
+  // The value never appears in the error.
+  if (!/^[!-~]+$/.test(token)) throw invalid("token", "is printable ASCII without spaces, and not empty");
+  return token;
+}
+
+function checkedSpace(space: string): string {
+  if (/^[a-z0-9][a-z0-9_-]{0,63}$/.test(space)) return space;
+  throw invalid("space", "is 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit");
+}

@@ -1,0 +1,78 @@
+import { RecollectError, type CodeName, type Reason } from "./errors.js";
+
+/**
+ * The number of attempts of a failed call and the waits between them: exponential back-off with full
+ * jitter. Only what is safe is repeated: a call that changes nothing, or one that carries a
+ * `requestId`, which the client adds where the caller gives none. The time-out bounds the call as a
+ * whole.
+ */
+export interface RetryPolicy {
+  /** The most times a call is sent, the first time included. 1 never repeats. */
+  readonly maxAttempts: number;
+  /** The longest wait before the second attempt. */
+  readonly initialDelayMs: number;
+  /** The factor by which each wait may be longer than the one before. */
+  readonly multiplier: number;
+  /** No wait is longer than this, unless the server asks for it. */
+  readonly maxDelayMs: number;
+  /** The source of the jitter: a number from 0 to 1. */
+  readonly random: () => number;
+}
+
+export const DEFAULT_RETRY: RetryPolicy = {
+  maxAttempts: 6,
+  initialDelayMs: 100,
+  multiplier: 2,
+  maxDelayMs: 5000,
+  random: Math.random,
+};
+
+/** UNAVAILABLE says so. CANCELLED, where nobody did, is how a server refuses a burst of calls. */
+const WORTH_REPEATING: ReadonlySet<CodeName> = new Set<CodeName>(["UNAVAILABLE", "CANCELLED"]);
+/** Refused before anything was done, and allowed again after the delay that the server names. */
+const WORTH_WAITING_FOR: ReadonlySet<Reason | undefined> = new Set<Reason | undefined>(["LIMIT_EXCEEDED", "TOO_MANY_SPACES"]);
+
+/** Returns the complete policy. Throws a RecollectError for values that make none. */
+export function checkedPolicy(given: Partial<RetryPolicy>): RetryPolicy {
+  const policy = { ...DEFAULT_RETRY, ...given };
+  const { maxAttempts, initialDelayMs, maxDelayMs, multiplier } = policy;
+  if (!(maxAttempts >= 1)) throw invalid("retry.maxAttempts", "is at least 1");
+  if (!(initialDelayMs >= 0 && maxDelayMs >= 0 && multiplier >= 1)) {
+    throw invalid("retry", "needs delays that are not negative and a multiplier of at least 1");
+  }
+  return policy;
+}
+
+/** Returns the milliseconds to wait after so many failures, never less than the server asked for. */
+export function delayAfter(policy: RetryPolicy, failures: number, askedFor = 0): number {
+  const { initialDelayMs, multiplier, maxDelayMs, random } = policy;
+  return askedFor + random() * Math.min(maxDelayMs, initialDelayMs * multiplier ** Math.min(failures - 1, 64));
+}
+
+/** Returns whether another attempt of a call may do what this one did not. */
+export function isWorthRepeating(error: RecollectError): boolean {
+  if (WORTH_WAITING_FOR.has(error.reason)) return error.retryAfterMs !== undefined;
+  return WORTH_REPEATING.has(error.code);
+}
+
+/** Waits. Rejects with the signal's reason as soon as that is aborted. */
+export function wait(milliseconds: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const abort = () => {
+      clearTimeout(timer);
+      reject(signal?.reason as unknown);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", abort);
+      resolve();
+    }, milliseconds);
+    signal?.addEventListener("abort", abort, { once: true });
+  });
+}
+
+/** Returns the error for a value that the client itself refuses. */
+export function invalid(field: string, description: string): RecollectError {
+  const failure = { code: "INVALID_ARGUMENT", violations: [{ field, description }] } as const;
+  return new RecollectError(`${field} ${description}`, { ...failure, reason: "ERROR_REASON_INVALID_FIELD" });
+}

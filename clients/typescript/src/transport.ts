@@ -1,0 +1,164 @@
+import { clone, create, type DescMessage, type DescMethodStreaming, type DescMethodUnary, type MessageInitShape } from "@bufbuild/protobuf";
+import { MethodOptions_IdempotencyLevel as Level } from "@bufbuild/protobuf/wkt";
+import type { ContextValues, StreamResponse, Transport, UnaryResponse } from "@connectrpc/connect";
+import { RecollectError, recollectError } from "./errors.js";
+import { delayAfter, invalid, isWorthRepeating, wait, type RetryPolicy } from "./retry.js";
+
+/** setTimeout fires at once for more milliseconds than this, some 24 days. */
+const MAX_TIMEOUT = 0x7fff_ffff;
+
+/** What every call of a client has in common. */
+export interface Settings {
+  readonly headers: Headers;
+  readonly timeoutMs: number;
+  /** Unset: never repeat. */
+  readonly retry: RetryPolicy | undefined;
+  /** Aborted when the client is closed. */
+  readonly closed: AbortSignal;
+}
+
+/**
+ * A transport over another one that repeats calls where that is safe, bounds them in time, adds the
+ * client's metadata, and throws RecollectErrors.
+ */
+export class RepeatingTransport implements Transport {
+  readonly #inner: Transport;
+  readonly #settings: Settings;
+
+  constructor(inner: Transport, settings: Settings) {
+    this.#inner = inner;
+    this.#settings = settings;
+  }
+
+  async unary<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    signal: AbortSignal | undefined,
+    timeoutMs: number | undefined,
+    header: HeadersInit | undefined,
+    input: MessageInitShape<I>,
+    contextValues?: ContextValues,
+  ): Promise<UnaryResponse<I, O>> {
+    const { retry, closed } = this.#settings;
+    const deadline = Date.now() + checkedTimeout(timeoutMs ?? this.#settings.timeoutMs);
+    const message = withRequestId(method, input);
+    const policy = mayBeRepeated(method) ? retry : undefined;
+    const joined = joinedSignal(signal, closed);
+    try {
+      for (let failures = 1; ; failures += 1) {
+        try {
+          joined.signal.throwIfAborted();
+          const left = Math.max(deadline - Date.now(), 1);
+          return await this.#inner.unary(method, joined.signal, left, this.#headers(header), message, contextValues);
+        } catch (thrown) {
+          if (joined.signal.aborted) throw abortReason(signal, closed);
+          const error = recollectError(thrown);
+          if (policy === undefined || failures >= policy.maxAttempts || !isWorthRepeating(error)) throw error;
+          const delay = delayAfter(policy, failures, error.retryAfterMs);
+          if (Date.now() + delay >= deadline) throw error;
+          await wait(delay, joined.signal).catch(() => {
+            throw abortReason(signal, closed);
+          });
+        }
+      }
+    } finally {
+      joined.release();
+    }
+  }
+
+  async stream<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodStreaming<I, O>,
+    signal: AbortSignal | undefined,
+    timeoutMs: number | undefined,
+    header: HeadersInit | undefined,
+    input: AsyncIterable<MessageInitShape<I>>,
+    contextValues?: ContextValues,
+  ): Promise<StreamResponse<I, O>> {
+    const { closed } = this.#settings;
+    if (closed.aborted) throw clientClosed();
+    const joined = joinedSignal(signal, closed);
+    const timeout = timeoutMs === undefined ? undefined : checkedTimeout(timeoutMs);
+    const failed = (thrown: unknown): never => {
+      joined.release();
+      throw joined.signal.aborted ? abortReason(signal, closed) : recollectError(thrown);
+    };
+    const response = await this.#inner
+      .stream(method, joined.signal, timeout, this.#headers(header), input, contextValues)
+      .catch(failed);
+    const elements = response.message[Symbol.asyncIterator]();
+    // Only reading ends the timer of a stream that was cancelled while nobody read.
+    joined.signal.addEventListener("abort", () => void elements.next().catch(() => undefined), { once: true });
+    const message = {
+      [Symbol.asyncIterator]: () => ({
+        next: () =>
+          elements.next().then((element) => {
+            if (element.done) joined.release();
+            return element;
+          }, failed),
+        // Leaving a loop over the stream cancels it.
+        return: () => {
+          joined.abort();
+          return Promise.resolve({ done: true as const, value: undefined });
+        },
+      }),
+    };
+    return { ...response, message };
+  }
+
+  #headers(given: HeadersInit | undefined): Headers {
+    const headers = new Headers(this.#settings.headers);
+    new Headers(given).forEach((value, name) => headers.set(name, value));
+    return headers;
+  }
+}
+
+/** Returns the error of calls after the client's end. */
+export function clientClosed(): RecollectError {
+  return new RecollectError("The client was closed: make another one.", { code: "CLOSED" });
+}
+
+function checkedTimeout(timeoutMs: number): number {
+  if (!(timeoutMs > 0)) throw invalid("timeoutMs", `is a number of milliseconds above 0, not ${String(timeoutMs)}`);
+  return Math.min(timeoutMs, MAX_TIMEOUT);
+}
+
+/** The contract marks calls that change nothing, or that the server knows again when repeated. */
+function mayBeRepeated(method: DescMethodUnary): boolean {
+  return method.idempotency !== Level.IDEMPOTENCY_UNKNOWN;
+}
+
+/** Returns the message to send in every attempt, with a `requestId` if its type has one. */
+function withRequestId<I extends DescMessage>(method: DescMethodUnary<I>, input: MessageInitShape<I>): MessageInitShape<I> {
+  if (!method.input.fields.some((field) => field.name === "request_id")) return input;
+  // The caller's own object stays as it is: sent again by hand, it is another request.
+  const given = create(method.input, input);
+  const message = (given as unknown) === input ? clone(method.input, given) : given;
+  const identified = message as unknown as { requestId: string };
+  identified.requestId ||= newRequestId();
+  return message as MessageInitShape<I>;
+}
+
+/** Returns a random UUID. `crypto.randomUUID` is missing on pages that are not secure contexts. */
+function newRequestId(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Returns a signal that follows both; `AbortSignal.any` is missing in older browsers. */
+function joinedSignal(first: AbortSignal | undefined, second: AbortSignal) {
+  const controller = new AbortController();
+  const signals = first === undefined ? [second] : [first, second];
+  const release = () => signals.forEach((signal) => signal.removeEventListener("abort", abort));
+  const abort = () => {
+    controller.abort();
+    release();
+  };
+  for (const signal of signals) {
+    if (signal.aborted) abort();
+    else signal.addEventListener("abort", abort);
+  }
+  return { signal: controller.signal, abort, release };
+}
+
+/** Returns what an aborted call throws: the caller's own reason, as every platform API does. */
+function abortReason(signal: AbortSignal | undefined, closed: AbortSignal): unknown {
+  return closed.aborted || signal === undefined ? clientClosed() : signal.reason;
+}

@@ -1,0 +1,116 @@
+// What a program in TypeScript sees of the client, against the server at RECOLLECT_TEST_ADDRESS.
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { create } from "@bufbuild/protobuf";
+import { AppendTurnRequestSchema, RecollectError, Role, type Reason } from "../src/index.js";
+import { connect } from "../src/node.js";
+
+const address = process.env["RECOLLECT_TEST_ADDRESS"] ?? "127.0.0.1:50051";
+const client = connect(address, { env: {} });
+after(() => client.close());
+
+async function failure(promise: Promise<unknown>): Promise<RecollectError> {
+  const error = await promise.then(() => assert.fail("the call was answered"), (thrown: unknown) => thrown);
+  assert.ok(error instanceof RecollectError, String(error));
+  return error;
+}
+
+async function begun(): Promise<string> {
+  const { conversation } = await client.conversations.create({ channel: "web" });
+  assert.ok(conversation);
+  return conversation.id;
+}
+
+test("a request object of the caller's stays as it is, so that sending it again is another append", async () => {
+  const request = create(AppendTurnRequestSchema, { conversationId: await begun(), messages: [{ role: Role.USER, content: "Hello" }] });
+  const turns = [await client.conversations.appendTurn(request), await client.conversations.appendTurn(request)];
+  assert.equal(request.requestId, "");
+  assert.deepEqual(turns.map((it) => [it.turnNumber, it.duplicate]), [[1, false], [2, false]]);
+});
+
+test("a reason is a name that the compiler knows", async () => {
+  const error = await failure(client.conversations.get({ conversationId: "conv-01HQ0000000000000000000000" }));
+  const expected: Reason = "CONVERSATION_NOT_FOUND";
+  assert.equal(error.reason, expected);
+  assert.equal(error.code, "NOT_FOUND");
+  assert.deepEqual({ ...error.metadata }, { conversation_id: "conv-01HQ0000000000000000000000" });
+});
+
+test("an aborted call throws the signal's reason", async () => {
+  const reason = new Error("the user went elsewhere");
+  await assert.rejects(client.conversations.list({}, { signal: AbortSignal.abort(reason) }), reason);
+  const abort = new AbortController();
+  const call = client.conversations.list({}, { signal: abort.signal });
+  abort.abort(reason);
+  await assert.rejects(call, reason);
+});
+
+test("an aborted watch throws the signal's reason, also while it waits", async () => {
+  const reason = new Error("the view was left");
+  const abort = new AbortController();
+  const watch = client.watch({ conversationIds: [await begun()] }, { signal: abort.signal });
+  assert.equal((await watch.next()).value?.kind.case, "conversationList");
+  assert.equal((await watch.next()).value?.kind.case, "conversationLoaded");
+  const waiting = watch.next();
+  abort.abort(reason);
+  await assert.rejects(waiting, reason);
+  assert.deepEqual(await watch.next(), { done: true, value: undefined });
+});
+
+test("a watch that is closed ends for whoever waits, and another goes on at its cursor", async () => {
+  const id = await begun();
+  const watch = client.watch({ conversationIds: [id] });
+  for await (const update of watch) if (update.kind.case === "conversationLoaded") break;
+  assert.deepEqual(await watch.next(), { done: true, value: undefined });
+  await client.conversations.rename({ conversationId: id, title: "Full disk" });
+  const second = client.watch({ conversationIds: [id], cursor: watch.cursor });
+  const { value } = await second.next();
+  assert.equal(value?.kind.case === "conversationRenamed" && value.kind.value.title, "Full disk");
+  const waiting = second.next();
+  second.close();
+  assert.deepEqual(await waiting, { done: true, value: undefined });
+});
+
+test("a closed client ends its calls and watches with CLOSED", async () => {
+  const other = connect(address, { env: {} });
+  const watch = other.watch();
+  await watch.next();
+  await watch.next();
+  const waiting = failure(watch.next());
+  other.close();
+  assert.equal((await waiting).code, "CLOSED");
+  assert.equal((await failure(other.conversations.list({}))).code, "CLOSED");
+  assert.equal((await failure(other.watch().next())).code, "CLOSED");
+});
+
+test("a call ends with its time-out, which must be above 0", async () => {
+  const error = await failure(client.conversations.list({}, { timeoutMs: 0.01 }));
+  assert.deepEqual([error.code, error.reason], ["DEADLINE_EXCEEDED", undefined]);
+  assert.equal((await failure(client.conversations.list({}, { timeoutMs: 0 }))).violations[0]?.field, "timeoutMs");
+});
+
+test("what cannot work is refused by the option's name, and a token is never shown", () => {
+  const refused: [Parameters<typeof connect>, string][] = [
+    [["127.0.0.1"], "address"],
+    [["http://127.0.0.1:50051"], "address"],
+    [["127.0.0.1:65536"], "address"],
+    [["a@b:1"], "address"],
+    [["unix:"], "address"],
+    [["recollect.example:443", { token: "rcl_secret" }], "token"],
+    [[address, { token: "rcl secret" }], "token"],
+    [[address, { space: "Upper" }], "space"],
+    [[address, { ca: "/nowhere/ca.pem" }], "ca"],
+    [[address, { ca: new Uint8Array() }], "ca"],
+    [[address, { cert: ["a", "b"] }], "ca"],
+    [[address, { retry: { maxAttempts: 0 } }], "retry.maxAttempts"],
+  ];
+  for (const [[target, options], field] of refused) {
+    assert.throws(
+      () => connect(target, { env: {}, ...options }),
+      (error: RecollectError) => error.violations[0]?.field === field && !/rcl.secret/.test(error.message),
+      `${target} ${JSON.stringify(options)}`,
+    );
+  }
+  connect("recollect.example:80", { env: {}, token: "rcl_x", insecure: true }).close();
+  connect("[::1]:80", { env: { RECOLLECT_TOKEN: "rcl_x" } }).close();
+});

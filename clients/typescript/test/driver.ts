@@ -1,0 +1,56 @@
+// Does with a client what the tests in Python say, a line of JSON each, and answers with a line each.
+import { createInterface } from "node:readline";
+import { fromJson, toJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
+import { RecollectError, StreamUpdatesRequestSchema, UpdateSchema, type Recollect, type Update, type Watch } from "../src/index.js";
+import { connect, type ConnectOptions } from "../src/node.js";
+import { methodOf } from "./dynamic.js";
+
+interface Command {
+  connect?: string;
+  options?: ConnectOptions;
+  call?: string;
+  watch?: true;
+  request?: JsonObject;
+  /** Take updates of the watch until one of this kind came. */
+  until?: string;
+  close?: true;
+}
+
+let client: Recollect | undefined;
+let watch: Watch<Update> | undefined;
+
+async function done({ connect: address, options, call, watch: begins, request = {}, until, close }: Command): Promise<JsonValue> {
+  if (close) client?.close();
+  if (address !== undefined) client = connect(address, { ...options, retry: { initialDelayMs: 1, maxDelayMs: 50, ...options?.retry } });
+  if (client === undefined) throw new Error("connect first");
+  if (call !== undefined) {
+    const method = methodOf(call);
+    if (method.methodKind !== "unary") throw new Error(`${call} is a stream`);
+    const { message } = await client.transport.unary(method, undefined, undefined, undefined, fromJson(method.input, request));
+    return toJson(method.output, message, { useProtoFieldName: true });
+  }
+  if (begins) watch = client.watch(fromJson(StreamUpdatesRequestSchema, request));
+  const updates: JsonValue[] = [];
+  while (until !== undefined && watch !== undefined) {
+    const { value, done } = await watch.next();
+    if (done) break;
+    updates.push(toJson(UpdateSchema, value, { useProtoFieldName: true }));
+    if (value.kind.case === until) break;
+  }
+  return updates;
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  let answer: JsonObject;
+  try {
+    answer = { answer: await done(JSON.parse(line) as Command) };
+  } catch (error) {
+    if (!(error instanceof RecollectError)) throw error;
+    const { name, message, code, reason = null, rawReason = null, metadata, retryAfterMs = null } = error;
+    const violations = error.violations.map(({ field, description }) => ({ field, description }));
+    answer = { error: { name, message, code, reason, rawReason, metadata, violations, retryAfterMs } };
+  }
+  console.log(JSON.stringify(answer));
+}
+watch?.close();
+client?.close();

@@ -1,0 +1,170 @@
+"""Statistics of a space: its contents and the work that is left, read from its folder, whether a
+server runs or not.
+"""
+
+from dataclasses import dataclass
+
+from recollect_server.storage.index.checking import external_state_of, state_of
+from recollect_server.storage.index.notes import NoteState, note_state_of
+from recollect_server.storage.index.routing import Limited, limited_of
+from recollect_server.storage.index.tiers import hits_of
+from recollect_server.storage.logs.store import Kind, LogStore
+from recollect_server.storage.spending import SpendingFile
+from recollect_server.storage.usage import UsageFile
+from recollect_server.storage.vectors import checking as vectors_checking
+
+WHOLE = "whole"
+"""Condition of a file with which nothing is wrong."""
+_PART_BYTES = 800  # about as many bytes of a long text as one of its vectors stands for
+_MOST_LIMITED_SENDERS = 3  # named
+_MOST_LIMITED = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded:
+    """State of the vectors of a space."""
+
+    condition: str
+    vectors: int
+    beside: int
+    """Number of those of the model of other languages."""
+    size: int
+    waiting: int
+    """Conversations with texts that have no vectors yet."""
+    share: float
+    """Share of the text that has its vectors, from 0 to 1."""
+    seconds_left: float | None
+    """Time that the rest takes at the last pace; None if that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parties:
+    """Third parties of a space."""
+
+    communications: int
+    messages: int
+    size: int
+    not_indexed_yet: int
+    open_escalations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """Contents of one space, and the work that is left."""
+
+    conversations: int
+    messages: int
+    transcript_bytes: int
+    index: str
+    """Condition of the index."""
+    index_bytes: int
+    not_indexed_yet: int
+    embedded: Embedded
+    notes: NoteState
+    hits: dict[str, int]
+    """Contexts by their sources."""
+    torn: int
+    torn_bytes: int
+    deletes_to_finish: int
+    threads: int
+    """Threads of checkpoints."""
+    threads_bytes: int
+    parties: Parties
+    limited: int
+    worst_limited: list[Limited]
+
+
+def statistics_of(folder: LogStore) -> Statistics:
+    """Look at a space. Raises LogUnavailable, OSError."""
+    index = state_of(folder.root)
+    vectors = vectors_checking.state_of(folder.root)
+    sizes = dict(folder.logs(Kind.CONVERSATION))
+    torn = folder.torn_sizes()
+    external = external_state_of(folder.root)
+    parties = dict(folder.logs(Kind.COMMUNICATION))
+    threads = dict(folder.logs(Kind.THREAD))
+    limited, worst = limited_of(folder.root, _MOST_LIMITED_SENDERS)
+    behind_by = {
+        name: sizes.get(name, 0) * max(0.0, 1 - vectors.lines.get(name, 0) / lines)
+        for name, lines in index.lines.items()
+        if vectors.lines.get(name) != lines
+    }
+    size = sum(sizes.values())
+    left = max(0.0, sum(behind_by.values()) - _PART_BYTES * vectors.parts)
+    return Statistics(
+        conversations=len(sizes),
+        messages=index.messages,
+        transcript_bytes=size,
+        index=index.condition,
+        index_bytes=index.size,
+        not_indexed_yet=sum(index.progress.get(name) != size for name, size in sizes.items()),
+        embedded=Embedded(
+            condition=vectors.condition,
+            vectors=vectors.vectors,
+            beside=vectors.beside,
+            size=vectors.size,
+            waiting=len(behind_by),
+            share=max(0.0, 1 - left / max(size, 1)),
+            seconds_left=left / vectors.pace if vectors.pace else None if left else 0.0,
+        ),
+        notes=note_state_of(folder.root),
+        hits=hits_of(folder.root),
+        torn=len(torn),
+        torn_bytes=sum(torn),
+        deletes_to_finish=len(folder.deleted()),
+        threads=len(threads),
+        threads_bytes=sum(threads.values()),
+        parties=Parties(
+            communications=len(parties),
+            messages=external.messages,
+            size=sum(parties.values()),
+            not_indexed_yet=sum(
+                external.progress.get(name) != size for name, size in parties.items()
+            ),
+            open_escalations=external.open_escalations,
+        ),
+        limited=limited,
+        worst_limited=worst,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Cost of the models of notes on the last day that one was called."""
+
+    day: str
+    """As `2026-02-03`; empty: none was ever called."""
+    calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+
+
+def spent(spending: SpendingFile, notes: NoteState | None) -> Spent:
+    """Return the spending of the server; an older one kept it in the index of its default space,
+    whose notes are given.
+    """
+    last = Spent(*spending.last())
+    if not last.day and notes is not None:
+        return Spent(notes.day, notes.calls, notes.tokens, notes.cost)
+    return last
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A token or a space that reached a limit."""
+
+    of: str
+    """`token` or `space`."""
+    name: str
+    limit: str
+    count: int
+
+
+def limited_today(usage: UsageFile, day: int) -> tuple[int, list[Refused]]:
+    """Return how many tokens and spaces reached a limit on a day (since 1970), and those with the
+    most refusals.
+    """
+    today = usage.read()
+    refused = today.refused.items() if today.day == day else ()
+    rows = sorted(refused, key=lambda row: -row[1])
+    return len(rows), [Refused(*key, count) for key, count in rows[:_MOST_LIMITED]]

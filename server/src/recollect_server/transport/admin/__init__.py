@@ -1,0 +1,1 @@
+"""AdminService: one module for each of its subjects, each with the handlers of some calls."""

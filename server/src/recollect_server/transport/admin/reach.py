@@ -1,0 +1,37 @@
+"""Reach of administrators: a token for certain spaces administers those alone."""
+
+from recollect_server.domain.errors import PermissionDenied, SpaceNotFound
+from recollect_server.domain.ids import is_space_name
+from recollect_server.domain.principal import Principal
+from recollect_server.transport.checks import Checks
+from recollect_server.transport.handling import Call
+
+
+def check_whole_server(call: Call, method: str) -> None:
+    """Check that the caller may deal with the server as a whole. Raises PermissionDenied."""
+    if not call.principal.is_for_every_space:
+        denied = PermissionDenied(
+            f"AdminService/{method}",
+            "it is about the whole server, and the token is for certain spaces: use an admin token"
+            " for every space (recollect-server token create --kind admin --space '*')",
+        )
+        denied.principal = call.principal
+        raise denied
+
+
+def space_of(checks: Checks, principal: Principal, name: str, field: str = "space") -> str:
+    """Return the space that a request names; that of the call if it names none. Raises
+    SpaceNotFound for one that the caller does not administer, as if there were none.
+    """
+    if not name:
+        return principal.space
+    if not is_space_name(name):
+        checks.refuse(
+            field,
+            "is not the name of a space: 1 to 64 lower case letters, digits, _ and -, beginning"
+            " with a letter or digit",
+        )
+        return name
+    if not principal.is_for(name):
+        raise SpaceNotFound(name)
+    return name

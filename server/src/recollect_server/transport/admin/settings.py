@@ -1,0 +1,59 @@
+"""AdminService: the settings."""
+
+from typing import Protocol
+
+from recollect.v1 import admin_pb2
+from recollect.v1 import admin_service_pb2 as api
+
+from recollect_server.domain.setting import Setting, SettingList
+from recollect_server.transport.admin.reach import check_whole_server
+from recollect_server.transport.handling import Call
+
+
+class Settings(Protocol):
+    """Protocol of the settings of a running server."""
+
+    def list(self) -> SettingList:
+        """Return all settings."""
+
+
+class SettingHandlers:
+    """The handlers of the calls about settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def ListSettings(
+        self, request: api.ListSettingsRequest, call: Call
+    ) -> api.ListSettingsResponse:
+        """Return all settings."""
+        check_whole_server(call, "ListSettings")
+        listed = self._settings.list()
+        return api.ListSettingsResponse(
+            settings=map(setting_to, listed.settings), file=listed.file, locked=listed.locked
+        )
+
+
+def setting_to(it: Setting) -> admin_pb2.Setting:
+    """Return a setting as the contract has it."""
+    return admin_pb2.Setting(
+        key=it.key,
+        value=it.value,
+        default_value=it.default,
+        source=admin_pb2.SettingSource.Value(f"SETTING_SOURCE_{it.source.upper()}"),
+        group=it.group,
+        group_label=it.group_label,
+        label=it.label,
+        help=it.help,
+        type=admin_pb2.SettingType.Value(f"SETTING_TYPE_{it.type.upper()}"),
+        choices=it.choices,
+        minimum=it.minimum,
+        maximum=it.maximum,
+        minimum_excluded=it.minimum_excluded,
+        masked=it.masked,
+        restart_needed=it.restart_needed,
+        pending=it.pending,
+        pending_value=it.pending_value,
+        locked=it.locked,
+        environment_name=it.environment_name,
+    )

@@ -1,0 +1,69 @@
+"""The package of the TypeScript client, as npm packs it, in an empty project."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from recollect import Client
+
+from tests.conftest import RunningServer
+from tests.typescript.conftest import CLIENT, node, ran
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "node"
+NO_NETWORK = ("ENOTCACHED", "EAI_AGAIN", "ENOTFOUND", "ECONNREFUSED", "ETIMEDOUT")
+
+
+def npm(*arguments: str | Path, cwd: Path) -> str:
+    """Run npm, which must succeed, and return its output; skip where it finds no registry."""
+    program = shutil.which("npm")
+    if program is None:
+        pytest.skip("there is no npm here")
+    result = subprocess.run(
+        [program, *arguments, "--no-audit", "--no-fund", "--fetch-retries=1"],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    if result.returncode and any(code in result.stderr for code in NO_NETWORK):
+        pytest.skip("npm can fetch no packages here")
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_the_package_works_in_an_empty_project(
+    server: RunningServer, client: Client, tmp_path: Path
+) -> None:
+    node()
+    (packed,) = json.loads(npm("pack", "--json", "--pack-destination", tmp_path, cwd=CLIENT))
+    names = {it["path"] for it in packed["files"]}
+    assert {"LICENSE", "README.md", "dist/index.d.ts", "dist/node.js", "dist/web.js"} <= names
+    assert not [name for name in names if name.startswith(("src/", "test/", "build/"))]
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "package.json").write_text('{"name": "empty", "private": true, "type": "module"}')
+    npm("install", "--prefer-offline", tmp_path / packed["filename"], cwd=project)
+
+    shutil.copy(EXAMPLE / "tour.js", project)
+    output = ran("tour.js", server.target, cwd=project).splitlines()
+    (conversation,) = client.conversations.list()
+    assert output == [
+        f"Created   {conversation.id} on web",
+        "Watches   1 conversation",
+        "Saw       Why was the server so slow? / The disk is full: logs, mostly.",
+        "Missed    Then rotate them daily. / Done: every night at three.",
+        "Searched  turn 2: Then rotate them daily.",
+    ]
+
+    # The README's lines are typed and run, with the server of this test.
+    lines, printed = re.findall(
+        r"```(?:ts)?\n(.*?)```", (CLIENT / "README.md").read_text(), re.DOTALL
+    )[:2]
+    (project / "readme.ts").write_text(lines.replace("127.0.0.1:50051", server.target))
+    options = ["--module", "nodenext", "--target", "es2022", "--strict", "--skipLibCheck"]
+    ran(CLIENT / "node_modules/typescript/bin/tsc", *options, "readme.ts", cwd=project)
+    assert ran("readme.js", cwd=project) == printed

@@ -1,0 +1,220 @@
+"""A real server, the bridge as a process, and a real browser: one of each for a module."""
+
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recollect import Client
+from recollect_server import app
+from recollect_server.settings import Settings
+
+from tests.programs import PAGE, Forked
+
+CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
+_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+class Bridge:
+    """A running `recollect-web`."""
+
+    def __init__(self, target: str, listen: str = "127.0.0.1:0", **environment: str) -> None:
+        arguments = ["--address", target, "--listen", listen]
+        read, write = os.pipe()
+        self._process = Forked(
+            PAGE,
+            arguments,
+            stdout=subprocess.DEVNULL,
+            stderr=write,
+            env={**os.environ, **environment},
+        )
+        os.close(write)
+        self._lines = os.fdopen(read, encoding="utf-8")
+        self.port = 0
+        self.keys: list[str] = []
+        self.next_key()
+
+    def next_key(self) -> str:
+        """Wait for the next address that is printed, and return its key."""
+        line = self._lines.readline()
+        match = re.search(r"http://127\.0\.0\.1:(\d+)/#key=(\S+)", line)
+        assert match, line
+        self.port = int(match[1])
+        self.keys.append(match[2])
+        return match[2]
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(10)
+        self._lines.close()
+
+
+class Http:
+    """Requests byte by byte, as no browser would send them."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def raw(self, data: bytes, seconds: float = 10.0) -> "Answer":
+        """Send bytes and return the answer to them."""
+        with socket.create_connection(("127.0.0.1", self._port), timeout=seconds) as connection:
+            connection.sendall(data)
+            received = b""
+            while not _is_whole(received):
+                part = connection.recv(65536)
+                if not part:
+                    break
+                received += part
+        return Answer.of(received)
+
+    def send(self, method: str, path: str, body: bytes = b"", **headers: str | None) -> "Answer":
+        """Send a request with the headers of a page of this bridge; None leaves one out."""
+        host = f"127.0.0.1:{self._port}"
+        sent: dict[str, str | None] = {"host": host, "connection": "close"}
+        if method == "POST":
+            sent |= {"origin": f"http://{host}", "content-length": str(len(body))}
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        lines = [f"{name}: {value}" for name, value in sent.items() if value is not None]
+        head = "\r\n".join([f"{method} {path} HTTP/1.1", *lines, "", ""])
+        return self.raw(head.encode("utf-8") + body)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer over HTTP."""
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @classmethod
+    def of(cls, received: bytes) -> "Answer":
+        head, _, body = received.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        if not first:
+            return cls(0)
+        pairs = (line.split(": ", 1) for line in lines)
+        headers = {name.lower(): value for name, value in pairs}
+        return cls(int(first.split(" ")[1]), headers, body)
+
+
+def _is_whole(received: bytes) -> bool:
+    head, end, body = received.partition(b"\r\n\r\n")
+    match = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
+    return bool(end and match and len(body) >= int(match[1]))
+
+
+@dataclass
+class Stage:
+    """A server, its bridge, and a client to fill it."""
+
+    server: app.App
+    bridge: Bridge
+    client: Client
+    settings: Settings
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Start a server and its page over an empty folder, for the tests of one module."""
+    folder = tmp_path_factory.mktemp("web") / "data"
+    settings = Settings.load(None, {"listen": "127.0.0.1:0", "data_dir": folder})
+    server = app.start(settings)
+    bridge = Bridge(server.address)
+    with Client(server.address) as client:
+        yield Stage(server, bridge, client, settings)
+    bridge.stop()
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Start a browser, for the tests of one module."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"{CHROMIUM} is missing: install chromium, or name another in CHROMIUM")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as running:
+        started = running.chromium.launch(executable_path=str(CHROMIUM), args=_FLAGS)
+        yield started
+        started.close()
+
+
+class Browsing:
+    """A window of the browser that is signed in: its tabs share cookies, storage and worker."""
+
+    def __init__(self, browser: Any, bridge: Bridge, **options: Any) -> None:
+        self.context = browser.new_context(
+            viewport={"width": 1280, "height": 800}, service_workers="block", **options
+        )
+        self.bridge = bridge
+        self.problems: list[str] = []
+        self.foreign: list[str] = []
+        first = self.context.new_page()
+        first.goto(f"{bridge.origin}/#key={bridge.keys[-1]}")
+        first.wait_for_selector(".shell, .gate form")
+        bridge.next_key()
+        first.close()
+
+    def tab(self, path: str = "/", wait: str = ".shell") -> Any:
+        """Open a tab at a path."""
+        page = self.context.new_page()
+        page.on("console", lambda it: self._note(it.type, it.text))
+        page.on("pageerror", lambda it: self.problems.append(str(it)))
+        page.on("request", lambda it: self._watch(it.url))
+        page.set_default_timeout(15_000)
+        page.goto(self.bridge.origin + path)
+        page.wait_for_selector(wait)
+        return page
+
+    def _note(self, kind: str, text: str) -> None:
+        # A refused call is logged by the browser too; the page shows it.
+        if kind in ("error", "warning") and not text.startswith("Failed to load resource"):
+            self.problems.append(text)
+
+    def _watch(self, url: str) -> None:
+        if not url.startswith((self.bridge.origin + "/", "data:")):
+            self.foreign.append(url)
+
+
+@pytest.fixture(scope="module")
+def window(browser: Any, stage: Stage) -> Iterator[Browsing]:
+    """Open a signed-in window, for the tests of one module. At the end nothing violated the content
+    policy, no script failed, and no request left the origin.
+    """
+    opened = Browsing(browser, stage.bridge)
+    yield opened
+    opened.context.close()
+    assert opened.problems == []
+    assert opened.foreign == []
+
+
+def axe(page: Any) -> list[str]:
+    """Return the accessibility violations of what a page shows."""
+    if not AXE.exists():
+        pytest.skip(f"{AXE} is missing: npm ci in web/")
+    # From the protocol, not as an element: the content policy allows no other scripts.
+    page.evaluate(AXE.read_text())
+    outcome = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{it['id']}: {node['html'][:160]} {node['failureSummary'][:300]}"
+        for it in outcome["violations"]
+        for node in it["nodes"]
+    ]

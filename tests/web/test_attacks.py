@@ -1,0 +1,275 @@
+"""Requests that no page of the bridge sends: each is refused before the server hears of it."""
+
+import json
+import socket
+import time
+from typing import Any
+
+import pytest
+from recollect.v1.access_service_pb2 import WhoAmIResponse
+from recollect.v1.conversation_service_pb2 import ListResponse
+
+from tests.web.conftest import Http, Stage
+
+LIST = "/recollect.v1.ConversationService/List"
+GET = "/recollect.v1.ConversationService/Get"
+WHO = "/recollect.v1.AccessService/WhoAmI"
+STREAM = "/recollect.v1.ConversationService/StreamUpdates"
+PROTO = "application/proto"
+JSON = "application/json"
+
+
+@pytest.fixture(scope="module")
+def http(stage: Stage) -> Http:
+    return Http(stage.bridge.port)
+
+
+@pytest.fixture(scope="module")
+def cookie(stage: Stage, http: Http) -> str:
+    """Return the cookie of a session."""
+    key = json.dumps({"key": stage.bridge.keys[-1]}).encode()
+    answer = http.send("POST", "/session/open", key, content_type=JSON)
+    assert answer.status == 204
+    stage.bridge.next_key()
+    cookie, *attributes = answer.headers["set-cookie"].split("; ")
+    assert cookie.startswith(f"recollect-web-{stage.bridge.port}=")
+    assert {it.lower() for it in attributes} == {"httponly", "path=/", "samesite=strict"}
+    return cookie
+
+
+def test_a_page_of_the_bridge_is_answered(http: Http, cookie: str) -> None:
+    answer = http.send("POST", WHO, content_type=PROTO, cookie=cookie)
+    assert answer.status == 200
+    assert WhoAmIResponse.FromString(answer.body).space == "default"
+    assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "localhost.evil.example",
+        "[::1]:{port}",
+        "",
+        None,
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_another_host_is_refused(
+    http: Http, stage: Stage, cookie: str, host: str | None, method: str
+) -> None:
+    named = None if host is None else host.format(port=stage.bridge.port)
+    origin = f"http://{named}" if method == "POST" else None
+    answer = http.send(
+        method, WHO if method == "POST" else "/", host=named, origin=origin,
+        content_type=PROTO, cookie=cookie,
+    )  # fmt: skip
+    assert answer.status in (400, 421)
+    assert b"Recollect" not in answer.body
+
+
+def test_two_hosts_are_refused(http: Http, stage: Stage) -> None:
+    host = f"host: 127.0.0.1:{stage.bridge.port}\r\n"
+    answer = http.raw(f"GET / HTTP/1.1\r\n{host}host: evil.example\r\n\r\n".encode())
+    assert answer.status in (400, 421)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["http://evil.example", "null", "http://127.0.0.1", "https://127.0.0.1:{port}",
+     "http://127.0.0.1:{port}.evil.example", "http://localhost:{port}", "", None],
+)  # fmt: skip
+def test_another_origin_is_refused(
+    http: Http, stage: Stage, cookie: str, origin: str | None
+) -> None:
+    named = None if origin is None else origin.format(port=stage.bridge.port)
+    for path in (WHO, STREAM, "/session/open", "/session/sign-in"):
+        answer = http.send("POST", path, origin=named, content_type=PROTO, cookie=cookie)
+        assert answer.status == 403
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_preflight_is_refused(http: Http, stage: Stage) -> None:
+    answer = http.send(
+        "OPTIONS", LIST, origin="http://evil.example", access_control_request_method="POST"
+    )
+    assert answer.status == 405
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_what_another_site_embeds_is_refused_and_its_links_work(http: Http) -> None:
+    embedded = http.send("GET", "/", sec_fetch_site="cross-site", sec_fetch_mode="no-cors")
+    assert embedded.status == 403
+    followed = http.send("GET", "/", sec_fetch_site="cross-site", sec_fetch_mode="navigate")
+    assert followed.status == 200
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
+     "application/json", "application/grpc-web+proto", "application/proto; charset=x", "", None],
+)  # fmt: skip
+def test_another_content_type_is_refused(http: Http, cookie: str, kind: str | None) -> None:
+    assert http.send("POST", LIST, content_type=kind, cookie=cookie).status == 415
+    assert http.send("POST", STREAM, content_type=kind or PROTO, cookie=cookie).status == 415
+
+
+@pytest.mark.parametrize("value", [None, "", "recollect-web-{port}=", "recollect-web-{port}=wrong",
+                                   "recollect-web-1={right}"])  # fmt: skip
+def test_without_the_cookie_nothing_is_answered(
+    http: Http, stage: Stage, cookie: str, value: str | None
+) -> None:
+    right = cookie.split("=", 1)[1]
+    wrong = None if value is None else value.format(port=stage.bridge.port, right=right)
+    for path, kind in ((LIST, PROTO), (STREAM, "application/connect+proto")):
+        answer = http.send("POST", path, content_type=kind, cookie=wrong)
+        assert answer.status == 401
+        assert json.loads(answer.body)["code"] == "unauthenticated"
+        assert answer.headers["recollect-web"] == "session"
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"key": 1}', b"\xff", b"[" * 2000,
+                                  b'{"key": "\\ud800"}', b'{"key": "wrong"}'])  # fmt: skip
+def test_a_wrong_key_opens_nothing(http: Http, body: bytes) -> None:
+    answer = http.send("POST", "/session/open", body, content_type=JSON)
+    assert answer.status in (400, 401)
+    assert "set-cookie" not in answer.headers
+
+
+def test_a_key_opens_one_session(http: Http, stage: Stage, cookie: str) -> None:
+    used = json.dumps({"key": stage.bridge.keys[0]}).encode()
+    answer = http.send("POST", "/session/open", used, content_type=JSON)
+    assert answer.status == 401
+    assert "used before" in json.loads(answer.body)["message"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/../main.py", "/..%2f..%2fmain.py", "/%2e%2e/%2e%2e/main.py", "/assets/../../main.py",
+     "/assets//etc/passwd", "//etc/passwd", "/etc/passwd.txt", "/assets/%00.js", "/.git/config",
+     "/static/index.html.map", "/" + "a" * 4000],
+)  # fmt: skip
+def test_no_path_reaches_another_file(http: Http, path: str) -> None:
+    answer = http.send("GET", path)
+    assert answer.status in (400, 404)
+    assert b"import" not in answer.body
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/recollect.v1.ConversationService/Nothing", "/grpc.reflection.v1.ServerReflection/Info",
+     "/recollect.v1.ConversationService", "//recollect.v1.ConversationService/List"],
+)  # fmt: skip
+def test_no_other_call_is_forwarded(http: Http, cookie: str, path: str) -> None:
+    assert http.send("POST", path, content_type=PROTO, cookie=cookie).status == 404
+
+
+def test_other_methods_are_refused(http: Http, cookie: str) -> None:
+    for method in ("PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "PROPFIND"):
+        assert http.send(method, "/", cookie=cookie).status in (400, 405)
+
+
+def test_a_huge_body_is_refused(http: Http, cookie: str) -> None:
+    sent: Any = {"content_type": PROTO, "cookie": cookie}
+    announced = http.send("POST", LIST, content_length=str(10**12), **sent)
+    assert announced.status == 413
+    chunk = b"f4240\r\n" + b"x" * 1_000_000 + b"\r\n"
+    endless = chunk * 10 + b"0\r\n\r\n"
+    streamed = http.send(
+        "POST", LIST, endless, content_length=None, transfer_encoding="chunked", **sent
+    )
+    assert streamed.status in (0, 413)  # 0: the connection was ended while this end still sent
+    secret = http.send("POST", "/session/open", b"x" * 5000, content_type=JSON)
+    assert secret.status == 413
+    assert http.send("POST", WHO, **sent).status == 200
+
+
+def test_a_body_that_does_not_come_holds_up_nobody(http: Http, stage: Stage, cookie: str) -> None:
+    host = f"127.0.0.1:{stage.bridge.port}"
+    head = (
+        f"POST {LIST} HTTP/1.1\r\nhost: {host}\r\norigin: http://{host}\r\ncookie: {cookie}\r\n"
+        f"content-type: {PROTO}\r\ncontent-length: 100\r\n\r\n"
+    )
+    slow = [socket.create_connection(("127.0.0.1", stage.bridge.port)) for _ in range(20)]
+    try:
+        for connection in slow:
+            connection.sendall(head.encode())
+        start = time.monotonic()
+        assert http.send("POST", WHO, content_type=PROTO, cookie=cookie).status == 200
+        assert time.monotonic() - start < 5
+    finally:
+        for connection in slow:
+            connection.close()
+
+
+@pytest.mark.parametrize("body", [b"", b"\0\0\0\0", b"\0\0\0\0\x05ab", b"\x01\0\0\0\0", b"\0" * 11])
+def test_a_damaged_envelope_is_refused(http: Http, cookie: str, body: bytes) -> None:
+    answer = http.send(
+        "POST", STREAM, body, content_type="application/connect+proto", cookie=cookie
+    )
+    assert answer.status == 400
+
+
+def test_bytes_that_are_no_message_are_refused_by_the_server(http: Http, cookie: str) -> None:
+    answer = http.send("POST", LIST, b"\xff\xff", content_type=PROTO, cookie=cookie)
+    assert answer.status == 400
+    assert json.loads(answer.body)["code"] == "invalid_argument"
+
+
+def test_errors_keep_their_reason_and_fields(http: Http, cookie: str) -> None:
+    answer = http.send("POST", GET, b"\x0a\x03abc", content_type=PROTO, cookie=cookie)
+    assert answer.status == 400
+    error = json.loads(answer.body)
+    assert "conversation_id" in error["message"]
+    kinds = {it["type"] for it in error["details"]}
+    assert kinds == {"google.rpc.ErrorInfo", "google.rpc.BadRequest"}
+
+
+@pytest.mark.parametrize("timeout", ["-1", "1e3", "x", "99999999999", "١٢"])
+def test_a_wrong_timeout_is_refused(http: Http, cookie: str, timeout: str) -> None:
+    sent: Any = {"content_type": PROTO, "cookie": cookie, "connect_timeout_ms": timeout}
+    assert http.send("POST", WHO, **sent).status == 400
+
+
+@pytest.mark.parametrize("space", ["../x", "a b", "x" * 65, "\xe4"])
+def test_a_wrong_space_is_refused(http: Http, cookie: str, space: str) -> None:
+    sent: Any = {"content_type": PROTO, "cookie": cookie, "recollect_space": space}
+    assert http.send("POST", LIST, **sent).status == 400
+
+
+def test_a_space_is_that_of_the_call(http: Http, cookie: str) -> None:
+    sent: Any = {"content_type": PROTO, "cookie": cookie, "recollect_space": "another"}
+    answer = http.send("POST", LIST, **sent)
+    assert not ListResponse.FromString(answer.body).conversations
+    who = http.send("POST", WHO, **sent)
+    assert WhoAmIResponse.FromString(who.body).space == "another"
+
+
+def test_every_answer_tells_the_browser_what_is_forbidden(http: Http, cookie: str) -> None:
+    answers = [
+        http.send("GET", "/"),
+        http.send("GET", "/assets/page.js"),
+        http.send("GET", "/nothing.js"),
+        http.send("POST", WHO, content_type=PROTO, cookie=cookie),
+        http.send("GET", "/", host="evil.example"),
+    ]
+    for answer in answers:
+        policy = answer.headers["content-security-policy"]
+        for rule in (
+            "default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'",
+            "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
+            "require-trusted-types-for 'script'",
+        ):  # fmt: skip
+            assert rule in policy.split("; ")
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert "server" not in answer.headers
+
+
+def test_a_file_that_the_browser_has_is_not_sent_again(http: Http) -> None:
+    first = http.send("GET", "/assets/page.js")
+    again = http.send("GET", "/assets/page.js", if_none_match=first.headers["etag"])
+    assert (first.status, again.status, again.body) == (200, 304, b"")

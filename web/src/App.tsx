@@ -1,0 +1,140 @@
+// The shell: the sidebar, the view that the address names, and what is said when neither can be.
+import type { ComponentType } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { hasToken, may, refreshSession, session, signOut } from "./api/session";
+import { helpOpen, onKey } from "./keyboard";
+import { connectAgain, liveStatus } from "./live/connection";
+import { KeysDialog } from "./KeysDialog";
+import { link, navigate, route } from "./router";
+import { Sidebar } from "./sidebar/Sidebar";
+import { SignIn } from "./SignIn";
+import { isNarrow, nextTheme, theme } from "./state/theme";
+import { t } from "./texts";
+import { Icon } from "./ui/Icon";
+import { Empty, Failure, Loading } from "./ui/States";
+import { viewOf, views, type View } from "./views/registry";
+
+export function App() {
+  const state = session.value;
+  useEffect(
+    () =>
+      all(
+        onKey("?", () => (helpOpen.value = true)),
+        onKey("/", () => navigate("/search")),
+        onKey("g", () => focusOn("#content")),
+        onKey("s", () => focusOn("[data-list] a[tabindex='0'], [data-list]")),
+      ),
+    [],
+  );
+  if (state.kind === "loading") return <Loading />;
+  if (state.kind !== "open") return <SignIn state={state} />;
+  const isHome = route.value.path === "/";
+  const isAlone = isHome && isNarrow.value; // narrow screens show one of the two
+  const Brand = isHome ? "h1" : "p"; // a view has a heading of its own
+  return (
+    <div class="shell" data-home={isHome}>
+      <a class="skip" href="#content" onClick={(event) => { event.preventDefault(); focusOn("#content"); }}>
+        {t.app.skip}
+      </a>
+      <div class="side" role={isAlone ? "main" : undefined} id={isAlone ? "content" : undefined} tabIndex={isAlone ? -1 : undefined}>
+        <div class="brand" role={isAlone ? undefined : "banner"}>
+          <Brand class="brand-name"><a href="/">{t.app.name}</a></Brand>
+          <LiveMark />
+          <button class="quiet" title={t.app.keys} aria-label={t.app.keys} onClick={() => (helpOpen.value = true)}>
+            <Icon name="keyboard" />
+          </button>
+          <button class="quiet" title={t.app.theme[theme.value]} aria-label={t.app.theme[theme.value]} onClick={nextTheme}>
+            <Icon name={theme.value === "auto" ? "auto" : theme.value === "dark" ? "moon" : "sun"} />
+          </button>
+          {hasToken() && (
+            <button class="quiet" title={t.app.signOut} aria-label={t.app.signOut} onClick={() => void signOut()}>
+              <Icon name="exit" />
+            </button>
+          )}
+        </div>
+        <nav class="sections" aria-label={t.app.sections}>
+          {views.filter((it) => it.order !== undefined && may(...it.scopes)).map((it) => (
+            <a key={it.path} href={link(it.path)} aria-current={viewOf(route.value.path) === it ? "page" : undefined}>
+              <Icon name={it.icon} />
+              <span>{it.name}</span>
+            </a>
+          ))}
+        </nav>
+        <Sidebar />
+      </div>
+      {!isAlone && (
+        <main id="content" tabIndex={-1}>
+          <Connection />
+          <Shown />
+        </main>
+      )}
+      <KeysDialog />
+    </div>
+  );
+}
+
+function Shown() {
+  const path = route.value.path;
+  const view = viewOf(path);
+  useEffect(() => {
+    document.title = view?.order === undefined ? t.app.name : `${view.name} · ${t.app.name}`;
+  }, [view]);
+  if (path === "/") return <Empty icon="chat" level="p" title={t.app.empty} />;
+  if (!view) return <Empty icon="warning" title={t.app.noView} />;
+  if (!may(...view.scopes)) return <Empty icon="lock" title={t.app.notAllowed} />;
+  return <Loaded key={view.path} view={view} />;
+}
+
+/** Loads the code of a view, and shows it. */
+function Loaded({ view }: { view: View }) {
+  const [Part, setPart] = useState<ComponentType>();
+  const [error, setError] = useState<unknown>();
+  const load = () => {
+    setError(undefined);
+    view.load().then((it) => setPart(() => it.default), setError);
+  };
+  useEffect(load, [view]);
+  if (error) return <Failure error={error} retry={load} />;
+  return Part ? <Part /> : <Loading />;
+}
+
+/** Says whether the page is live, beside the name. */
+function LiveMark() {
+  const { status } = liveStatus.value;
+  const text = status === "live" ? t.live.live : status === "connecting" ? t.live.connecting : t.live.lost;
+  return (
+    <span class={`live live-${status}`} title={text}>
+      <span class="dot" />
+      <span class="hidden">{text}</span>
+    </span>
+  );
+}
+
+/** A line above the view while nothing new arrives. */
+function Connection() {
+  const { status, reason } = liveStatus.value;
+  if (status === "live" || status === "connecting") return null;
+  return (
+    <div class="banner" role="status">
+      <Icon name="warning" />
+      <span>{status === "denied" ? `${t.live.denied} ${reason}` : t.live.lost}</span>
+      <button class="button" onClick={() => { connectAgain(); void refreshSession(); }}>{t.live.again}</button>
+    </div>
+  );
+}
+
+/** Focus what a selector names. */
+export function focusOn(selector: string): void {
+  document.querySelector<HTMLElement>(selector)?.focus();
+}
+
+function all(...ends: (() => void)[]): () => void {
+  return () => ends.forEach((it) => it());
+}
+
+/** Focus an element when it appears. */
+export function useFocus<T extends HTMLElement>() {
+  const ref = useRef<T>(null);
+  useEffect(() => ref.current?.focus(), []);
+  return ref;
+}

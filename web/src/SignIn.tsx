@@ -1,0 +1,57 @@
+// What is shown instead of everything while this browser may not call the server.
+import { useState } from "preact/hooks";
+import { refreshSession, signIn, type SessionState } from "./api/session";
+import { t } from "./texts";
+import { Icon } from "./ui/Icon";
+
+export function SignIn({ state }: { state: SessionState }) {
+  return (
+    <main class="gate" id="content" tabIndex={-1}>
+      <p class="gate-brand">{t.app.name}</p>
+      {state.kind === "token" && <TokenForm />}
+      {state.kind === "closed" && (
+        <section>
+          <h1>{t.session.closedTitle}</h1>
+          <p>{t.session.closed}</p>
+        </section>
+      )}
+      {state.kind === "unreachable" && (
+        <section>
+          <h1>{t.session.unreachableTitle}</h1>
+          <p>{t.errors.serverGone}</p>
+          <p class="muted">{state.reason}</p>
+          <button class="button primary" onClick={() => void refreshSession()}>{t.app.retry}</button>
+        </section>
+      )}
+    </main>
+  );
+}
+
+function TokenForm() {
+  const [token, setToken] = useState("");
+  const [error, setError] = useState<string>();
+  const [isBusy, setBusy] = useState(false);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(await signIn(token.trim()).catch(() => t.errors.pageServerGone));
+    setBusy(false);
+  };
+  return (
+    <form onSubmit={submit}>
+      <h1>{t.session.tokenTitle}</h1>
+      <p>{t.session.token}</p>
+      <label class="field">
+        <span>{t.session.tokenLabel}</span>
+        <input
+          type="password" autocomplete="off" spellcheck={false} required value={token}
+          aria-describedby="token-hint" aria-invalid={!!error}
+          onInput={(event) => setToken(event.currentTarget.value)}
+        />
+      </label>
+      <p class="muted" id="token-hint">{t.session.tokenHint}</p>
+      {error && <p class="error" role="alert"><Icon name="warning" />{error}</p>}
+      <button class="button primary" disabled={isBusy || !token.trim()}>{t.session.submit}</button>
+    </form>
+  );
+}

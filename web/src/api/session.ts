@@ -1,0 +1,79 @@
+// The session of this browser: the key of the printed address, the token, and what it allows.
+import { ConnectError } from "@connectrpc/connect";
+import { signal } from "@preact/signals";
+import { Scope, type WhoAmIResponse } from "@recollect/client";
+import { restartStream } from "../live/connection";
+import { access, onRefusal } from "./calls";
+
+export type SessionState =
+  | { kind: "loading" }
+  | { kind: "closed" } // this browser has no session with the bridge
+  | { kind: "token" } // the server asks for a token
+  | { kind: "unreachable"; reason: string }
+  | { kind: "open"; caller: WhoAmIResponse };
+
+export const session = signal<SessionState>({ kind: "loading" });
+
+onRefusal.session = () => (session.value = { kind: "closed" });
+onRefusal.token = () => (session.value = { kind: "token" });
+
+/** Return whether the caller has all of some scopes. */
+export function may(...scopes: Scope[]): boolean {
+  const state = session.value;
+  return state.kind === "open" && scopes.every((it) => state.caller.scopes.includes(it));
+}
+
+/** Return whether the caller signed in with a token, and so can sign out. */
+export function hasToken(): boolean {
+  return session.value.kind === "open" && session.value.caller.tokenId !== "";
+}
+
+/** Exchange the key in the address for a session, and learn what the caller may do. */
+export async function openSession(): Promise<void> {
+  const key = new URLSearchParams(location.hash.slice(1)).get("key");
+  if (key) {
+    history.replaceState(null, "", location.pathname + location.search);
+    await post("/session/open", { key }).catch(() => undefined);
+  }
+  await refreshSession();
+}
+
+/** Ask the server who the caller is. */
+export async function refreshSession(): Promise<void> {
+  try {
+    session.value = { kind: "open", caller: await access.whoAmI({}) };
+  } catch (error) {
+    const kind = session.peek().kind;
+    if (kind !== "closed" && kind !== "token") {
+      session.value = { kind: "unreachable", reason: ConnectError.from(error).rawMessage };
+    }
+  }
+}
+
+/** Sign in with a token. The bridge keeps it; no script can read it again. */
+export async function signIn(token: string): Promise<string | undefined> {
+  const response = await post("/session/sign-in", { token });
+  if (!response.ok) {
+    const text = await response.text();
+    try {
+      return String((JSON.parse(text) as { message?: unknown }).message);
+    } catch {
+      return text;
+    }
+  }
+  restartStream();
+  location.reload();
+  return undefined;
+}
+
+/** Forget the token of this browser. */
+export async function signOut(): Promise<void> {
+  await post("/session/sign-out", {});
+  restartStream();
+  location.reload();
+}
+
+function post(path: string, body: unknown): Promise<Response> {
+  const headers = { "content-type": "application/json" };
+  return fetch(path, { method: "POST", headers, body: JSON.stringify(body) });
+}

@@ -1,0 +1,40 @@
+// Shortcuts of one key. They do nothing while somebody types, and can be turned off (WCAG 2.1.4).
+import { signal } from "@preact/signals";
+
+const KEY = "recollect-shortcuts";
+export const shortcutsOn = signal(localStorage.getItem(KEY) !== "off");
+export const helpOpen = signal(false);
+
+const actions = new Map<string, () => void>();
+
+/** Have a key do something, until the returned function is called. */
+export function onKey(key: string, action: () => void): () => void {
+  actions.set(key, action);
+  return () => {
+    if (actions.get(key) === action) actions.delete(key);
+  };
+}
+
+/** Turn shortcuts on or off, for this browser. */
+export function setShortcuts(isOn: boolean): void {
+  shortcutsOn.value = isOn;
+  localStorage.setItem(KEY, isOn ? "on" : "off");
+}
+
+function isTyping(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+}
+
+addEventListener("keydown", (event) => {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape" && isTyping(event.target)) {
+    (event.target as HTMLElement).blur();
+    return;
+  }
+  if (isTyping(event.target) || helpOpen.value || !shortcutsOn.value) return;
+  const action = actions.get(event.key);
+  if (action) {
+    event.preventDefault();
+    action();
+  }
+});

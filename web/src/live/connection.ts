@@ -1,0 +1,110 @@
+// A tab's side of the live updates.
+import { fromBinary } from "@bufbuild/protobuf";
+import { signal } from "@preact/signals";
+import { UpdateSchema, type Update } from "@recollect/client";
+import { Hub } from "./hub";
+import type { FromHub, HubStatus, ToHub } from "./messages";
+
+export const liveStatus = signal<{ status: HubStatus; reason: string }>({ status: "connecting", reason: "" });
+
+/** The number of times that everything must be read anew; 0 before the stream stands. */
+export const generation = signal(0);
+
+type Listener = (update: Update) => void;
+const listeners = new Set<Listener>();
+let send: (message: ToHub) => void = () => undefined;
+let cursor = "";
+
+/** Call a listener with each update, in order, until the returned function is called. */
+export function listen(listener: Listener): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+/** Try to connect at once. */
+export function connectAgain(): void {
+  send({ kind: "again" });
+}
+
+/** Have the stream begin anew with what this browser's session allows now. */
+export function restartStream(): void {
+  send({ kind: "restart" });
+}
+
+/** Join the stream that this browser's tabs share. */
+export function joinStream(): void {
+  const isForced = new URLSearchParams(location.search).has("without-worker");
+  if (typeof SharedWorker === "function" && !isForced) joinWorker();
+  else joinLeader();
+  addEventListener("online", connectAgain);
+}
+
+function joinWorker(): void {
+  const worker = new SharedWorker(workerUrl() as unknown as URL, { type: "module", name: "recollect" });
+  worker.port.onmessage = ({ data }: MessageEvent<FromHub>) => take(data);
+  send = (message) => worker.port.postMessage(message);
+  send({ kind: "hello" });
+  addEventListener("pagehide", () => send({ kind: "bye" }));
+  addEventListener("pageshow", (event) => event.persisted && location.reload());
+}
+
+/** Without shared workers one tab holds the stream, and passes it on; another follows it. */
+function joinLeader(): void {
+  const channel = new BroadcastChannel("recollect-live");
+  channel.onmessage = ({ data }: MessageEvent<FromHub | ToHub>) => {
+    if (data.kind === "status" || data.kind === "reset" || data.kind === "updates") take(data);
+  };
+  send = (message) => channel.postMessage(message);
+  send({ kind: "hello" });
+  void navigator.locks.request("recollect-live", async () => {
+    // It goes on behind the last update that it was passed: nothing is missing.
+    const hub = new Hub((message) => {
+      channel.postMessage(message);
+      take(message);
+    }, cursor);
+    channel.addEventListener("message", ({ data }: MessageEvent<ToHub>) => {
+      if (data.kind === "hello") channel.postMessage(hub.greeting());
+      else if (data.kind === "again") hub.again();
+      else if (data.kind === "restart") hub.restart();
+    });
+    send = (message) => {
+      if (message.kind === "again") hub.again();
+      else if (message.kind === "restart") hub.restart();
+    };
+    await hub.run();
+  });
+}
+
+function take(message: FromHub): void {
+  switch (message.kind) {
+    case "status":
+      liveStatus.value = { status: message.status, reason: message.reason };
+      // What is read now comes after the stream began: no update falls between.
+      if (message.status === "live" && generation.peek() === 0) generation.value = 1;
+      break;
+    case "reset":
+      if (generation.peek() > 0) generation.value += 1;
+      break;
+    case "updates":
+      cursor = message.cursor;
+      for (const bytes of message.updates) {
+        const update = fromBinary(UpdateSchema, bytes);
+        for (const listener of [...listeners]) listener(update);
+      }
+  }
+}
+
+interface TrustedTypes {
+  createPolicy(name: string, rules: { createScriptURL: (url: string) => string }): {
+    createScriptURL(url: string): unknown;
+  };
+}
+
+/** Return the worker's address in the form that the page's content policy asks for. */
+function workerUrl(): unknown {
+  const address = new URL("/assets/worker.js", location.origin).href;
+  const types = (globalThis as { trustedTypes?: TrustedTypes }).trustedTypes;
+  if (!types) return address;
+  const rules = { createScriptURL: (url: string) => (url === address ? url : "") };
+  return types.createPolicy("recollect", rules).createScriptURL(address);
+}

@@ -1,0 +1,58 @@
+// The address bar: which view is shown, with its filters. Links are plain links; this module keeps
+// them from loading the page anew.
+import { signal } from "@preact/signals";
+
+export interface Route {
+  path: string;
+  query: URLSearchParams;
+}
+
+export const route = signal<Route>(read());
+
+/** Show another address. A value of undefined removes its key of the query. */
+export function navigate(path: string, query: Record<string, string | undefined> = {}, replace = false): void {
+  const values = Object.entries(query).filter((it): it is [string, string] => !!it[1]);
+  const text = new URLSearchParams(values).toString();
+  const address = text ? `${path}?${text}` : path;
+  if (address !== location.pathname + location.search) {
+    history[replace ? "replaceState" : "pushState"](null, "", address);
+  }
+  route.value = read();
+}
+
+/** Change some keys of the query and keep the others. */
+export function setQuery(changes: Record<string, string | undefined>, replace = true): void {
+  navigate(location.pathname, { ...Object.fromEntries(route.peek().query), ...changes }, replace);
+}
+
+/** Return a link to a path that keeps the filters of the sidebar. */
+export function link(path: string, query: Record<string, string | undefined> = {}): string {
+  const kept = new URLSearchParams();
+  for (const key of SIDEBAR_KEYS) {
+    const value = route.value.query.get(key);
+    if (value) kept.set(key, value);
+  }
+  for (const [key, value] of Object.entries(query)) if (value) kept.set(key, value);
+  const text = kept.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+/** Keys of the query that belong to the sidebar, whatever view is shown. */
+export const SIDEBAR_KEYS = ["on", "named", "archived"] as const;
+
+function read(): Route {
+  return { path: location.pathname, query: new URLSearchParams(location.search) };
+}
+
+addEventListener("popstate", () => (route.value = read()));
+addEventListener("click", (event) => {
+  const anchor = (event.target as Element).closest?.("a[href]");
+  if (!(anchor instanceof HTMLAnchorElement) || anchor.origin !== location.origin) return;
+  if (event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  if (anchor.target || anchor.hasAttribute("download") || event.defaultPrevented) return;
+  if (anchor.hash && anchor.pathname === location.pathname && anchor.search === location.search) return;
+  event.preventDefault();
+  const address = anchor.pathname + anchor.search;
+  if (address !== location.pathname + location.search) history.pushState(null, "", address);
+  route.value = read();
+});

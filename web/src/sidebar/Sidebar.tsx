@@ -1,0 +1,201 @@
+// The list of conversations: newest first, live, as far down as somebody scrolls.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Scope, type Conversation } from "@recollect/client";
+import { conversations as calls, newRequestId } from "../api/calls";
+import { describe } from "../api/errors";
+import { may } from "../api/session";
+import { onKey } from "../keyboard";
+import { navigate, route, setQuery } from "../router";
+import { list, loadFirst, loadMore, readFilters, upsert, writing } from "../state/conversations";
+import { t } from "../texts";
+import { Icon } from "../ui/Icon";
+import { Empty, Failure, Loading } from "../ui/States";
+import { channelName } from "../ui/text";
+import { daysAgo, millis } from "../ui/time";
+import { VirtualList, type Virtual } from "../ui/VirtualList";
+import { Row } from "./Row";
+
+const ROW = 56;
+const HEADING = 32;
+const ACTIVE_MS = 10 * 60_000;
+
+type Line = { heading: string } | { conversation: Conversation; position: number };
+
+export function Sidebar() {
+  const { items, state, error, hasMore } = list.value;
+  const filters = readFilters();
+  const [focused, setFocused] = useState<string>();
+  const [renaming, setRenaming] = useState<string>();
+  const [problem, setProblem] = useState<string>();
+  const virtual = useRef<Virtual | null>(null);
+  const lines = withHeadings(items);
+  const selected = route.value.path.match(/^\/c\/([^/]+)/)?.[1];
+  const tabStop = [focused, selected].find((id) => id && items.some((it) => it.id === id)) ?? items[0]?.id;
+
+  const create = async () => {
+    setProblem(undefined);
+    try {
+      const { conversation } = await calls.create({ channel: "web", requestId: newRequestId() });
+      upsert(conversation!);
+      navigate(`/c/${conversation!.id}`);
+    } catch (failure) {
+      setProblem(describe(failure));
+    }
+  };
+  const mayCreate = may(Scope.CONVERSATIONS_WRITE);
+  useEffect(() => (mayCreate ? onKey("n", () => void create()) : undefined), [mayCreate]);
+
+  const moveTo = (index: number, by: number) => {
+    while (lines[index] && !("conversation" in lines[index]!)) index += by;
+    const line = lines[index];
+    if (!line || !("conversation" in line)) return;
+    setFocused(line.conversation.id);
+    virtual.current?.scrollToIndex(index);
+    requestAnimationFrame(() => document.getElementById(`row-${line.conversation.id}`)?.focus());
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (renaming) return;
+    const at = lines.findIndex((it) => "conversation" in it && it.conversation.id === tabStop);
+    const moves: Record<string, [number, number]> = {
+      ArrowDown: [at + 1, 1], ArrowUp: [at - 1, -1], Home: [0, 1], End: [lines.length - 1, -1],
+      PageDown: [Math.min(at + 8, lines.length - 1), -1], PageUp: [Math.max(at - 8, 0), 1],
+    };
+    const move = moves[event.key];
+    if (move) moveTo(...move);
+    else if (event.key === "F2" && tabStop && may(Scope.CONVERSATIONS_MANAGE)) setRenaming(tabStop);
+    else return;
+    event.preventDefault();
+  };
+
+  return (
+    <section class="conversations" aria-label={t.sidebar.title}>
+      <header class="list-header">
+        <h2>{t.sidebar.title}</h2>
+        {mayCreate && (
+          <button class="quiet" title={t.sidebar.create} aria-label={t.sidebar.create} onClick={() => void create()}>
+            <Icon name="plus" />
+          </button>
+        )}
+      </header>
+      <FilterBar />
+      {problem && <p class="error" role="alert">{problem}</p>}
+      {state === "loading" && <Loading />}
+      {state === "failed" && <Failure error={error} retry={() => void loadFirst()} />}
+      {state === "ready" && items.length === 0 && (
+        <Empty icon="chat" level="p" title={isFiltered(filters) ? t.sidebar.noMatch : t.sidebar.none}>
+          {isFiltered(filters) ? (
+            <button class="button" onClick={clearFilters}>{t.sidebar.clear}</button>
+          ) : (
+            <p>{t.sidebar.noneHint}</p>
+          )}
+        </Empty>
+      )}
+      {items.length > 0 && (
+        <VirtualList
+          class="list"
+          data-list
+          tabIndex={-1}
+          onKeyDown={onKeyDown}
+          virtualRef={virtual}
+          count={lines.length}
+          listRole="list"
+          listLabel={t.sidebar.title}
+          estimate={(index) => ("heading" in lines[index]! ? HEADING : ROW)}
+          keyOf={(index) => {
+            const line = lines[index]!;
+            return "heading" in line ? line.heading : line.conversation.id;
+          }}
+          onRange={(_, last) => {
+            if (hasMore && last >= lines.length - 10) void loadMore();
+          }}
+          render={({ index }) => {
+            const line = lines[index]!;
+            if ("heading" in line) return <div class="list-group" role="presentation">{line.heading}</div>;
+            const { conversation, position } = line;
+            return (
+              <Row
+                conversation={conversation}
+                position={position}
+                total={hasMore ? -1 : items.length}
+                isSelected={conversation.id === selected}
+                isTabStop={conversation.id === tabStop}
+                isRenaming={conversation.id === renaming}
+                onFocus={() => setFocused(conversation.id)}
+                onRename={(isOn) => {
+                  setRenaming(isOn ? conversation.id : undefined);
+                  if (!isOn) requestAnimationFrame(() => document.getElementById(`row-${conversation.id}`)?.focus());
+                }}
+              />
+            );
+          }}
+        />
+      )}
+    </section>
+  );
+}
+
+const CHANNELS = ["web", "whatsapp", "email", "discord", "cli"];
+
+function FilterBar() {
+  const filters = readFilters();
+  const [title, setTitle] = useState(filters.title);
+  useEffect(() => setTitle(filters.title), [filters.title]);
+  useEffect(() => {
+    if (title === filters.title) return;
+    const timer = setTimeout(() => setQuery({ named: title || undefined }), 200);
+    return () => clearTimeout(timer);
+  }, [title]);
+  const channels = new Set([...CHANNELS, ...list.value.items.slice(0, 200).map((it) => it.channel)]);
+  if (filters.channel) channels.add(filters.channel);
+  return (
+    <div class="filter-bar">
+      <input
+        type="search" aria-label={t.sidebar.filter} placeholder={t.sidebar.filter} maxLength={256} value={title}
+        onInput={(event) => setTitle(event.currentTarget.value)}
+      />
+      <select aria-label={t.sidebar.channel} value={filters.channel} onChange={(event) => setQuery({ on: event.currentTarget.value || undefined })}>
+        <option value="">{t.sidebar.allChannels}</option>
+        {[...channels].map((it) => <option key={it} value={it}>{channelName(it)}</option>)}
+      </select>
+      <label class="check">
+        <input
+          type="checkbox" checked={filters.archived}
+          onChange={(event) => setQuery({ archived: event.currentTarget.checked ? "1" : undefined })}
+        />
+        {t.sidebar.archived}
+      </label>
+    </div>
+  );
+}
+
+function isFiltered(filters: ReturnType<typeof readFilters>): boolean {
+  return !!(filters.channel || filters.title || filters.archived);
+}
+
+function clearFilters(): void {
+  setQuery({ on: undefined, named: undefined, archived: undefined });
+}
+
+/** Return the lines of the list: conversations under headings by their age. */
+function withHeadings(items: Conversation[]): Line[] {
+  const lines: Line[] = [];
+  let last = "";
+  const now = Date.now();
+  items.forEach((conversation, index) => {
+    const heading = group(conversation, now);
+    if (heading !== last) lines.push({ heading });
+    last = heading;
+    lines.push({ conversation, position: index + 1 });
+  });
+  return lines;
+}
+
+function group(conversation: Conversation, now: number): string {
+  const names = t.sidebar.groups;
+  const isActive = now - millis(conversation.updateTime) < ACTIVE_MS || writing.value.has(conversation.id);
+  if (isActive) return names.active;
+  const days = daysAgo(conversation.updateTime, now);
+  if (days <= 0) return names.today;
+  if (days === 1) return names.yesterday;
+  return days < 7 ? names.week : names.earlier;
+}

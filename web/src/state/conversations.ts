@@ -1,0 +1,175 @@
+// The list of conversations: pages from the server, changed by the live updates. Both may tell of
+// the same change; taking it in twice has no effect.
+import { effect, signal } from "@preact/signals";
+import { ArchiveFilter, type Conversation, type Update } from "@recollect/client";
+import { conversations as calls } from "../api/calls";
+import { isCancelled } from "../api/errors";
+import { generation, listen } from "../live/connection";
+import { route } from "../router";
+import { millis } from "../ui/time";
+
+const PAGE = 50;
+
+export interface Filters {
+  channel: string;
+  title: string;
+  archived: boolean;
+}
+
+export interface ListState {
+  items: Conversation[];
+  state: "loading" | "ready" | "failed";
+  error?: unknown;
+  hasMore: boolean;
+}
+
+export const list = signal<ListState>({ items: [], state: "loading", hasMore: false });
+
+/** Conversations in which an answer is being written now, by id. */
+export const writing = signal<ReadonlySet<string>>(new Set());
+
+let filters: Filters = readFilters();
+let nextPage = "";
+let loading: AbortController | undefined;
+
+/** Return the sidebar's filters, as the address has them. */
+export function readFilters(): Filters {
+  const query = route.value.query;
+  return {
+    channel: query.get("on") ?? "",
+    title: query.get("named") ?? "",
+    archived: query.get("archived") === "1",
+  };
+}
+
+/** Return a conversation that is in the list. */
+export function known(id: string): Conversation | undefined {
+  return list.value.items.find((it) => it.id === id);
+}
+
+/** Read the first page anew. */
+export async function loadFirst(): Promise<void> {
+  nextPage = "";
+  await loadPage(true);
+}
+
+/** Read the next page, unless one is on its way or there is none. */
+export async function loadMore(): Promise<void> {
+  if (!loading && nextPage) await loadPage(false);
+}
+
+async function loadPage(isFirst: boolean): Promise<void> {
+  loading?.abort();
+  const own = (loading = new AbortController());
+  const request = {
+    pageSize: PAGE,
+    pageToken: nextPage,
+    channels: filters.channel ? [filters.channel] : [],
+    query: filters.title,
+    archived: filters.archived ? ArchiveFilter.ARCHIVED : ArchiveFilter.UNSPECIFIED,
+  };
+  try {
+    const page = await calls.list(request, { signal: own.signal });
+    nextPage = page.nextPageToken;
+    const items = isFirst ? page.conversations : merged(list.peek().items, page.conversations);
+    list.value = { items, state: "ready", hasMore: nextPage !== "" };
+  } catch (error) {
+    if (isCancelled(error)) return;
+    const items = isFirst && list.peek().state === "loading" ? [] : list.peek().items;
+    list.value = { items, state: "failed", error, hasMore: nextPage !== "" };
+  } finally {
+    if (loading === own) loading = undefined;
+  }
+}
+
+/** Take in a conversation as it is now: from an update, or from the answer to a change. */
+export function upsert(conversation: Conversation): void {
+  const { items, ...rest } = list.peek();
+  const others = items.filter((it) => it.id !== conversation.id);
+  if (passes(conversation)) others.splice(place(others, conversation), 0, conversation);
+  list.value = { ...rest, items: others };
+}
+
+function passes(conversation: Conversation): boolean {
+  const { channel, title, archived } = filters;
+  return (
+    conversation.archived === archived &&
+    (!channel || conversation.channel === channel) &&
+    (!title || conversation.title.toLowerCase().includes(title.toLowerCase()))
+  );
+}
+
+/** Return where a conversation stands among others, by the order of the server's list. */
+function place(items: Conversation[], conversation: Conversation): number {
+  const at = millis(conversation.updateTime);
+  let low = 0;
+  let high = items.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const other = items[middle]!;
+    const order = millis(other.updateTime) - at || (other.id < conversation.id ? -1 : 1);
+    if (order > 0) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function merged(items: Conversation[], more: Conversation[]): Conversation[] {
+  const ids = new Set(items.map((it) => it.id));
+  return [...items, ...more.filter((it) => !ids.has(it.id))];
+}
+
+function take(update: Update): void {
+  const id = update.conversationId;
+  const old = known(id);
+  switch (update.kind.case) {
+    case "conversationCreated":
+    case "conversationUpdated":
+      if (update.kind.value.conversation) upsert(update.kind.value.conversation);
+      if (update.kind.case === "conversationUpdated" && update.kind.value.messages.length) setWriting(id, false);
+      break;
+    case "conversationRenamed": {
+      const { title, manuallyNamed, topics } = update.kind.value;
+      if (old) upsert({ ...old, title, manuallyNamed, topics });
+      break;
+    }
+    case "conversationAbbreviated": {
+      const { abbreviation, topics } = update.kind.value;
+      if (old) upsert({ ...old, abbreviation, topics });
+      break;
+    }
+    case "conversationDeleted": {
+      const { items, ...rest } = list.peek();
+      list.value = { ...rest, items: items.filter((it) => it.id !== id) };
+      setWriting(id, false);
+      break;
+    }
+    case "messageDelta":
+      setWriting(id, !update.kind.value.dropped);
+  }
+}
+
+function setWriting(id: string, isOn: boolean): void {
+  if (writing.peek().has(id) === isOn) return;
+  const next = new Set(writing.peek());
+  if (isOn) next.add(id);
+  else next.delete(id);
+  writing.value = next;
+}
+
+/** Keep the list current from now on. */
+export function keepList(): void {
+  listen(take);
+  effect(() => {
+    const now = readFilters();
+    const isNew = generation.value > 0 && keptGeneration !== generation.value;
+    const isOther = JSON.stringify(now) !== JSON.stringify(filters);
+    filters = now;
+    keptGeneration = generation.value;
+    if (isOther) list.value = { items: [], state: "loading", hasMore: false };
+    if (isNew) writing.value = new Set();
+    if (generation.value > 0 && (isNew || isOther)) void loadFirst();
+  });
+}
+
+let keptGeneration = 0;

@@ -1,0 +1,28 @@
+// The theme: as the system has it, unless a person chose one in this browser.
+import { effect, signal } from "@preact/signals";
+
+export type Theme = "auto" | "light" | "dark";
+const KEY = "recollect-theme";
+const ORDER: Theme[] = ["auto", "light", "dark"];
+
+export const theme = signal<Theme>(stored());
+
+/** Choose the next theme. */
+export function nextTheme(): void {
+  theme.value = ORDER[(ORDER.indexOf(theme.value) + 1) % ORDER.length]!;
+}
+
+effect(() => {
+  document.documentElement.dataset.theme = theme.value;
+  localStorage.setItem(KEY, theme.value);
+});
+
+function stored(): Theme {
+  const value = localStorage.getItem(KEY) as Theme;
+  return ORDER.includes(value) ? value : "auto";
+}
+
+const narrow = matchMedia("(max-width: 760px)");
+/** Whether the screen has room for the list or a view, but not for both. */
+export const isNarrow = signal(narrow.matches);
+narrow.addEventListener("change", () => (isNarrow.value = narrow.matches));

@@ -1,0 +1,54 @@
+// Icons of one path each, drawn with strokes. They are decoration: a text always stands beside them.
+const PATHS = {
+  web: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2M2 8h12M8 2c4 4 4 8 0 12M8 2c-4 4-4 8 0 12",
+  phone: "M5 2h6a1 1 0 0 1 1 1v10a1 1 0 0 1-1 1H5a1 1 0 0 1-1-1V3a1 1 0 0 1 1-1M7 12h2",
+  email: "M2 4h12v8H2zM2 4.5l6 4.5 6-4.5",
+  group: "M6 8a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5M1.5 13c0-5 9-5 9 0M11 8a2 2 0 1 0-.5-4M12 9.5c2 .3 2.7 1.6 2.7 3.5",
+  terminal: "M2 3h12v10H2zM4.5 6l2 2-2 2M8.5 10h3",
+  chat: "M2 3h12v8H7l-3 2.5V11H2z",
+  search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9M10.5 10.5L14 14",
+  plus: "M8 3v10M3 8h10",
+  pencil: "M3 13l.7-3L11 2.7l2.3 2.3L6 12.3zM9.5 4.2l2.3 2.3",
+  lock: "M4 7h8v6H4zM5.5 7V5a2.5 2.5 0 0 1 5 0v2",
+  pin: "M6 2h4l-.5 4L12 8.5H4L6.5 6zM8 8.5V14",
+  sun: "M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6M8 1v1.5M8 13.5V15M1 8h1.5M13.5 8H15M3 3l1 1M12 12l1 1M3 13l1-1M12 4l1-1",
+  moon: "M13 9.5A5.5 5.5 0 1 1 6.5 3a4.5 4.5 0 0 0 6.5 6.5z",
+  auto: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2M8 2v12M8 5h5M8 8h6M8 11h5",
+  back: "M9.5 3L4.5 8l5 5",
+  down: "M8 3v10M4 9l4 4 4-4",
+  chevron: "M6 4l4 4-4 4",
+  panel: "M2 3h12v10H2zM10 3v10",
+  keyboard: "M1.5 4h13v8h-13zM4 6.5h.01M6.5 6.5h.01M9 6.5h.01M11.5 6.5h.01M5 9.5h6",
+  close: "M4 4l8 8M12 4l-8 8",
+  tool: "M10 2.5a3.5 3.5 0 0 0-3.3 4.7L2.5 11.5l2 2 4.3-4.2A3.5 3.5 0 0 0 13.5 6L11 7.5 8.5 5z",
+  thought: "M5 12.5a3 3 0 0 1-1-5.8 4 4 0 0 1 7.7-1A3.3 3.3 0 0 1 11.5 12.5z",
+  clip: "M12.5 7L7.5 12a2.8 2.8 0 0 1-4-4L9 2.7a1.9 1.9 0 0 1 2.7 2.7L6.3 10.6a.9.9 0 0 1-1.3-1.3L9.5 5",
+  chart: "M2 14h12M4 12V8M8 12V3M12 12V6",
+  people: "M8 8a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5M3 14c0-5.5 10-5.5 10 0",
+  gear: "M8 5.5a2.5 2.5 0 1 0 0 5 2.5 2.5 0 0 0 0-5M8 1.5v2M8 12.5v2M1.5 8h2M12.5 8h2M3.4 3.4l1.4 1.4M11.2 11.2l1.4 1.4M3.4 12.6l1.4-1.4M11.2 4.8l1.4-1.4",
+  pulse: "M1.5 8h3l2-5 3 10 2-5h3",
+  send: "M2 8l12-5.5L10.5 14 8 9z",
+  exit: "M6 2H3v12h3M10 5l3 3-3 3M6.5 8H13",
+  check: "M3 8.5l3.5 3.5L13 4.5",
+  warning: "M8 2l6.5 12h-13zM8 6.5v3.5M8 12h.01",
+};
+
+export type IconName = keyof typeof PATHS;
+
+const CHANNELS: Record<string, IconName> = {
+  web: "web", whatsapp: "phone", signal: "phone", sms: "phone", telegram: "send", email: "email",
+  discord: "group", slack: "group", cli: "terminal", voice: "phone",
+};
+
+/** Return the icon of a channel. */
+export function channelIcon(channel: string): IconName {
+  return CHANNELS[channel] ?? "chat";
+}
+
+export function Icon({ name }: { name: IconName }) {
+  return (
+    <svg class="icon" viewBox="0 0 16 16" aria-hidden="true">
+      <path d={PATHS[name]} />
+    </svg>
+  );
+}

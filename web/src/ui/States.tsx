@@ -1,0 +1,37 @@
+// What a view shows while it loads, when it failed, and when there is nothing.
+import type { ComponentChildren } from "preact";
+import { describe } from "../api/errors";
+import { t } from "../texts";
+import { Icon, type IconName } from "./Icon";
+
+export function Loading({ text = t.app.loading }: { text?: string }) {
+  return <p class="state loading" role="status">{text}</p>;
+}
+
+export function Failure({ error, retry }: { error: unknown; retry?: () => void }) {
+  return (
+    <div class="state failure" role="alert">
+      <Icon name="warning" />
+      <p>{describe(error)}</p>
+      {retry && <button class="button" onClick={retry}>{t.app.retry}</button>}
+    </div>
+  );
+}
+
+interface EmptyProps {
+  icon: IconName;
+  title: string;
+  /** A view has a heading; a part of one says `p`. */
+  level?: "h1" | "p";
+  children?: ComponentChildren;
+}
+
+export function Empty({ icon, title, level: Title = "h1", children }: EmptyProps) {
+  return (
+    <div class="state empty">
+      <Icon name={icon} />
+      <Title class="state-title">{title}</Title>
+      {children}
+    </div>
+  );
+}

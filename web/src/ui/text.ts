@@ -1,0 +1,22 @@
+// Texts that others wrote. They are shown as text, whatever is in them.
+import { t } from "../texts";
+
+// Controls, and marks that turn the direction of what follows them. In one line they could make a
+// name look like another one, so they are shown as what they are.
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
+/** Return a text for one line, with a visible mark for every character that hides. */
+export function oneLine(text: string): string {
+  return text.replace(HIDDEN, (it) => (it === "\n" || it === "\t" ? " " : "\u2426"));
+}
+
+/** Return the label of a channel. */
+export function channelName(channel: string): string {
+  return t.channels[channel] ?? oneLine(channel);
+}
+
+/** Return a number of characters or bytes as people read it. */
+export function sizeOf(bytes: number): string {
+  if (bytes < 1000) return `${bytes} B`;
+  return bytes < 1_000_000 ? `${(bytes / 1000).toFixed(0)} kB` : `${(bytes / 1_000_000).toFixed(1)} MB`;
+}

@@ -1,0 +1,95 @@
+// The conversation view: its head, its transcript, and what belongs to it.
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { Scope } from "@recollect/client";
+import { may } from "../../api/session";
+import { generation, listen } from "../../live/connection";
+import { link, navigate, route } from "../../router";
+import { isReadOnly, partyOf, RenameForm, titleOf } from "../../sidebar/Row";
+import { markSeen } from "../../state/unread";
+import { t } from "../../texts";
+import { channelIcon, Icon } from "../../ui/Icon";
+import { Empty, Failure, Loading } from "../../ui/States";
+import { channelName } from "../../ui/text";
+import { Composer } from "./Composer";
+import { Jump } from "./Jump";
+import { Transcript } from "./transcript";
+import { TranscriptList } from "./TranscriptList";
+
+export default function ConversationView() {
+  const id = decodeURIComponent(route.value.path.split("/")[2] ?? "");
+  return id ? <Opened key={id} id={id} /> : <Empty icon="chat" title={t.app.empty} />;
+}
+
+function Opened({ id }: { id: string }) {
+  const transcript = useMemo(() => new Transcript(id), [id]);
+  const [isRenaming, setRenaming] = useState(false);
+  const target = Number(route.value.query.get("turn") ?? 0) || 0;
+  const shown = transcript.shown.value;
+
+  useEffect(() => {
+    const end = listen((update) => transcript.take(update));
+    return () => {
+      end();
+      transcript.close();
+    };
+  }, [transcript]);
+  useEffect(() => {
+    if (generation.value === 0) return; // the stream stands first: nothing falls between
+    void (shown.state === "ready" ? transcript.refresh() : transcript.open(target));
+  }, [transcript, generation.value]);
+  useEffect(() => {
+    if (!target || shown.state !== "ready") return;
+    const turns = shown.messages.map((it) => it.turnNumber);
+    if (target < (turns[0] ?? 0) || target > (turns.at(-1) ?? 0)) void transcript.open(target);
+  }, [target]);
+  useEffect(() => {
+    if (shown.conversation && !document.hidden) markSeen(shown.conversation);
+    if (shown.conversation) document.title = `${titleOf(shown.conversation)} · ${t.app.name}`;
+  }, [shown.conversation]);
+
+  if (shown.state === "loading") return <Loading />;
+  if (shown.state === "failed") return <Failure error={shown.error} retry={() => void transcript.open(target)} />;
+  if (shown.state === "missing") return <Empty icon="warning" title={t.conversation.missing} />;
+  if (shown.state === "deleted") return <Empty icon="warning" title={t.conversation.deleted} />;
+  const conversation = shown.conversation!;
+  const party = partyOf(conversation);
+  const mayRename = may(Scope.CONVERSATIONS_MANAGE);
+  return (
+    <div class="conversation">
+      <header class="view-header">
+        <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
+        <div class="view-title">
+          {isRenaming ? (
+            <RenameForm conversation={conversation} onEnd={() => setRenaming(false)} />
+          ) : (
+            <h1>
+              <bdi>{titleOf(conversation)}</bdi>
+              {mayRename && (
+                <button class="quiet" aria-label={t.sidebar.rename} title={t.sidebar.rename} onClick={() => setRenaming(true)}>
+                  <Icon name="pencil" />
+                </button>
+              )}
+            </h1>
+          )}
+          <p class="view-meta">
+            <Icon name={channelIcon(conversation.channel)} />
+            <span>{channelName(conversation.channel)}</span>
+            {party && <bdi>{party}</bdi>}
+            <span>{t.sidebar.turns(conversation.turnCount)}</span>
+            <span>{t.conversation.messages(Number(conversation.messageCount))}</span>
+            {shown.damaged > 0 && <span class="error">{t.conversation.damaged(shown.damaged)}</span>}
+          </p>
+        </div>
+        <Jump transcript={transcript} go={(turn) => navigate(route.value.path, { ...Object.fromEntries(route.value.query), turn: String(turn) })} />
+      </header>
+      <TranscriptList transcript={transcript} target={target} />
+      {isReadOnly(conversation) ? (
+        <p class="composer-note"><Icon name="lock" />{t.conversation.readOnly(channelName(conversation.channel))}</p>
+      ) : may(Scope.CONVERSATIONS_WRITE) ? (
+        <Composer conversationId={conversation.id} />
+      ) : (
+        <p class="composer-note"><Icon name="lock" />{t.conversation.mayNotWrite}</p>
+      )}
+    </div>
+  );
+}

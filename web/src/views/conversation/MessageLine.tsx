@@ -1,0 +1,149 @@
+// One message of a transcript.
+import { Role, type Message, type ToolCall } from "@recollect/client";
+import { useState } from "preact/hooks";
+import { t } from "../../texts";
+import { Icon } from "../../ui/Icon";
+import { oneLine, sizeOf } from "../../ui/text";
+import { clockTime, dayOf, fullTime } from "../../ui/time";
+import type { Draft, Line } from "./transcript";
+
+/** Characters of one text that are shown before somebody asks for all of it. */
+const SHOWN = 12_000;
+const ARGUMENTS = 120;
+
+export function MessageLine({ line, isTarget }: { line: Line; isTarget: boolean }) {
+  const { message, results, opensTurn, opensDay } = line;
+  return (
+    <>
+      {opensDay && <p class="day"><span>{dayOf(message.timestamp)}</span></p>}
+      <article class={`message ${ROLES[message.role]}`} data-opens={opensTurn} data-target={isTarget} data-sequence={String(message.sequence)}>
+        <header>
+          <span class="who"><bdi>{speaker(message)}</bdi></span>
+          {opensTurn && <span class="turn">{t.conversation.turn(message.turnNumber)}</span>}
+          <time title={fullTime(message.timestamp)}>{clockTime(message.timestamp)}</time>
+        </header>
+        {message.thinkingText && (
+          <Fold icon="thought" title={t.conversation.thinking} hint={oneLine(message.thinkingText.slice(0, ARGUMENTS))}>
+            <Text text={message.thinkingText} />
+          </Fold>
+        )}
+        {message.role === Role.TOOL ? (
+          <Fold icon="tool" title={t.conversation.result} hint={oneLine(message.content.slice(0, ARGUMENTS))}>
+            <Text text={message.content} isCode />
+          </Fold>
+        ) : (
+          message.content && <Text text={message.content} />
+        )}
+        {message.toolCalls.map((call) => <Call key={call.id} call={call} result={results.get(call.id)} />)}
+        {message.attachments.map((it) => (
+          <p class="attachment">
+            <Icon name="clip" />
+            <span>{t.conversation.attachment(oneLine(it.mediaType), it.bytesLength ? sizeOf(Number(it.bytesLength)) : "")}</span>
+            <bdi class="muted">{oneLine(it.uri.slice(0, 200))}</bdi>
+          </p>
+        ))}
+      </article>
+    </>
+  );
+}
+
+export function DraftLine({ draft }: { draft: Draft }) {
+  return (
+    <article class="message assistant draft" data-draft={draft.id}>
+      <header>
+        <span class="who">{t.conversation.assistant}</span>
+        <span class="turn">{t.conversation.writing}</span>
+      </header>
+      <Text text={draft.text} />
+    </article>
+  );
+}
+
+const ROLES: Record<number, string> = {
+  [Role.USER]: "user", [Role.ASSISTANT]: "assistant", [Role.TOOL]: "tool",
+};
+
+function speaker(message: Message): string {
+  const name = oneLine(message.senderName || message.sender);
+  if (name) return name;
+  if (message.role === Role.USER) return t.conversation.user;
+  return message.role === Role.TOOL ? t.conversation.tool : t.conversation.assistant;
+}
+
+function Call({ call, result }: { call: ToolCall; result: Message | undefined }) {
+  return (
+    <Fold icon="tool" title={oneLine(call.name)} hint={oneLine(call.arguments.slice(0, ARGUMENTS))} note={result ? "" : t.conversation.noResult}>
+      <Text text={pretty(call.arguments)} isCode />
+      {result && (
+        <>
+          <p class="fold-label">{t.conversation.result}</p>
+          <Text text={result.content} isCode />
+        </>
+      )}
+    </Fold>
+  );
+}
+
+/** Return JSON with line breaks, and anything else as it is. */
+function pretty(text: string): string {
+  if (text.length > SHOWN) return text;
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+interface FoldProps {
+  icon: "tool" | "thought";
+  title: string;
+  hint: string;
+  note?: string;
+  children: preact.ComponentChildren;
+}
+
+function Fold({ icon, title, hint, note, children }: FoldProps) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <details class="fold" open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>
+        <Icon name="chevron" />
+        <Icon name={icon} />
+        <bdi class="fold-title">{title}</bdi>
+        {!isOpen && <bdi class="fold-hint">{hint}</bdi>}
+        {note && <em>{note}</em>}
+      </summary>
+      {isOpen && <div class="fold-body">{children}</div>}
+    </details>
+  );
+}
+
+/** A text of somebody: never markup. Blocks between ``` are shown as code. */
+export function Text({ text, isCode = false }: { text: string; isCode?: boolean }) {
+  const [isWhole, setWhole] = useState(false);
+  const isCut = !isWhole && text.length > SHOWN;
+  const shown = isCut ? cut(text) : text;
+  return (
+    <>
+      {isCode ? <pre class="code" dir="auto">{shown}</pre> : blocks(shown)}
+      {isCut && (
+        <button class="button" onClick={() => setWhole(true)}>{t.conversation.showAll(sizeOf(text.length))}</button>
+      )}
+    </>
+  );
+}
+
+function blocks(text: string) {
+  if (!text.includes("```")) return <div class="text" dir="auto">{text}</div>;
+  return text.split(/^```[^\n`]*\n?/m).map((part, index) => {
+    const content = part.replace(/^\n+|\n+$/g, "");
+    if (!content) return null;
+    return index % 2 ? <pre key={index} class="code" dir="auto">{content}</pre> : <div key={index} class="text" dir="auto">{content}</div>;
+  });
+}
+
+/** Return the beginning of a text, whole characters only. */
+function cut(text: string): string {
+  const code = text.charCodeAt(SHOWN - 1);
+  return `${text.slice(0, code >= 0xd800 && code < 0xdc00 ? SHOWN - 1 : SHOWN)}…`;
+}

@@ -1,0 +1,254 @@
+// The part of a conversation that is in memory: a run of whole turns, which grows at either end,
+// and drafts of answers. Pages of history and live updates may both bring a message; it is kept
+// once, by its sequence.
+import { signal } from "@preact/signals";
+import { Role, type Conversation, type Message, type Update } from "@recollect/client";
+import { conversations as calls } from "../../api/calls";
+import { isCancelled, isMissing } from "../../api/errors";
+import { upsert } from "../../state/conversations";
+import { millis } from "../../ui/time";
+
+const PAGE_TURNS = 40;
+const PAGE_TOKENS = 60_000;
+const BEYOND = 2_147_483_647;
+
+export interface Draft {
+  id: string;
+  text: string;
+}
+
+export interface TranscriptState {
+  state: "loading" | "ready" | "failed" | "missing" | "deleted";
+  error?: unknown;
+  conversation?: Conversation;
+  /** In the order of reading: by turn, then by sequence. */
+  messages: Message[];
+  drafts: Draft[];
+  /** Whether older, and newer, messages exist than those in memory. */
+  hasOlder: boolean;
+  hasNewer: boolean;
+  /** Set if the beginning of the first turn was too large for one answer. */
+  cutBefore: bigint;
+  damaged: number;
+}
+
+const EMPTY: TranscriptState = {
+  state: "loading", messages: [], drafts: [], hasOlder: false, hasNewer: false, cutBefore: 0n, damaged: 0,
+};
+
+export class Transcript {
+  readonly shown = signal<TranscriptState>(EMPTY);
+  private readonly abort = new AbortController();
+  private busy = false;
+
+  constructor(readonly id: string) {}
+
+  /** Stop what is under way. */
+  close(): void {
+    this.abort.abort();
+  }
+
+  /** Read the newest turns; or those around a turn. */
+  async open(turn = 0): Promise<void> {
+    await this.exclusively(async () => {
+      const before = turn ? Math.min(turn + PAGE_TURNS / 2, BEYOND) : BEYOND;
+      const page = await this.load(before, 0n);
+      const last = page.messages.at(-1)?.turnNumber ?? 0;
+      const total = page.conversation?.turnCount ?? 0;
+      this.shown.value = {
+        ...EMPTY,
+        state: "ready",
+        conversation: page.conversation!,
+        messages: sorted(page.messages),
+        drafts: this.shown.peek().drafts,
+        hasOlder: page.hasMore,
+        hasNewer: turn > 0 && last < total,
+        cutBefore: page.cutBeforeSequence,
+        damaged: page.damagedLines,
+      };
+      upsertIfOpen(page.conversation!);
+    });
+  }
+
+  /** Read what has changed since the stream broke: the newest turns, if they join what is shown. */
+  async refresh(): Promise<void> {
+    if (this.shown.peek().state !== "ready") return this.open();
+    await this.exclusively(async () => {
+      const now = this.shown.peek();
+      const page = await this.load(BEYOND, 0n);
+      const last = now.messages.at(-1)?.turnNumber ?? 0;
+      const first = page.messages[0]?.turnNumber ?? 0;
+      const joins = !now.hasNewer && first <= last + 1;
+      this.shown.value = {
+        ...now,
+        conversation: page.conversation!,
+        messages: joins ? sorted([...now.messages, ...page.messages]) : now.messages,
+        hasNewer: !joins,
+        drafts: [],
+      };
+    });
+  }
+
+  /** Read the turns before those in memory. */
+  async older(): Promise<void> {
+    const { hasOlder, messages, cutBefore } = this.shown.peek();
+    if (!hasOlder || !messages[0]) return;
+    const first = messages[0].turnNumber;
+    await this.exclusively(async () => {
+      const page = cutBefore ? await this.load(first + 1, cutBefore) : await this.load(first, 0n);
+      this.join(page.messages, { hasOlder: page.hasMore, cutBefore: page.cutBeforeSequence });
+    });
+  }
+
+  /** Read the turns after those in memory. */
+  async newer(): Promise<void> {
+    const { hasNewer, messages, conversation } = this.shown.peek();
+    if (!hasNewer || !messages.length || !conversation) return;
+    const last = messages.at(-1)!.turnNumber;
+    await this.exclusively(async () => {
+      let before = last + PAGE_TURNS + 1;
+      const parts: Message[] = [];
+      // An answer holds the end of what was asked for. What is missing before it is asked for next.
+      do {
+        const page = await this.load(before, 0n);
+        parts.push(...page.messages);
+        before = page.messages[0]?.turnNumber ?? 0;
+      } while (before > last + 1);
+      const reached = Math.max(last, ...parts.map((it) => it.turnNumber));
+      this.join(parts, { hasNewer: reached < this.shown.peek().conversation!.turnCount });
+    });
+  }
+
+  /** Return the first turn that was said at a moment or after it. */
+  async turnAt(moment: number): Promise<number> {
+    let low = 1;
+    let high = this.shown.peek().conversation?.turnCount ?? 1;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      const page = await this.load(middle + 1, 0n, 1);
+      const at = millis(page.messages[0]?.timestamp);
+      if (at < moment) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /** Take in a live update of this conversation. */
+  take(update: Update): void {
+    const now = this.shown.peek();
+    if (update.conversationId !== this.id) return;
+    const { kind } = update;
+    switch (kind.case) {
+      case "conversationUpdated": {
+        const conversation = kind.value.conversation ?? now.conversation;
+        const drafts = now.drafts.filter((it) => it.id !== kind.value.draftId);
+        const known = new Set(now.messages.map((it) => it.sequence));
+        const added = kind.value.messages.filter((it) => !known.has(it.sequence));
+        const first = now.messages[0]?.turnNumber ?? 0;
+        // Late messages of turns that are not in memory come with their turn.
+        const fitting = now.hasNewer ? [] : added.filter((it) => it.turnNumber >= first);
+        const messages = fitting.length ? sorted([...now.messages, ...fitting]) : now.messages;
+        this.shown.value = { ...now, conversation, drafts, messages };
+        break;
+      }
+      case "conversationRenamed": {
+        const { title, manuallyNamed, topics } = kind.value;
+        const conversation = now.conversation && { ...now.conversation, title, manuallyNamed, topics };
+        this.shown.value = { ...now, conversation };
+        break;
+      }
+      case "conversationAbbreviated": {
+        const { abbreviation, topics } = kind.value;
+        const conversation = now.conversation && { ...now.conversation, abbreviation, topics };
+        this.shown.value = { ...now, conversation };
+        break;
+      }
+      case "conversationDeleted":
+        this.shown.value = { ...EMPTY, state: "deleted" };
+        break;
+      case "messageDelta": {
+        const { draftId, offset, text, dropped } = kind.value;
+        const old = now.drafts.find((it) => it.id === draftId);
+        const others = now.drafts.filter((it) => it.id !== draftId);
+        // Offsets count characters, where a JavaScript string counts halves of some.
+        const kept = offset ? [...(old?.text ?? "")].slice(0, Number(offset)).join("") : "";
+        const drafts = dropped ? others : [...others, { id: draftId, text: kept + text }];
+        this.shown.value = { ...now, drafts };
+      }
+    }
+  }
+
+  private load(beforeTurn: number, beforeSequence: bigint, maxTurns = PAGE_TURNS) {
+    const request = { conversationId: this.id, beforeTurn, beforeSequence, maxTurns, maxTokens: PAGE_TOKENS };
+    return calls.load(request, { signal: this.abort.signal });
+  }
+
+  private join(more: Message[], changes: Partial<TranscriptState>): void {
+    const now = this.shown.peek();
+    this.shown.value = { ...now, ...changes, messages: sorted([...now.messages, ...more]) };
+  }
+
+  private async exclusively(work: () => Promise<void>): Promise<void> {
+    if (this.busy) return;
+    this.busy = true;
+    try {
+      await work();
+    } catch (error) {
+      if (isCancelled(error)) return;
+      const state = isMissing(error) ? "missing" : this.shown.peek().messages.length ? "ready" : "failed";
+      this.shown.value = { ...this.shown.peek(), state, error };
+    } finally {
+      this.busy = false;
+    }
+  }
+}
+
+function upsertIfOpen(conversation: Conversation): void {
+  if (!conversation.archived) upsert(conversation);
+}
+
+function sorted(messages: Message[]): Message[] {
+  const bySequence = new Map(messages.map((it) => [it.sequence, it]));
+  return [...bySequence.values()].sort(
+    (a, b) => a.turnNumber - b.turnNumber || (a.sequence < b.sequence ? -1 : 1),
+  );
+}
+
+/** A line of the transcript: a message, with the results of the tools that it called. */
+export interface Line {
+  key: string;
+  message: Message;
+  results: Map<string, Message>;
+  opensTurn: boolean;
+  opensDay: boolean;
+}
+
+/** Return the lines of messages: results of tools stand with their calls. */
+export function linesOf(messages: Message[]): Line[] {
+  const lines: Line[] = [];
+  const callers = new Map<string, Line>();
+  let turn = -1;
+  let day = "";
+  for (const message of messages) {
+    if (message.role === Role.TOOL) {
+      const caller = callers.get(`${message.turnNumber} ${message.toolCallId}`);
+      if (caller) {
+        caller.results.set(message.toolCallId, message);
+        continue;
+      }
+    }
+    const date = new Date(millis(message.timestamp)).toDateString();
+    const line: Line = {
+      key: String(message.sequence),
+      message,
+      results: new Map(),
+      opensTurn: message.turnNumber !== turn,
+      opensDay: date !== day,
+    };
+    turn = message.turnNumber;
+    day = date;
+    for (const call of message.toolCalls) callers.set(`${message.turnNumber} ${call.id}`, line);
+    lines.push(line);
+  }
+  return lines;
+}

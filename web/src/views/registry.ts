@@ -1,0 +1,29 @@
+// The views of the page. A view is a folder with an `index.ts` that exports `view`; it is found by
+// being there. Its code is loaded when it is first shown.
+import type { Scope } from "@recollect/client";
+import type { ComponentType } from "preact";
+import type { IconName } from "../ui/Icon";
+
+export interface View {
+  /** Where it is shown: `/search`, and everything below it. */
+  path: string;
+  /** Its name in the navigation. */
+  name: string;
+  icon: IconName;
+  /** Its place in the navigation; without one it is not listed. */
+  order?: number;
+  /** The scopes that a caller needs for it. */
+  scopes: Scope[];
+  load: () => Promise<{ default: ComponentType }>;
+}
+
+const found = import.meta.glob<{ view: View }>("./*/index.ts", { eager: true });
+
+export const views: View[] = Object.values(found)
+  .map((it) => it.view)
+  .sort((a, b) => (a.order ?? 0) - (b.order ?? 0));
+
+/** Return the view of a path. */
+export function viewOf(path: string): View | undefined {
+  return views.find((it) => path === it.path || path.startsWith(`${it.path}/`));
+}
