@@ -49,7 +49,7 @@ def run_rounds(
 
 @dataclass(frozen=True)
 class Place:
-    """Where a server keeps its data: in a folder, its logs perhaps in a database."""
+    """Data of a server: a folder, and perhaps a database for its logs."""
 
     data_dir: Path
     url: str = ""

@@ -108,8 +108,8 @@ def test_under_load_nothing_acknowledged_is_lost_or_doubled_when_postgresql_is_k
     assert verdict.problems == []
     assert verdict.acknowledged > 100
     listed = {it.id for page in service.pages(page_size=500) for it in page}
-    known = {call.conversation_id for call in history.calls()}
-    assert listed <= known | {anchor}, "a conversation that nobody was told of"
+    answered_ids = {call.conversation_id for call in history.calls()}
+    assert listed <= answered_ids | {anchor}, "a conversation that nobody was told of"
     server.stop()
     copy_transcripts(url, tmp_path / "copied")
     assert (

@@ -232,7 +232,10 @@ class Database:
 def said(error: BaseException) -> str:
     """Return the text of an error of PostgreSQL on one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".")
+    text = (lines[0] if lines else type(error).__name__).rstrip(".")
+    for opening in ("connection is bad: ", "connection failed: "):
+        text = text.removeprefix(opening)
+    return f"PostgreSQL: {text}"
 
 
 def _configure(connection: Connection) -> None:
