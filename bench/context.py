@@ -21,6 +21,7 @@ import structlog
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server.domain.context import Budget
+from recollect_server.domain.live import Holder
 from recollect_server.domain.time import system_clock
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import Choosing, ContextBuilder
@@ -139,14 +140,14 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
     logs = FolderStore(folder)
     recovered = recover(logs, system_clock, unheard)
     space = Space(logs, recovered.index, system_clock)
-    tiers = Tiers(space, 0)
+    tiers = Tiers(space, Holder(0))
     external = External(CommunicationStore(space))
     builder = ContextBuilder(
         space,
         Meaning(folder, None),
         Anchors(space),
         tiers,
-        Choosing(Weights(), Recalling(), 300),
+        Holder(Choosing(Weights(), Recalling(), 300)),
         external,
         8 << 20,
     )

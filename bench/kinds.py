@@ -15,6 +15,8 @@ how it is asked about:
 - `chat`: a question that one says to the other is taken out, and finds the reply
 - `speakers`: the name of a person and a few rare words of a message of theirs find that message,
   not one of others who speak of the same thing
+- `reworded`: the questions of the sets, in which most of the words that they share with the answer
+  are others: words that nobody said, or that others said as often; embedded as they were
 - `merged`: the chat with five messages in one; `anon`: the chat without names; `mixed`: one history
   of both sets' messages
 - `small`: histories of 1 to 20 conversations, as one who begins has them, with the questions that
@@ -31,12 +33,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import orjson
 from recollect.cli import recall_sets
+from recollect_server.domain.languages import STOP_WORDS
 
 from bench.recall import QUERIES
 
@@ -75,6 +79,8 @@ _SPEAKERS = (
     "{1}: what did {0} tell?",
 )
 _CHANCE = random.Random(7)
+_REWORDED = 0.8  # chance that a word shared with the answer becomes another
+_MOST_REWORDED = 400  # questions of each set that are asked in other words
 
 
 def read(path: Path) -> list[Line]:
@@ -260,6 +266,55 @@ def merged(people: list[Line], queries: list[Line]) -> tuple[list[Line], list[Li
     ]
 
 
+def reworded(sets: Sequence[tuple[list[Line], list[Line]]]) -> tuple[list[Line], list[Line]]:
+    """Return conversations and questions as `merged`."""
+    chance = random.Random(11)
+    lines: list[Line] = []
+    made: list[Line] = []
+    for conversations, queries in sets:
+        texts = {m["id"]: m["content"] for it in conversations for m in it["messages"]}
+        senders = [m.get("sender", "") for it in conversations for m in it["messages"]]
+        names_and_stops = STOP_WORDS | set(_WORD.findall(" ".join(senders).lower()))
+        spread = _spread(conversations)
+        alike: dict[int, list[str]] = {}
+        for word in sorted(spread.keys() - names_and_stops):
+            if word.isalpha():
+                alike.setdefault(spread[word].bit_length(), []).append(word)
+        chosen = chance.sample(queries, min(_MOST_REWORDED, len(queries)))
+        for query in chosen:
+            gold = " ".join(texts[name] for name in query["gold_messages"]).lower()
+            shared = {*map(_stem, _WORD.findall(gold))}
+            words = {
+                word: _another(alike.get(spread[word.lower()].bit_length(), ()), chance)
+                for word in dict.fromkeys(_WORD.findall(query["query"]))
+                if word.lower() not in names_and_stops
+                and _stem(word.lower()) in shared
+                and chance.random() < _REWORDED
+            }
+            if words:
+                text = _WORD.sub(partial(_replaced, words), query["query"])
+                made.append(query | {"query": text, "meant": query["query"]})
+        groups = {query["group"] for query in chosen}
+        lines += [bare(it, it["messages"]) for it in conversations if it["group"] in groups]
+    return lines, made
+
+
+def _another(alike: Sequence[str], chance: random.Random) -> str:
+    """Return a word that nobody said, or one of those that are as common."""
+    if not alike or chance.random() < 0.5:
+        return f"qz{chance.randrange(10**6)}x"
+    return chance.choice(alike)
+
+
+def _replaced(words: dict[str, str], match: re.Match[str]) -> str:
+    return words.get(match.group(), match.group())
+
+
+def _stem(word: str) -> str:
+    """Return the beginning of a word that its forms share, about."""
+    return word[: max(4, len(word) - 3)]
+
+
 def mixed(sets: Sequence[tuple[list[Line], list[Line]]]) -> tuple[list[Line], list[Line]]:
     """Return conversations and questions as `merged`."""
     names = zip(*(sorted({it["group"] for it in lines}) for lines, _ in sets), strict=False)
@@ -376,6 +431,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     for name in ("chat", "agent", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--meetings", type=Path, metavar="DIR", help="a set for `reworded` too")
     chosen = parser.parse_args(arguments)
     people, agent = (
         (read(folder / recall_sets.FILE), read(folder / QUERIES))
@@ -409,6 +465,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write(chosen.out / "anon", nameless, people[1][::2])
     write(chosen.out / "mixed", *mixed((people, agent)))
     write(chosen.out / "small", *small((people, agent)))
+    meetings = [
+        (read(folder / recall_sets.FILE), read(folder / QUERIES))
+        for folder in (chosen.meetings,)
+        if folder
+    ]
+    write(chosen.out / "reworded", *reworded((people, agent, *meetings)))
     # last, so the others are as they were before these
     for name, pairs in (("dated", dated(others)), ("speakers", speakers(people[0]))):
         made = list(pairs)

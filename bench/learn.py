@@ -13,7 +13,7 @@ The loss is the negative log of the chance that a softmax over the scores gives 
 (listwise, as in ListNet), with a ridge on every weight, a stronger one on what a gate adds. The
 base weights of retrievers' scores are never negative. Every kind counts the same, whatever number
 of questions it has. Every question counts a second time, lightly, without any vector: so the gate
-`blind` is learned.
+`blind` is learned. The gate `unsaid` is not: `with_unsaid` sets its weights.
 
 The figure of merit is the worst kind against the best of its parts: plain FTS5, vectors alone, and
 a plain sum of the scores, none of which needs labels.
@@ -53,6 +53,11 @@ SET, KIND = 300.0, 150.0  # questions that a set and a made kind count as, whate
 MOST = 400  # questions of a kind that are learned from, chosen at random
 VARIANTS = {"": 1.0, "blind": 0.2, "deaf": 0.5}
 """Weight of a question as it was put, without any vector, and without any word."""
+WORDS_KEEP, MEANING_GAINS = 0.5, 2.0
+"""Share of the base weights of messages' words that is left, and the weight that `vector` gains,
+where the gate `unsaid` is 1. Chosen by the kind `reworded`, not learned: learned from it, and from
+questions without words, `unsaid` moved weight to what else they have (`docs/decisions/ranking.md`).
+"""
 MOST_OF_DATE = 7.0
 """Highest base weight of `date`: the answers of the kind `dated` all lie in the time that is named,
 those of people's questions do not."""
@@ -127,7 +132,8 @@ def without_words(it: Labelled) -> Labelled:
         names = ("keyword", "message_keyword")
         return replace(legs, **{name: np.zeros_like(getattr(legs, name)) for name in names})
 
-    return _with_legs(it, of_messages, of_conversations)
+    deaf = _with_legs(it, of_messages, of_conversations)
+    return replace(deaf, question=replace(it.question, unsaid=1.0))
 
 
 def _with_legs(
@@ -351,6 +357,17 @@ def _apart(row: Row, groups: set[str]) -> bool:
     return groups.isdisjoint(row.group.split("+"))
 
 
+def with_unsaid(weights: Weights) -> Weights:
+    """Return the weights of messages with what the gate `unsaid` adds."""
+    words = ("keyword", "keyword_window", "conversation_keyword")
+    added = {name: (WORDS_KEEP - 1) * weights[name]["base"] for name in words}
+    added["vector"] = MEANING_GAINS
+    return {
+        name: of | ({"unsaid": added[name]} if name in added else {})
+        for name, of in weights.items()
+    }
+
+
 def table(name: str, says: str, weights: Weights) -> str:
     """Return the weights as Python."""
     lines = [
@@ -425,7 +442,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     labelled = sampled(cached_labels(chosen.keep, sets, chosen.groups or ()), learned)
 
     def train_messages(rows: Sequence[Row]) -> Weights:
-        return learn(rows, _MESSAGE_GATES, _HARD)
+        return with_unsaid(learn(rows, _MESSAGE_GATES, _HARD))
 
     def train_conversations(rows: Sequence[Row]) -> Weights:
         return learn(rows, _CONVERSATION_GATES)

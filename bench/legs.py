@@ -23,6 +23,7 @@ from recollect_server.inference.embedder import Embedder, Piece, Vectors
 from recollect_server.services.recall import candidates, fusion, recall
 from recollect_server.services.recall.candidates import Candidates
 from recollect_server.services.recall.fusion import Sections
+from recollect_server.services.recall.meaning import Meaning, Scans
 from recollect_server.services.recall.retrievers import ConversationLegs, Fused, MessageLegs
 from recollect_server.services.recall.retrievers import Question as Put
 from recollect_server.settings import Settings
@@ -65,7 +66,9 @@ class RememberedVectors:
 
     def embed(self, embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
         """Embed as `Embedder.embed_pieces`."""
-        keys = [np.array(piece, np.uint16).tobytes() for piece in pieces]
+        # of each model: their vocabularies differ, and one has more than 65,536 pieces
+        model = embedder.identity.encode()
+        keys = [model + np.array(piece, np.uint32).tobytes() for piece in pieces]
         missing = {
             key: piece for key, piece in zip(keys, pieces, strict=True) if key not in self._vectors
         }
@@ -101,6 +104,12 @@ def collect(
     def remembered(embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
         return vectors.embed(embedder, pieces)
 
+    ask = Meaning.ask
+    meant: list[str | None] = [None]
+
+    def meaning_what_is_meant(self: Meaning, text: str, *arguments: Any) -> Scans:
+        return ask(self, meant[0] or text, *arguments)
+
     labelled: list[Labelled] = []
     plans = [_with_notes(plan) for plan in plans]
     plain = plain_fts5(plans)
@@ -109,6 +118,7 @@ def collect(
         patch.object(recall, "gather", watched_gather),
         patch.object(candidates, "fuse", watched_fuse),
         patch.object(Embedder, "embed_pieces", remembered),
+        patch.object(Meaning, "ask", meaning_what_is_meant),
     ):
         server = app.start(
             Settings.load(
@@ -128,6 +138,7 @@ def collect(
                 embedded(Path(folder))
                 for question in questions:
                     put.clear()
+                    meant[0] = question.meant
                     service.ask(question)
                     if put and gathered:
                         labelled.append(

@@ -48,6 +48,8 @@ class Question:
     gold_conversations: list[str]
     gold_messages: list[str]
     asked_at: str | None = None
+    meant: str | None = None
+    """Text that is embedded instead of `query`, in the kind `reworded`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,8 +124,12 @@ class Forked:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Close the streams and wait for the end, as `Popen` does."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close the streams and wait for the end, as `Popen` does; after a failure kill it, so
+        that the failure is what the test shows.
+        """
+        if kind is not None:
+            self.kill()
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 stream.close()

@@ -5,7 +5,7 @@ import operator
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,11 +13,13 @@ from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import ERROR
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
 from recollect import Client
@@ -47,6 +49,10 @@ async def test_it_passes_every_conformance_test_of_langgraph(client: Client) -> 
         "copy_thread", "prune",
     }  # fmt: skip
     assert all(result.tests_passed >= 5 for result in report.results.values())
+
+
+def extend(log: list[str], writes: Sequence[list[str]]) -> list[str]:
+    return [*log, *(it for more in writes for it in more)]
 
 
 class State(TypedDict):
@@ -193,6 +199,40 @@ def test_an_encrypting_serializer_leaves_no_word_to_the_server(
     stored = client.checkpoints.list_records("alex", limit=1000).records
     assert stored
     assert not [it.key for it in stored if b"apricot" in it.value]
+
+
+def test_a_write_that_is_there_stays_and_an_error_is_replaced(saver: RecollectSaver) -> None:
+    chat(saver).invoke({"messages": [HumanMessage("hi")]}, ALEX)
+    newest = saver.get_tuple(ALEX)
+    assert newest is not None
+    for value in ("first", "second"):
+        saver.put_writes(newest.config, [("a", value), (ERROR, value)], "task")
+    saver.put_writes(newest.config, [("b", "third")], "another task", "~path")
+    again = saver.get_tuple(ALEX)
+    assert again is not None
+    assert again.pending_writes == [
+        ("task", ERROR, "second"), ("task", "a", "first"), ("another task", "b", "third"),
+    ]  # fmt: skip
+
+
+def test_what_a_delta_channel_is_made_of_is_not_pruned(saver: RecollectSaver) -> None:
+    class Log(TypedDict):
+        log: Annotated[list[str], DeltaChannel(extend)]
+
+    def node(state: Log) -> dict[str, Any]:
+        return {"log": [f"{len(state['log'])} before"]}
+
+    builder = StateGraph(Log)
+    builder.add_node("node", node)
+    builder.add_edge(START, "node")
+    graph = builder.compile(checkpointer=saver)
+    for number in range(3):
+        graph.invoke({"log": [f"input {number}"]}, ALEX)
+    before = graph.get_state(ALEX).values
+    assert len(before["log"]) == 6
+    saver.prune(["alex"])
+    assert graph.get_state(ALEX).values == before
+    assert len(graph.invoke({"log": ["more"]}, ALEX)["log"]) == 8
 
 
 def test_a_config_without_a_thread_is_refused(saver: RecollectSaver) -> None:

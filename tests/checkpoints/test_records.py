@@ -81,6 +81,7 @@ def test_a_request_is_carried_out_once_even_after_what_it_stored_was_removed(
     server: RunningServer, client: Client, start_server: Start
 ) -> None:
     sent = [record("a", "1"), record("b", "2")]
+    client.checkpoints.put_records("alex", [record("c", "0")])
     assert client.checkpoints.put_records("alex", sent, request_id="r1") == 2
     client.checkpoints.put_records("alex", [record("a", "changed"), record("c", "3")])
     client.checkpoints.remove_records("alex", ["b"])

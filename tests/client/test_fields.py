@@ -100,12 +100,14 @@ def test_the_client_sends_every_field_of_a_message() -> None:
         tool_call_id="call",
         attachments=(recollect.Attachment("image/png", "file:///a.png", 3),),
         metadata={"key": 1},
+        redaction=recollect.Redaction("token"),
     )
     assert unsent(
         message, lambda it: conversations.append_turn("conv-1", [it], None, None, None, "one")
     ) == {
         "sequence",
         "turn_number",
+        "redaction",
     }
 
 

@@ -306,3 +306,21 @@ def test_a_conversation_that_is_not_there_is_told_by_its_code(
 ) -> None:
     ran = inside(*arguments)
     assert (ran.code, ran.out, UNKNOWN in ran.err) == (3, "", True)
+
+
+def test_redact_removes_the_text_of_a_message_and_asks_first(
+    inside: Inside, client: Client, talked: Talked, tmp_path: Path
+) -> None:
+    it = talked()
+    messages = client.conversations.load(it.id).messages
+    sequence = str(messages[0].sequence)
+    assert inside("redact", it.id, sequence).code == 2
+    assert inside("redact", it.id, "--yes").code == 2
+    answer = inside("redact", it.id, sequence, "--yes", on_terminal=True)
+    assert answer.out == f"{it.id}: the text of the messages {sequence} is removed.\n"
+    (line,) = inside("redact", it.id, "--turn", "1", "--yes").lines
+    assert {message["content"] for message in line["messages"]} == {"[redacted]"}
+    assert inside("export", it.id, "--output", str(tmp_path / "one.jsonl")).code == 0
+    exported = (tmp_path / "one.jsonl").read_text()
+    assert messages[0].content not in exported
+    assert exported.count('"erased"') == len(line["messages"])

@@ -23,8 +23,8 @@ FILTERS = {"RecallService/Search", "RecallService/ListTierTransitions"}
 fails.
 """
 
-MAKES = "ConversationService/Create"
-"""The call whose `conversation_id` is that of a new conversation."""
+MAKES = "ConversationService/Create", "AdminService/CreateToken"
+"""Calls whose `conversation_id` is that of a new conversation, or may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def reasons_of(rpc: str) -> set[str]:
         names.add("REQUEST_ID_REUSED")
     if "page_token" in texts:
         names.add("INVALID_PAGE_TOKEN")
-    if rpc not in (*FILTERS, MAKES) and any(name.endswith("conversation_id") for name in texts):
+    if rpc not in (*FILTERS, *MAKES) and any(name.endswith("conversation_id") for name in texts):
         names |= {"CONVERSATION_NOT_FOUND", "DATA_DAMAGED"}
     if texts & {"communication_id", "escalation_id"}:
         names.add("NOT_FOUND")

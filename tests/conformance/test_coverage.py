@@ -43,6 +43,12 @@ NOT_BY_A_REQUEST = {
 }
 """Reasons that no request alone brings about: where they are tested instead, and what it takes."""
 
+ANSWERED_ELSEWHERE = {
+    f"AdminService/{name}": "tests/administration/test_tokens.py"
+    for name in ("CreateToken", "RevokeToken", "RotateToken")
+}
+"""Calls that no case may be answered: the first token of a server would end it for all others."""
+
 
 def outcomes(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the expectation of each step of a case, with the call that it is about."""
@@ -76,7 +82,7 @@ def failed(rpc: str) -> set[str]:
 
 @pytest.mark.parametrize("rpc", METHODS)
 def test_a_case_says_what_every_call_answers(rpc: str) -> None:
-    assert answered(rpc), f"no case expects an answer of {rpc}"
+    assert answered(rpc) or rpc in ANSWERED_ELSEWHERE, f"no case expects an answer of {rpc}"
 
 
 @pytest.mark.parametrize("rpc", METHODS)

@@ -12,12 +12,14 @@ from recollect import Client, RecollectError
 from recollect_server.services.upkeep.recovery import Recovered
 from recollect_server.storage.failpoints import FAILPOINTS
 
+from tests.administration.test_killed import OF_SETTINGS
 from tests.channels.conftest import Post, home
 from tests.checkpoints.test_killed import OF_CHECKPOINTS
 from tests.conftest import Start
 from tests.crash.checker import check, check_index, repeat
 from tests.crash.history import History
 from tests.crash.load import Callers, connected, process
+from tests.crash.test_redaction_killed import OF_REDACTION
 from tests.credentials.test_ledger import OF_TOKENS
 from tests.external.test_killed import OF_THIRD_PARTIES
 from tests.limits.test_audit_log import OF_THE_AUDIT
@@ -269,6 +271,6 @@ def test_a_server_that_is_killed_at_delete_forgotten_knows_the_next_time_what_wa
 
 def test_every_point_is_killed_by_a_test() -> None:
     points = {kill.point for kill in SERVING + STARTING}
-    elsewhere = OF_THIRD_PARTIES | OF_TOKENS | OF_THE_AUDIT | OF_CHECKPOINTS
-    assert points | OF_THEIR_OWN | elsewhere == set(FAILPOINTS)
+    of_others = OF_THIRD_PARTIES | OF_TOKENS | OF_THE_AUDIT | OF_CHECKPOINTS | OF_REDACTION
+    assert points | OF_THEIR_OWN | of_others | set(OF_SETTINGS) == set(FAILPOINTS)
     assert all(f"at_{point.replace('.', '_')}_" in "".join(globals()) for point in OF_THEIR_OWN)

@@ -11,9 +11,11 @@ from recollect_server.services.recall.fusion import (
     fuse,
     gates_of,
     message_features,
+    unsaid,
 )
 from recollect_server.services.recall.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
 from recollect_server.services.recall.retrievers import Array, Fused, Question
+from recollect_server.storage.index.words import QuestionWords
 
 from tests.fusion.conftest import BY_MEANING, NOW, QUESTION, Legs, blind, made, shuffled
 
@@ -150,6 +152,34 @@ def test_a_message_of_the_time_that_is_asked_about_gains(legs: Legs) -> None:
         plain.messages > plain.messages[30]
     ).sum()
     assert dated.messages[30] / dated.messages[31] > plain.messages[30] / plain.messages[31]
+
+
+def test_meaning_decides_where_a_question_has_words_that_nobody_said(legs: Legs) -> None:
+    messages, above = legs
+    keyword, vector = np.zeros(48), np.full(48, 0.2)
+    keyword[20], vector[22] = 2.0, 0.6
+    messages = replace(messages, keyword=keyword, vector=vector)
+    here, other = (
+        fuse(replace(QUESTION, unsaid=share), messages, above).messages for share in (0.0, 0.9)
+    )
+    assert here[20] > here[22]
+    assert other[20] < other[22]
+
+
+def test_by_words_alone_words_that_nobody_said_change_nothing(legs: Legs) -> None:
+    here, other = (fuse(replace(QUESTION, unsaid=share), *blind(legs)) for share in (0.0, 0.9))
+    np.testing.assert_array_equal(here.messages, other.messages)
+
+
+@pytest.mark.parametrize(
+    ("missing", "best", "share"), [(0.8, 0.0, 0.8), (0.8, 5.0, 0.4), (0.8, 12.0, 0.0), (0, 0, 0)]
+)
+def test_words_that_nobody_said_count_where_no_message_makes_up_for_them(
+    missing: float, best: float, share: float
+) -> None:
+    words = QuestionWords(weight=10.0, missing=missing, only_stops=False, everyday=0.0)
+    assert unsaid(words, np.array([0.0, best])) == pytest.approx(share)
+    assert unsaid(words, np.zeros(0)) == missing
 
 
 def likely(legs: Legs, conversation: int) -> dict[str, Array]:

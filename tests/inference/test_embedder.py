@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recollect_server.inference.embedder import OVERLAP, PIECE, Embedder
+from recollect_server.inference.embedder import OVERLAP, PIECE, CannotEmbed, Embedder
 from recollect_server.inference.weights import (
     E5,
     MODEL,
@@ -213,3 +213,35 @@ def test_of_a_model_with_prefixes_texts_and_questions_have_the_same_bytes_each_t
     pieces = multilingual.cut("ein langer Text ohne Ende " * 200)
     assert len(pieces) > 1
     assert {piece[:3] for piece in pieces} == {pieces[0][:3]}, "each piece has the prefix"
+
+
+def test_a_model_that_nobody_used_leaves_memory_and_the_next_text_loads_it_again(
+    weights: Path,
+) -> None:
+    embedder = Embedder(look(weights))
+    text, question = embedder.embed(["The roof leaks."]), embedder.question("What leaks?")
+    assert not embedder.release(60.0)
+    before = anonymous_memory()
+    assert embedder.release(0.0)
+    assert anonymous_memory() < before - 60 * 2**20
+    assert not embedder.release(0.0)
+    assert embedder.embed(["The roof leaks."]).tobytes() == text.tobytes()
+    assert embedder.release(0.0)
+    assert embedder.question("Does the roof leak?") @ text[0] > 0.5
+    assert embedder.question("What leaks?").tobytes() == question.tobytes()
+
+
+def test_a_model_whose_files_changed_while_it_was_out_of_memory_is_refused(weights: Path) -> None:
+    embedder = Embedder(look(weights))
+    assert embedder.release(0.0)
+    (weights / TOKENIZER).write_bytes(b"{}")
+    with pytest.raises(CannotEmbed, match=TOKENIZER):
+        embedder.embed(["The roof leaks."])
+    shutil.copy(shipped() / TOKENIZER, weights / TOKENIZER)
+    assert len(embedder.embed(["The roof leaks."])) == 1
+
+
+def anonymous_memory() -> int:
+    """Return the bytes of memory that this process has for itself."""
+    rollup = Path("/proc/self/smaps_rollup").read_text()
+    return int(rollup.partition("Anonymous:")[2].split()[0]) * 1024

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from recollect import Client, ResourceExhausted, RetryPolicy
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.domain.errors import IndexUnavailable, LimitExceeded
+from recollect_server.domain.live import Holder
 from recollect_server.domain.principal import Principal
 from recollect_server.domain.time import DAY, system_clock
-from recollect_server.services.limits import Allowance, Limiter, Quota, Stored
+from recollect_server.services.limits import Allowance, Allowances, Limiter, Quota, Stored
 from recollect_server.storage.usage import UsageFile
 
 from tests.conftest import MovableClock
@@ -171,9 +172,9 @@ def test_a_space_never_takes_a_request_that_does_not_fit(
         return Stored(0, stored)
 
     limiter = Limiter(
-        clock, Allowance(), Allowance(), lambda _: {}, UsageFile(tmp_path_factory.getbasetemp())
+        clock, Holder(Allowances()), lambda _: {}, UsageFile(tmp_path_factory.getbasetemp())
     )
-    quota = Quota(limiter, "default", Stored(0, most), count, clock)
+    quota = Quota(limiter, "default", Holder(Stored(0, most)), count, clock)
     for size in sizes:
         clock.move(1000)
         fits = stored + size <= most
@@ -192,8 +193,8 @@ def test_messages_are_accepted_while_nobody_can_count(tmp_path: Any, clock: Mova
     def count() -> Stored:
         raise IndexUnavailable("gone")
 
-    limiter = Limiter(clock, Allowance(), Allowance(), lambda _: {}, UsageFile(tmp_path))
-    Quota(limiter, "default", Stored(1, 1), count, clock).admit(conversations=1)
+    limiter = Limiter(clock, Holder(Allowances()), lambda _: {}, UsageFile(tmp_path))
+    Quota(limiter, "default", Holder(Stored(1, 1)), count, clock).admit(conversations=1)
 
 
 def test_who_is_limited_is_in_the_stats_and_once_a_minute_in_the_log(
@@ -265,7 +266,9 @@ def test_whoever_may_name_any_space_does_not_fill_the_memory(
     tmp_path: Path, clock: MovableClock
 ) -> None:
     allowance, nothing = Allowance(bytes=1e9, calls=1, burst=1), Allowance()
-    limiter = Limiter(clock, nothing, allowance, lambda _: {}, UsageFile(tmp_path))
+    limiter = Limiter(
+        clock, Holder(Allowances(nothing, allowance)), lambda _: {}, UsageFile(tmp_path)
+    )
     for number in range(25_000):
         limiter.admit(Principal(space=f"space-{number}"), 100 + (number == 0))
         with suppress(LimitExceeded):

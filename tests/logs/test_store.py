@@ -195,6 +195,28 @@ def test_a_deleted_log_is_gone_at_once_and_readable_until_its_delete_ends(
         list(store.raw_deleted(CONVERSATION))
 
 
+def test_a_redacted_log_has_its_new_lines_and_is_readable_as_it_was_until_it_ends(
+    store: LogStore, open_store: Open
+) -> None:
+    begin(store)
+    whole = store.raw(CONVERSATION).splitlines(keepends=True)
+    new = [*whole[:2], whole[2].replace(b"number 3", b"xxxxxxxx"), whole[3], b'{"more":1}\n']
+    assert store.redacting() == []
+    store.begin_redaction(CONVERSATION, new)
+    for reader in (store, open_store()):
+        assert reader.redacting() == [CONVERSATION]
+        assert reader.is_redacted(CONVERSATION)
+        assert reader.raw(CONVERSATION) == b"".join(new)
+        assert reader.raw_redacting(CONVERSATION) == [line[:-1] for line in whole]
+    end = Position(5, sum(map(len, new)))
+    add(store, CONVERSATION, end, message(6))
+    store.end_redaction(CONVERSATION)
+    assert store.redacting() == []
+    with pytest.raises(LogNotFound):
+        store.raw_redacting(CONVERSATION)
+    assert store.length(CONVERSATION) > end.bytes
+
+
 def test_recovering_whole_lines_shows_them_and_cuts_nothing(store: LogStore) -> None:
     end = begin(store)
     shown: list[Line] = []

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
+from recollect_server.domain.live import Holder
 from recollect_server.domain.message import Message, Role
 from recollect_server.inference.circuit_breaker import Backoff
 from recollect_server.inference.claude import AnthropicEndpoint
@@ -229,7 +230,7 @@ def make(
         tries: int = 3,
         model: str = "haiku",
     ) -> HostedModel:
-        spending = Spending(clock, Budget(max_calls, max_tokens), ledger.read, ledger.write)
+        spending = Spending(clock, Holder(Budget(max_calls, max_tokens)), ledger.read, ledger.write)
         backoff = Backoff(first=0.01, longest=0.02, tries=tries, failures=2, rest=60)
         made.append(
             HostedModel(AnthropicEndpoint(model, spending, timeout=timeout), backoff, seconds)

@@ -11,6 +11,7 @@ import pytest
 from anthropic import transform_schema
 from anthropic.resources.messages.messages import DEPRECATED_MODELS
 from anthropic.types.model import Model
+from recollect_server.domain.live import Holder
 from recollect_server.inference.claude import ALIASES, AnthropicEndpoint
 from recollect_server.inference.hosted import HostedModel
 from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
@@ -191,4 +192,4 @@ def test_without_a_key_the_model_says_so(
 ) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     with pytest.raises(ModelUnavailable, match="ANTHROPIC_API_KEY"):
-        AnthropicEndpoint("haiku", Spending(clock, Budget(9, 9), ledger.read, ledger.write))
+        AnthropicEndpoint("haiku", Spending(clock, Holder(Budget(9, 9)), ledger.read, ledger.write))

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from recollect import Client, JobFailure
 from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, shipped
 from recollect_server.storage.index.notes import note_state_of
 
@@ -182,6 +183,17 @@ def test_a_failure_is_told_with_its_conversation_in_the_log_the_stats_and_the_ap
     assert not service.get(other).notes.failure
     assert f"conversation={failed}" in capsys.readouterr().out
     assert f"notes_failed_of {failed}: the model refused" in stats(server)
+    with Client(server.target) as client:
+        jobs = {job.name: job for job in client.admin.list_jobs()}
+        notes = client.admin.get_stats().space.notes
+    assert (jobs["notes"].state, jobs["notes"].failed) == ("failing", 1)
+    assert (
+        jobs["notes"].failures
+        == notes.failures
+        == (JobFailure(conversation_id=failed, reason="the model refused"),)
+    )
+    assert jobs["notes"].last_run_time is not None
+    assert (jobs["embedding"].state, jobs["repair"].state) == ("off", "idle")
     assert [it.notes.failure for it in service.listed(notes_failed=True).conversations] == [
         "the model refused"
     ]

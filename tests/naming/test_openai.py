@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from recollect_server import app
+from recollect_server.domain.live import Holder
 from recollect_server.inference import openai_api
 from recollect_server.inference.circuit_breaker import Backoff
 from recollect_server.inference.hosted import HostedModel
@@ -100,7 +101,7 @@ def model(
     local: LocalServer, ledger: Ledger, clock: MovableClock, seconds: Seconds
 ) -> Iterator[HostedModel]:
     budget = Budget(calls=100, tokens=100_000, cost=0.01, input_price=3.0, output_price=15.0)
-    spending = Spending(clock, budget, ledger.read, ledger.write)
+    spending = Spending(clock, Holder(budget), ledger.read, ledger.write)
     made = HostedModel(
         OpenAIEndpoint(local.url, "llama", spending),
         Backoff(first=0.01, longest=0.02, tries=2),

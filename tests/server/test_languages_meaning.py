@@ -3,7 +3,9 @@ knows its language, and the second model only where it is needed.
 """
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,13 +120,13 @@ def test_a_folder_of_an_older_server_gets_the_vectors_of_its_other_languages_alo
     assert models_of(server, *ENGLISH, *GERMAN) == [{MINILM.name}] * 6
     server.stop()
     worked: list[str] = []
-    embed = Embedder._embed_pieces
+    embed = Embedder.embed_pieces
 
-    def counted(embedder: Embedder, pieces: list[tuple[int, ...]]) -> np.ndarray:
+    def counted(embedder: Embedder, pieces: Sequence[tuple[int, ...]]) -> np.ndarray:
         worked.extend([embedder.profile.name] * len(pieces))
         return embed(embedder, pieces)
 
-    monkeypatch.setattr(Embedder, "_embed_pieces", counted)
+    monkeypatch.setattr(Embedder, "embed_pieces", counted)
     again = start_server(embedder="onnx")
     service = connect(again)
     until(lambda: models_of(again, *GERMAN) == [{E5.name}] * 4)
@@ -225,10 +227,10 @@ def test_a_second_model_that_fails_over_a_question_is_named_and_the_first_one_an
     until_embedded(service, server)
     run = Embedder._run
 
-    def failing(embedder: Embedder, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def failing(embedder: Embedder, model: Any, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         if embedder.profile is E5:
             raise CannotEmbed("the embedding model failed: out of memory")
-        return run(embedder, ids, mask)
+        return run(embedder, model, ids, mask)
 
     with monkeypatch.context() as broken:
         broken.setattr(Embedder, "_run", failing)

@@ -5,9 +5,11 @@ what is deleted.
 from collections.abc import Sequence
 from typing import Any
 
+import apsw
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
 from recollect_server.domain.conversation import opening_of
@@ -167,9 +169,11 @@ def test_a_search_runs_the_model_once_whatever_it_shows(
     ran: list[int] = []
     run = Embedder._run
 
-    def counted(embedder: Embedder, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:
+    def counted(
+        embedder: Embedder, model: Any, ids: NDArray[np.int64], mask: NDArray[np.int64]
+    ) -> Vectors:
         ran.append(len(ids))
-        return run(embedder, ids, mask)
+        return run(embedder, model, ids, mask)
 
     monkeypatch.setattr(Embedder, "_run", counted)
     hits = service.search("repairing some musical instruments").hits
@@ -313,3 +317,29 @@ def test_of_a_long_query_the_beginning_is_compared_by_meaning(service: Service) 
         return {it.leg: it.score for it in answer.results[0].explanation}["vector_messages"]
 
     assert nearness(beginning + "winter tyres and school " * 50) == nearness(beginning)
+
+
+def test_a_redacted_message_is_not_found_by_its_meaning_and_has_no_vector(
+    service: Service, server: RunningServer, start_server: Start
+) -> None:
+    kyoto = service.told("Good morning", KYOTO)
+    service.abbreviate(kyoto, "A trip to Japan is planned.")
+    until_embedded(service, server)
+    request = conversation_api.RedactMessageRequest(conversation_id=kyoto, turn_number=2)
+    service.conversations.RedactMessage(request)
+
+    def lines() -> list[int]:
+        connection = apsw.Connection(
+            str(server.folder / "vectors.db"), flags=apsw.SQLITE_OPEN_READONLY
+        )
+        rows = connection.execute("SELECT CAST(place & 4194303 AS TEXT) FROM places").fetchall()
+        texts = connection.execute("SELECT count(*) FROM texts").get
+        connection.close()
+        assert texts == len(rows)
+        return [int(str(row[0])) for row in rows]
+
+    assert lines() == [2]
+    assert all(hit.sequence == 2 for hit in service.search("which trip to Japan is planned?").hits)
+    server.stop()
+    start_server(embedder="onnx").stop()
+    assert lines() == [2]

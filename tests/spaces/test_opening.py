@@ -232,6 +232,24 @@ def test_a_line_that_a_job_logs_names_its_space(tmp_path: Path, enter: Enter) ->
     assert all("space=alex" in line for line in lines)
 
 
+def test_an_idle_server_releases_its_model_and_finds_by_meaning_after_it(
+    tmp_path: Path, enter: Enter
+) -> None:
+    log = tmp_path / "log"
+    arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
+    arguments += ["--embedder", "onnx", "--embedding-idle", "1s"]
+    with log.open("wb") as file, Forked(SERVER, arguments, stderr=file.fileno()) as process:
+        assert process.stdout is not None
+        service = enter(process.stdout.readline().split()[3], "default")
+        name = service.told("We fly to Kyoto in April.")
+        until(lambda: service.found("a journey to Japan") == [name])
+        until(lambda: "event=model_released" in log.read_text())
+        answer = service.search("which trip to Asia is planned?")
+        process.kill()
+    assert [it.conversation_id for it in answer.results] == [name]
+    assert not answer.degraded
+
+
 @pytest.fixture
 def noted(start_server: Start, enter: Enter) -> tuple[RunningServer, str]:
     """Start a server whose only open space is another than the one that waits for notes; return the

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server import app
-from recollect_server.jobs.upkeep import UpdatePruner
+from recollect_server.domain.live import Holder
+from recollect_server.jobs.upkeep import Bounds, UpdatePruner
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming import log
 from recollect_server.services.streaming.log import News, UpdateLog
@@ -246,10 +247,10 @@ def test_a_cursor_older_than_what_is_kept_gives_a_snapshot_that_says_so(
     if how == "age":
         clock.move(7 * 86_400_000 + 1)
         service.turn(name, "Five")
-        pruner = UpdatePruner(space, timedelta(days=7), 1000)
+        pruner = UpdatePruner(space, Holder(Bounds(timedelta(days=7), 1000)))
     else:
         service.turn(name, "Five")
-        pruner = UpdatePruner(space, timedelta(days=7), 1)
+        pruner = UpdatePruner(space, Holder(Bounds(timedelta(days=7), 1)))
     assert pruner.prune() == 5
     assert pruner.prune() == 0
     one.resume()
@@ -268,7 +269,7 @@ def test_what_is_kept_is_still_told_after_pruning(
     name = service.create().id
     cursors = [service.turn(name, str(n)).cursor for n in range(6)]
     (space,) = spaces
-    pruner = UpdatePruner(space, timedelta(days=7), 2)
+    pruner = UpdatePruner(space, Holder(Bounds(timedelta(days=7), 2)))
     assert pruner.prune() == 5
     server.stop()  # what is in memory is gone too
     again = start_server()
@@ -330,7 +331,7 @@ def test_the_log_is_pruned_a_little_at_a_time(
     spaces: list[Space], subscribe: Subscribe, service: Recorder
 ) -> None:
     service.told("One", "Two", "Three")
-    pruner = UpdatePruner(spaces[0], timedelta(days=7), 1)
+    pruner = UpdatePruner(spaces[0], Holder(Bounds(timedelta(days=7), 1)))
     pruned = [pruner.prune(limit=1) for _ in range(10)]
     assert set(pruned) == {0, 1}
     assert pruned == sorted(pruned, reverse=True)
@@ -350,3 +351,24 @@ def test_the_log_is_pruned_now_and_then(
     service.told("Two", "Three")
     eventually(lambda: not spaces[-1].index.log.changes(int(cursor.split("-")[1]), 0, (), ()).whole)
     assert subscribe(server.target, cursor=cursor).ready().updates[0].reset
+
+
+def test_who_is_behind_a_redaction_is_told_of_it_and_not_of_the_text(
+    subscribe: Subscribe, service: Recorder
+) -> None:
+    stays, away = subscribe().ready(), subscribe().ready()
+    away.drop()
+    name = service.told("Nobody may read this", "This stays")
+    stays.until_count("conversation_updated", 2)
+    request = api.RedactMessageRequest(conversation_id=name, turn_number=1)
+    done = service.conversations.RedactMessage(request)
+    (redacted,) = stays.until_count("messages_redacted", 1)
+    assert list(redacted.sequences) == [done.messages[0].sequence]
+    assert (redacted.conversation, redacted.redaction) == (
+        done.conversation,
+        done.messages[0].redaction,
+    )
+    away.resume()
+    away.until_count("messages_redacted", 1)
+    assert away.messages() == ["[redacted]", "This stays"]
+    assert stays.messages() == ["Nobody may read this", "This stays"]

@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -206,13 +207,26 @@ def window(browser: Any, stage: Stage) -> Iterator[Browsing]:
     assert opened.foreign == []
 
 
-def axe(page: Any) -> list[str]:
-    """Return the accessibility violations of what a page shows."""
+def wait(page: Any, expression: str, argument: Any = None, seconds: float = 15.0) -> None:
+    """Wait until an expression is true. Playwright's own way evaluates texts in the page, which
+    the content policy forbids.
+    """
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression, argument):
+        assert time.monotonic() < end, f"did not come true: {expression}"
+        page.wait_for_timeout(20)
+
+
+def axe(page: Any, *rules: str) -> list[str]:
+    """Return the accessibility violations of what a page shows, of all rules or of some."""
     if not AXE.exists():
         pytest.skip(f"{AXE} is missing: npm ci in web/")
     # From the protocol, not as an element: the content policy allows no other scripts.
     page.evaluate(AXE.read_text())
-    outcome = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
+    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    if rules:
+        options["runOnly"] = list(rules)
+    outcome = page.evaluate("(options) => axe.run(document, options)", options)
     return [
         f"{it['id']}: {node['html'][:160]} {node['failureSummary'][:300]}"
         for it in outcome["violations"]

@@ -1,16 +1,29 @@
-"""The page in a real browser."""
+"""The page in a real browser: what people do with it, by mouse and by keyboard, in both themes."""
 
 import gzip
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect import Message, Role
+from recollect import Attachment, Message, Party, Role, ToolCall
 
-from tests.web.conftest import Browsing, Stage, axe
+from tests.web.conftest import Browsing, Stage, axe, wait
 
 STATIC = Path(__file__).parents[2] / "client/src/recollect/web/static"
-ROWS = "[data-list] .row-link"
+ROW = "[data-list] .row-link"
+NOW = datetime.now(UTC)
+
+
+def conversation(stage: Stage, title: str, *texts: str, channel: str = "web", **fields: Any) -> str:
+    """Begin a conversation with a title, and turns of one message and an answer."""
+    it = stage.client.conversations.create(channel, **fields)
+    for text in texts:
+        messages = [Message.user(text), Message.assistant(f"About {text}: noted.")]
+        stage.client.conversations.append_turn(it.id, messages)
+    stage.client.conversations.rename(it.id, title)
+    return it.id
 
 
 def test_what_is_said_anywhere_appears_without_a_reload(stage: Stage, window: Browsing) -> None:
@@ -19,39 +32,319 @@ def test_what_is_said_anywhere_appears_without_a_reload(stage: Stage, window: Br
     stage.client.conversations.append_turn(it.id, [Message.user("Is the disk full?")])
     page.click(f"#row-{it.id}")
     page.wait_for_selector("text=Is the disk full?")
-    stage.client.conversations.append_turn(it.id, [Message.assistant("By 97 %.")])
+    stage.client.conversations.publish_delta(it.id, "d1", 0, "By nine")
+    page.wait_for_selector("[data-draft=d1] >> text=By nine")
+    page.wait_for_selector(f"#row-{it.id} >> text=an answer is being written")
+    stage.client.conversations.append_turn(it.id, [Message.assistant("By 97 %.")], draft_id="d1")
     page.wait_for_selector("text=By 97 %.")
+    assert page.query_selector("[data-draft]") is None
     stage.client.conversations.rename(it.id, "The disk")
     page.wait_for_selector(f"#row-{it.id} >> text=The disk")
     page.wait_for_selector("h1 >> text=The disk")
+    stage.client.conversations.delete(it.id)
+    page.wait_for_selector("text=This conversation was deleted.")
+    assert page.query_selector(f"#row-{it.id}") is None
     page.close()
 
 
-def test_what_is_written_on_the_page_is_stored(stage: Stage, window: Browsing) -> None:
+def test_what_is_written_on_the_page_is_stored_once(stage: Stage, window: Browsing) -> None:
     page = window.tab()
+    page.wait_for_selector("[aria-label='New conversation']")
     page.keyboard.press("n")
     page.fill("textarea", "From the page")
     page.keyboard.press("Enter")
     page.wait_for_selector(".message >> text=From the page")
-    newest = next(iter(stage.client.conversations.list()))
-    stored = stage.client.conversations.load(newest.id).messages
+    stored = stage.client.conversations.load(page.url.rsplit("/", 1)[1]).messages
     assert [(it.role, it.content) for it in stored] == [(Role.USER, "From the page")]
     page.close()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-def test_nothing_shuts_anybody_out(stage: Stage, window: Browsing, theme: Any, width: int) -> None:
-    it = stage.client.conversations.create("web")
-    stage.client.conversations.append_turn(it.id, [Message.user("Hi"), Message.assistant("Hello")])
+def test_a_list_says_where_a_conversation_is_and_whether_it_was_read(
+    stage: Stage, window: Browsing
+) -> None:
+    party = Party(contact="4915112345678", contact_name="Hanan")
     page = window.tab()
-    page.emulate_media(color_scheme=theme)
+    page.wait_for_selector(".conversations h2")
+    it = conversation(stage, "Dinner", "a table", channel="whatsapp", party=party, pinned=True)
+    row = page.wait_for_selector(f"#row-{it}")
+    page.wait_for_selector(f"#row-{it} .unread")
+    text = row.inner_text()
+    assert "WhatsApp" in text
+    assert "Hanan" in text
+    assert "read only here" in text
+    row.click()
+    page.wait_for_selector("text=Pinned to WhatsApp")
+    assert page.query_selector("textarea") is None
+    page.wait_for_selector(f"#row-{it} .unread", state="detached")
+    page.close()
+
+
+def test_everything_works_by_keyboard(stage: Stage, window: Browsing) -> None:
+    first = conversation(stage, "Keyboard one", "one")
+    second = conversation(stage, "Keyboard two", "two")
+    page = window.tab()
+    page.wait_for_selector(f"#row-{second}")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+    page.keyboard.press("s")
+    wait(page, f"document.activeElement.id === 'row-{second}'")
+    page.keyboard.press("ArrowDown")
+    wait(page, f"document.activeElement.id === 'row-{first}'")
+    # of the list, one element alone is a stop of Tab
+    assert page.locator("[data-list] a[tabindex='0']").count() == 1
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    page.keyboard.press("F2")
+    page.wait_for_selector("input[aria-label='New title']")
+    page.keyboard.type("Renamed by keys")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"#row-{first} >> text=Renamed by keys")
+    assert stage.client.conversations.get(first).title == "Renamed by keys"
+    wait(page, f"document.activeElement.id === 'row-{first}'")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1 >> text=Renamed by keys")
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog[open]")
+    assert axe(page) == []
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog[open]", state="detached")
+    page.keyboard.press("/")
+    page.wait_for_selector("[role=search] input[type=search]:focus")
+    page.keyboard.type("one")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".result")
+    page.keyboard.press("Escape")  # leaves the field, so that shortcuts work again
+    page.keyboard.press("g")
+    assert page.evaluate("document.activeElement.id") == "content"
+    page.close()
+
+
+def test_a_search_says_why_and_shows_the_turns(stage: Stage, window: Browsing) -> None:
+    hangar = conversation(stage, "The zeppelin", "Where is the zeppelin?", "And the hangar?")
+    other = conversation(stage, "On e-mail", "A zeppelin too", channel="email",
+                         party=Party(contact="a@b.example"))  # fmt: skip
+    stage.client.conversations.record_abbreviation(
+        hangar, "It is in the hangar.", topics=["airship"]
+    )
+    page = window.tab("/search?q=zeppelin&channel=web")
+    page.wait_for_selector(".result mark >> text=zeppelin")
+    assert page.locator(".result").count() == 1
+    page.wait_for_selector(".preview >> text=It is in the hangar.")
+    page.click("text=Why it matched")
+    page.wait_for_selector(".why >> text=Words of a message")
+    page.click("text=Show the transcript")
+    page.wait_for_selector(".result-turns >> text=Where is the zeppelin?")
+    page.select_option(".search-filters select", "")
+    page.wait_for_selector(f".result a[href*='{other}']")
+    assert "channel=" not in page.url
+    page.fill(".search-filters input[list=topics]", "airship")
+    page.keyboard.press("Enter")
+    wait(page, "document.querySelectorAll('.result').length === 1")
+    assert "topic=airship" in page.url
+    page.go_back()
+    wait(page, "document.querySelectorAll('.result').length === 2")
+    page.click(".result h2 a >> nth=0")
+    page.wait_for_selector("[data-target=true]")
+    page.close()
+
+
+def test_beside_a_transcript_stand_notes_anchors_and_contexts(
+    stage: Stage, window: Browsing
+) -> None:
+    it = conversation(stage, "Panel", "My cat is called Ada")
+    stage.client.recall.set_anchor("cat.name", "Ada", source=(it, 2))
+    stage.client.conversations.record_abbreviation(it, "The cat is Ada.")
+    page = window.tab(f"/c/{it}?details=1", wait=".details")
+    page.wait_for_selector(".details >> text=The cat is Ada.")
+    page.wait_for_selector(".details >> text=cat.name")
+    page.fill(".context-form input", "What is my cat called?")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".tier >> text=My cat is called Ada")
+    page.click("text=As text")
+    page.wait_for_selector(".details pre >> text=<context")
+    assert axe(page) == []
+    page.click(".details-close")
+    page.wait_for_selector(".details", state="detached")
+    page.close()
+
+
+def test_a_long_conversation_opens_at_its_end_and_is_jumped_through(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.client.conversations.create("web")
+    begin = NOW - timedelta(days=300)
+    for first in range(1, 301, 100):
+        messages = []
+        for turn in range(first, first + 100):
+            at = begin + timedelta(days=turn - 1)
+            messages += [Message.user(f"question {turn}.", timestamp=at),
+                         Message.assistant(f"answer {turn}.\n" * (turn % 5 + 1), timestamp=at)]  # fmt: skip
+        stage.client.conversations.append_turn(it.id, messages)
+    page = window.tab(f"/c/{it.id}", wait="text=answer 300.")
+    wait(page, _IS_VISIBLE, "question 300.")
+    assert page.locator(".message").count() < 60
+    page.fill("input[name=turn]", "7")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=question 7.")
+    wait(page, _IS_VISIBLE, "question 7.")
+    # on to the end, page by page: every turn once, in order
+    numbers_shown = page.evaluate(_SCROLL_THROUGH)
+    numbers = [int(text) for text in numbers_shown]
+    assert sorted(set(numbers)) == list(range(numbers[0], 301))
+    assert numbers[0] <= 7
+    assert numbers == sorted(set(numbers))
+    day = (begin + timedelta(days=149)).astimezone().strftime("%Y-%m-%d")
+    page.fill("input[name=date]", day)
+    wait(page, _IS_VISIBLE, "question 150.")
+    page.click(".to-end")
+    wait(page, _IS_VISIBLE, "question 300.")
+    page.close()
+
+
+_IS_VISIBLE = """(text) => [...document.querySelectorAll('.message .text')].some((it) => {
+  if (it.textContent !== text) return false;
+  const box = it.getBoundingClientRect();
+  const frame = document.querySelector('.transcript').getBoundingClientRect();
+  return box.top >= frame.top - 1 && box.bottom <= frame.bottom + 1;
+})"""
+_SCROLL_THROUGH = """async () => {
+  const list = document.querySelector('.transcript');
+  const seen = [];
+  let still = 0;
+  while (still < 12) {
+    for (const it of document.querySelectorAll('.message.user .text')) {
+      const number = Number(it.textContent.match(/question (\\d+)/)[1]);
+      if (!seen.includes(number)) seen.push(number);
+    }
+    const before = list.scrollTop;
+    list.scrollTop += 300;
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    still = list.scrollTop === before ? still + 1 : 0;
+    if (still) await new Promise((done) => setTimeout(done, 30));
+  }
+  return seen;
+}"""
+
+_TOO_WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
+  [...document.querySelectorAll('*')].filter((it) => it.getBoundingClientRect().right > innerWidth)
+    .map((it) => it.outerHTML.slice(0, 80))"""
+
+HOSTILE = [
+    "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">",
+    "</title></textarea><svg onload=alert(1)>{{7*7}}${7*7}",
+    "javascript:alert(1)",
+    "\u202egnp.exe \u2066left\u2069 \u200fright\u200e",
+    "שלום עולם العربية",
+    "👩‍👩‍👧‍👦🏳️‍🌈 e\u0301\u0301\u0301\u0301 Z̷̡̛a̷͙͒l̵͉͠g̶̳̈o̸̜͝",
+    "\x01\x1b[31mred\x7f\u0085\ufeff",
+    "x" * 200,
+]
+
+
+def test_hostile_texts_are_text(stage: Stage, window: Browsing) -> None:
+    ids = []
+    for number, text in enumerate(HOSTILE):
+        line = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", "", text)
+        party = Party(contact=f"{number}-{line}"[:300], contact_name=text[:250])
+        it = stage.client.conversations.create(
+            f"hostile{number}", participants=[line[:250] or "x"], party=party
+        )
+        stage.client.conversations.append_turn(
+            it.id,
+            [
+                Message.user(text, sender=line[:250],
+                             attachments=[Attachment(text[:200] or "a/b", text)]),
+                Message.assistant(
+                    "```\n" + text, thinking_text=text, tool_calls=[ToolCall("1", text[:250], text)]
+                ),
+                Message.tool(text, tool_call_id="1"),
+            ],
+        )  # fmt: skip
+        stage.client.conversations.rename(it.id, line[:80] or "x")
+        stage.client.conversations.record_abbreviation(it.id, text)
+        stage.client.recall.set_anchor(f"hostile{number}", text, source=(it.id, 2))
+        ids.append(it.id)
+    page = window.tab()
+    for identity, text in zip(ids, HOSTILE, strict=True):
+        page.goto(f"{window.bridge.origin}/c/{identity}?details=1")
+        page.wait_for_selector(".message.user .text")
+        shown = page.evaluate("document.querySelector('.message.user .text').textContent")
+        assert shown == text
+        for fold in page.query_selector_all(".fold summary"):
+            fold.click()
+        page.wait_for_selector(".anchors")
+        assert page.evaluate("document.title").endswith("· Recollect")
+        # nothing is wider than the screen, and no direction leaks out of a text
+        assert page.evaluate(_TOO_WIDE) == []
+        assert page.query_selector("main img, main script, main iframe") is None
+        titles = page.evaluate(
+            "[...document.querySelectorAll('h1, .row-title')].map((it) => it.textContent).join('')"
+        )
+        assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f]", titles)
+    page.close()
+
+
+def test_a_word_of_a_megabyte_is_shown_in_part(stage: Stage, window: Browsing) -> None:
+    it = stage.client.conversations.create("web")
+    word = "w" * 1_000_000
+    stage.client.conversations.append_turn(it.id, [Message.user(word)])
+    page = window.tab(f"/c/{it.id}", wait=".message .text")
+    assert page.evaluate("document.querySelector('.message .text').textContent.length") < 20_000
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.click("text=Show all of it")
+    wait(page, "document.querySelector('.message .text').textContent.length === 1000000")
+    page.close()
+
+
+@pytest.mark.parametrize("path", ["/c/nothing", "/c/conv-01HQ0000000000000000000000",
+                                  "/c/%ff%fe", "/c/<script>", "/nothing", "/search?q=%00&from=x&to=9999-99-99",
+                                  "/search?q=x&channel=%20&person=" + "p" * 300])  # fmt: skip
+def test_hostile_addresses_say_what_is_wrong(window: Browsing, path: str) -> None:
+    page = window.tab(path, wait=".state:not(.loading)")
+    assert page.inner_text("main .state").strip()
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_shuts_anybody_out(stage: Stage, window: Browsing, width: int) -> None:
+    it = conversation(stage, "Open to all", "the lighthouse")
+    call = Message.assistant(thinking_text="Hm", tool_calls=[ToolCall("1", "look", "{}")])
+    stage.client.conversations.append_turn(it, [Message.user("And the tool?"), call])
+    page = window.tab()
     page.set_viewport_size({"width": width, "height": 800})
-    page.wait_for_selector(ROWS)
-    assert axe(page) == []
-    page.click(f"#row-{it.id}")
-    page.wait_for_selector("text=Hello")
-    assert axe(page) == []
+    for path, awaited in (
+        ("/", ROW),
+        (f"/c/{it}", ".fold"),
+        (f"/c/{it}?details=1", ".details .facts"),
+        ("/search?q=lighthouse", ".result"),
+        ("/search", "[role=search]"),
+        ("/c/nothing", "main .state.empty"),
+        ("/?named=nothing-has-this-name", ".conversations .empty"),
+    ):
+        page.emulate_media(color_scheme="light")
+        page.goto(window.bridge.origin + path)
+        page.wait_for_selector(awaited)
+        assert axe(page) == [], path
+        # between the themes the colours differ, and nothing else
+        page.emulate_media(color_scheme="dark")
+        assert axe(page, "color-contrast") == [], path
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+    page.close()
+
+
+def test_a_theme_is_chosen_by_hand(window: Browsing) -> None:
+    page = window.tab()
+    page.emulate_media(color_scheme="light")
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
+    page.click("[aria-label='Theme: as the system']")
+    page.click("[aria-label='Theme: light']")
+    assert page.evaluate(background) != light
+    page.reload()
+    page.click("[aria-label='Theme: dark']")
+    assert page.evaluate(background) == light
     page.close()
 
 

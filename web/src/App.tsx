@@ -22,7 +22,7 @@ export function App() {
         onKey("?", () => (helpOpen.value = true)),
         onKey("/", () => navigate("/search")),
         onKey("g", () => focusOn("#content")),
-        onKey("s", () => focusOn("[data-list] a[tabindex='0'], [data-list]")),
+        onKey("s", () => focusOn("[data-list] a[tabindex='0']")),
       ),
     [],
   );

@@ -1,8 +1,10 @@
 // What is shown instead of everything while this browser may not call the server.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { refreshSession, signIn, type SessionState } from "./api/session";
 import { t } from "./texts";
 import { Icon } from "./ui/Icon";
+
+const RETRY_MS = 2_000;
 
 export function SignIn({ state }: { state: SessionState }) {
   return (
@@ -15,15 +17,23 @@ export function SignIn({ state }: { state: SessionState }) {
           <p>{t.session.closed}</p>
         </section>
       )}
-      {state.kind === "unreachable" && (
-        <section>
-          <h1>{t.session.unreachableTitle}</h1>
-          <p>{t.errors.serverGone}</p>
-          <p class="muted">{state.reason}</p>
-          <button class="button primary" onClick={() => void refreshSession()}>{t.app.retry}</button>
-        </section>
-      )}
+      {state.kind === "unreachable" && <Unreachable reason={state.reason} />}
     </main>
+  );
+}
+
+function Unreachable({ reason }: { reason: string }) {
+  useEffect(() => {
+    const timer = setInterval(() => void refreshSession(), RETRY_MS);
+    return () => clearInterval(timer);
+  }, []);
+  return (
+    <section>
+      <h1>{t.session.unreachableTitle}</h1>
+      <p>{t.errors.serverGone}</p>
+      <p class="muted">{reason}</p>
+      <button class="button primary" onClick={() => void refreshSession()}>{t.app.retry}</button>
+    </section>
   );
 }
 

@@ -25,10 +25,10 @@ export function setQuery(changes: Record<string, string | undefined>, replace = 
   navigate(location.pathname, { ...Object.fromEntries(route.peek().query), ...changes }, replace);
 }
 
-/** Return a link to a path that keeps the filters of the sidebar. */
+/** Return a link to a path that keeps the filters of the sidebar, and the panel. */
 export function link(path: string, query: Record<string, string | undefined> = {}): string {
   const kept = new URLSearchParams();
-  for (const key of SIDEBAR_KEYS) {
+  for (const key of KEPT_KEYS) {
     const value = route.value.query.get(key);
     if (value) kept.set(key, value);
   }
@@ -37,8 +37,8 @@ export function link(path: string, query: Record<string, string | undefined> = {
   return text ? `${path}?${text}` : path;
 }
 
-/** Keys of the query that belong to the sidebar, whatever view is shown. */
-export const SIDEBAR_KEYS = ["on", "named", "archived"] as const;
+/** Keys of the query that stay when another conversation or view is shown. */
+export const KEPT_KEYS = ["on", "named", "archived", "details"] as const;
 
 function read(): Route {
   return { path: location.pathname, query: new URLSearchParams(location.search) };

@@ -19,18 +19,26 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from recollect._async.client import AsyncClient
+    from recollect._embedded import embedded, embedded_async
     from recollect._shared.retry import RetryPolicy
     from recollect._sync.client import Client
     from recollect._types.access import Caller
     from recollect._types.admin import (
+        ChangedSetting,
         ContextStats,
         EmbeddingStats,
         ExternalStats,
+        Job,
         JobFailure,
+        JobList,
+        JobState,
         LimitedSender,
         LimitReached,
         ModelSpending,
+        NewToken,
         NoteStats,
+        RevokedToken,
+        RotatedToken,
         ServerStats,
         Setting,
         SettingList,
@@ -93,6 +101,7 @@ if TYPE_CHECKING:
         NoteRecord,
         Notes,
         Party,
+        RedactedMessages,
         RegeneratedNotes,
         RemovedFrom,
     )
@@ -134,7 +143,7 @@ if TYPE_CHECKING:
         UsageRow,
         UsageTotal,
     )
-    from recollect._types.message import Attachment, Message, Role, ToolCall, Usage
+    from recollect._types.message import Attachment, Message, Redaction, Role, ToolCall, Usage
     from recollect._types.recall import (
         MATCH_END,
         MATCH_START,
@@ -158,6 +167,7 @@ if TYPE_CHECKING:
         ConversationRenamed,
         ConversationUpdated,
         MessageDelta,
+        MessagesRedacted,
         SplitSuggested,
         Update,
     )
@@ -200,6 +210,7 @@ __all__ = [
     "BusyConversation",
     "Caller",
     "Cancelled",
+    "ChangedSetting",
     "ChannelHours",
     "CheckpointRecord",
     "CheckpointRecordPage",
@@ -260,7 +271,10 @@ __all__ = [
     "HourActivity",
     "InternalError",
     "InvalidArgument",
+    "Job",
     "JobFailure",
+    "JobList",
+    "JobState",
     "LegScore",
     "LimitExceeded",
     "LimitReached",
@@ -269,7 +283,9 @@ __all__ = [
     "LoadedConversation",
     "Message",
     "MessageDelta",
+    "MessagesRedacted",
     "ModelSpending",
+    "NewToken",
     "NotFound",
     "NoteActivity",
     "NoteRecord",
@@ -286,12 +302,16 @@ __all__ = [
     "RecentPage",
     "RecollectError",
     "RecordedReply",
+    "RedactedMessages",
+    "Redaction",
     "RegeneratedNotes",
     "RemovedCheckpointRecords",
     "RemovedFrom",
     "ResourceExhausted",
     "RetryPolicy",
+    "RevokedToken",
     "Role",
+    "RotatedToken",
     "SearchAnswer",
     "SearchHit",
     "SearchResult",
@@ -334,10 +354,13 @@ __all__ = [
     "UsageTotal",
     "WebOrigin",
     "WhatsappOrigin",
+    "embedded",
+    "embedded_async",
 ]
 
 _HOMES = (
     "_async.client",
+    "_embedded",
     "_shared.retry",
     "_sync.client",
     "_types.access",

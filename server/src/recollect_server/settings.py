@@ -64,6 +64,11 @@ _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
 class WrongSettings(Exception):
     """One or more settings are wrong; the text names each."""
 
+    def __init__(self, text: str, problems: Mapping[str, str] | None = None) -> None:
+        """`problems` says what is wrong with each setting, if it is about single ones."""
+        super().__init__(text)
+        self.problems = problems or {}
+
 
 class Source(StrEnum):
     """Source of a setting's value; a later one goes before an earlier one."""
@@ -403,6 +408,11 @@ class Settings(BaseSettings):
     embedding_threads: int = Field(
         2, ge=1, le=64, description="background threads that embed messages"
     )
+    embedding_idle: Annotated[Duration, LowerBound(timedelta(seconds=1))] = Field(
+        timedelta(minutes=5),
+        description="an embedding model leaves memory after this long without a text or a question"
+        " to embed, and the next one waits half a second for it; 1s or longer",
+    )
     idle_timeout: Duration = Field(
         timedelta(minutes=10),
         description="a conversation gets notes after it was quiet for this long",
@@ -602,6 +612,10 @@ class Settings(BaseSettings):
         """The sources of the values."""
         return self._origin
 
+    def take_origin(self, origin: Origin) -> None:
+        """Take other sources: of a copy of which single values changed."""
+        self._origin = origin
+
     @property
     def addresses(self) -> tuple[str, ...]:
         """The addresses to listen on."""
@@ -614,18 +628,23 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, config: Path | None, flags: dict[str, Any]) -> "Settings":
-        """Return the settings in force. Raises WrongSettings, which names each wrong one."""
+        """Return the settings in force. Raises WrongSettings, which names each wrong one.
+
+        Without a file that is named, that of the data folder counts, if there is one.
+        """
+        config = config or _own_file(flags)
         if config is not None and not config.is_file():
             raise WrongSettings(f"{config}: there is no such file: name another with --config")
         unknown = _unknown_names()
         try:
             settings = _with_file(config)(**flags)
         except ValidationError as error:
-            lines = [
-                f"{'.'.join(str(part) for part in e['loc']) or 'settings'}: {_said(e)}"
+            problems = {
+                ".".join(str(part) for part in e["loc"]) or "settings": _said(e)
                 for e in error.errors()
-            ]
-            raise WrongSettings("\n".join(lines + unknown)) from error
+            }
+            lines = [f"{name}: {problem}" for name, problem in problems.items()]
+            raise WrongSettings("\n".join(lines + unknown), problems) from error
         except yaml.YAMLError as error:
             raise WrongSettings(f"{config}: is no YAML{_place(error)}: {_EXPECTED}") from error
         except RecursionError:
@@ -638,11 +657,26 @@ class Settings(BaseSettings):
             raise WrongSettings(f"{config}: holds no settings: {_EXPECTED}") from error
         if unknown:
             raise WrongSettings("\n".join(unknown))
-        settings._origin = Origin(config, _names_in(config), dict(flags))
+        settings.take_origin(Origin(config, _names_in(config), dict(flags)))
         return settings
 
 
 _EXPECTED = "write a name and its value in each line, as `threads: 32` (recollect-server config prints such a file)"
+
+
+def own_file(data_dir: Path) -> Path:
+    """Return the file of settings that a server makes if it was started without one."""
+    return data_dir / "recollect.yaml"
+
+
+def _own_file(flags: Mapping[str, Any]) -> Path | None:
+    """Return the file of settings in the data folder, if there is one. The folder is named before
+    any file is read: by a flag or in the environment.
+    """
+    variables = {name.upper(): value for name, value in os.environ.items()}
+    named = flags.get("data_dir") or variables.get(environment_name("data_dir"))
+    file = own_file(Path(named or Settings.model_fields["data_dir"].default))
+    return file if file.is_file() else None
 
 
 def _names_in(config: Path | None) -> frozenset[str]:

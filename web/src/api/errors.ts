@@ -24,7 +24,8 @@ export function isCancelled(error: unknown): boolean {
   return ConnectError.from(error).code === Code.Canceled;
 }
 
-/** Return whether what was asked for does not exist. */
+/** Return whether what was asked for does not exist, or has a name that nothing has. */
 export function isMissing(error: unknown): boolean {
-  return ConnectError.from(error).code === Code.NotFound;
+  const { code } = ConnectError.from(error);
+  return code === Code.NotFound || code === Code.InvalidArgument;
 }

@@ -80,7 +80,7 @@ export function Sidebar() {
       <FilterBar />
       {problem && <p class="error" role="alert">{problem}</p>}
       {state === "loading" && <Loading />}
-      {state === "failed" && <Failure error={error} retry={() => void loadFirst()} />}
+      {state === "failed" && <Failure level="p" error={error} retry={() => void loadFirst()} />}
       {state === "ready" && items.length === 0 && (
         <Empty icon="chat" level="p" title={isFiltered(filters) ? t.sidebar.noMatch : t.sidebar.none}>
           {isFiltered(filters) ? (

@@ -8,10 +8,18 @@ export function Loading({ text = t.app.loading }: { text?: string }) {
   return <p class="state loading" role="status">{text}</p>;
 }
 
-export function Failure({ error, retry }: { error: unknown; retry?: () => void }) {
+interface FailureProps {
+  error: unknown;
+  retry?: () => void;
+  /** A view has a heading; a part of one says `p`. */
+  level?: "h1" | "p";
+}
+
+export function Failure({ error, retry, level: Title = "h1" }: FailureProps) {
   return (
     <div class="state failure" role="alert">
       <Icon name="warning" />
+      <Title class="state-title">{t.errors.failed}</Title>
       <p>{describe(error)}</p>
       {retry && <button class="button" onClick={retry}>{t.app.retry}</button>}
     </div>

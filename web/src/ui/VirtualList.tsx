@@ -17,6 +17,8 @@ interface Props extends Omit<JSX.HTMLAttributes<HTMLDivElement>, "ref" | "onScro
   scrollerRef?: { current: HTMLDivElement | null };
   /** Called after every change of what is on the screen. */
   onRange?: (first: number, last: number) => void;
+  /** Called when the height of all rows together changed. */
+  onSize?: () => void;
   overscan?: number;
   /** Rows are measured. Without it each has the height that `estimate` says. */
   measured?: boolean;
@@ -27,7 +29,7 @@ interface Props extends Omit<JSX.HTMLAttributes<HTMLDivElement>, "ref" | "onScro
 
 export function VirtualList(props: Props) {
   const {
-    count, estimate, keyOf, render, virtualRef, scrollerRef, onRange, overscan = 4, measured = false,
+    count, estimate, keyOf, render, virtualRef, scrollerRef, onRange, onSize, overscan = 4, measured = false,
     listRole, listLabel, ...rest
   } = props;
   const scroller = useRef<HTMLDivElement | null>(null);
@@ -53,6 +55,8 @@ export function VirtualList(props: Props) {
   const first = items[0]?.index ?? 0;
   const last = items.at(-1)?.index ?? 0;
   useLayoutEffect(() => onRange?.(first, last), [first, last, count]);
+  const size = virtual.getTotalSize();
+  useLayoutEffect(() => onSize?.(), [size]);
   const measure = measured ? (virtual.measureElement as unknown as Ref<HTMLDivElement>) : null;
   const hold = (element: HTMLDivElement | null) => {
     scroller.current = element;
@@ -60,7 +64,7 @@ export function VirtualList(props: Props) {
   };
   return (
     <div {...rest} ref={hold}>
-      <div class="virtual" role={listRole} aria-label={listLabel} style={{ height: `${virtual.getTotalSize()}px` }}>
+      <div class="virtual" role={listRole} aria-label={listLabel} style={{ height: `${size}px` }}>
         {items.map((item) => (
           <div
             key={item.key}

@@ -54,7 +54,13 @@ def message(it: message_pb2.Message) -> messages.Message:
         metadata=_struct(it.metadata),
         sequence=it.sequence,
         turn_number=it.turn_number,
+        redaction=redaction(it.redaction) if it.HasField("redaction") else None,
     )
+
+
+def redaction(it: message_pb2.Redaction) -> messages.Redaction:
+    """Return by whom and when text was removed."""
+    return messages.Redaction(it.by, moment(it.time) if it.HasField("time") else None)
 
 
 def conversation(it: conversation_pb2.Conversation) -> conversations.Conversation:
@@ -134,6 +140,17 @@ def receipt(it: conversation_service_pb2.DeleteResponse) -> conversations.Deleti
         conversation_id=it.conversation_id,
         removed=tuple(conversations.RemovedFrom(entry.place, entry.count) for entry in it.removed),
         delete_time=moment(it.delete_time),
+    )
+
+
+def redacted(it: conversation_service_pb2.RedactMessageResponse) -> conversations.RedactedMessages:
+    """Return the answer to RedactMessage."""
+    return conversations.RedactedMessages(
+        conversation=conversation(it.conversation),
+        messages=tuple(map(message, it.messages)),
+        redact_time=moment(it.redact_time),
+        duplicate=it.duplicate,
+        copied_in=tuple(it.copied_in),
     )
 
 

@@ -39,6 +39,7 @@ def _kind(
     | updates.ConversationRenamed
     | updates.ConversationAbbreviated
     | updates.ConversationDeleted
+    | updates.MessagesRedacted
     | updates.SplitSuggested
     | updates.MessageDelta
     | None
@@ -84,6 +85,13 @@ def _kind(
             )
         case "conversation_deleted":
             return updates.ConversationDeleted()
+        case "messages_redacted":
+            redacted = it.messages_redacted
+            return updates.MessagesRedacted(
+                conversation=read.conversation(redacted.conversation),
+                sequences=tuple(redacted.sequences),
+                redaction=read.redaction(redacted.redaction),
+            )
         case "split_suggested":
             return updates.SplitSuggested(
                 reason=it.split_suggested.reason, titles=tuple(it.split_suggested.titles)

@@ -1,9 +1,22 @@
 # Generated from recollect/_async/admin.py by scripts/unasync.py: edit that one.
 """`client.admin`."""
 
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
 from recollect._shared.calls import admin as calls
 from recollect._sync.invoker import Invoker
-from recollect._types.admin import SettingList, SpacePage, Stats, TokenPage
+from recollect._types.admin import (
+    ChangedSetting,
+    Job,
+    NewToken,
+    RotatedToken,
+    SettingList,
+    SpacePage,
+    Stats,
+    Token,
+    TokenPage,
+)
 
 
 class Admin:
@@ -24,6 +37,22 @@ class Admin:
         ...     print(setting.key, setting.value, setting.source)
         """
         return self._invoker.run(calls.list_settings(), timeout)
+
+    def set_setting(
+        self,
+        key: str,
+        value: str | None = None,
+        *,
+        reset: bool = False,
+        timeout: float | None = None,
+    ) -> ChangedSetting:
+        """Set a setting in the server's file, and at once where it can be. `reset` takes it out of
+        the file, so that its default counts.
+
+        >>> changed = client.admin.set_setting("idle_timeout", "5m")
+        >>> print(changed.setting.value, changed.restart_needed)
+        """
+        return self._invoker.run(calls.set_setting(key, value, reset), timeout)
 
     def list_spaces(
         self,
@@ -55,6 +84,62 @@ class Admin:
         """
         call = calls.list_tokens(include_ended, page_size, page_token)
         return self._invoker.run(call, timeout)
+
+    def create_token(
+        self,
+        kind: str,
+        *,
+        scopes: Iterable[str] | None = None,
+        spaces: Iterable[str] | None = None,
+        conversation_id: str | None = None,
+        channel: str | None = None,
+        expire_time: datetime | None = None,
+        limits: Mapping[str, float] | None = None,
+        note: str | None = None,
+        timeout: float | None = None,
+    ) -> NewToken:
+        """Create a token. Its `secret` is answered this once. A call whose answer was lost is not
+        repeated: look at the list, and revoke what nobody holds.
+
+        >>> created = client.admin.create_token("reader", note="the page on the wall")
+        >>> print(created.token.id, created.secret)
+        """
+        call = calls.create_token(
+            kind, scopes, spaces, conversation_id, channel, expire_time, limits, note
+        )
+        return self._invoker.run(call, timeout)
+
+    def revoke_token(self, token_id: str, *, timeout: float | None = None) -> Token:
+        """Revoke a token. Its open streams end within a second.
+
+        >>> client.admin.revoke_token(created.token.id)
+        """
+        return self._invoker.run(calls.revoke_token(token_id), timeout)
+
+    def rotate_token(
+        self,
+        token_id: str,
+        *,
+        expire_time: datetime | None = None,
+        overlap: timedelta | None = None,
+        timeout: float | None = None,
+    ) -> RotatedToken:
+        """Create a token that allows the same as another one, which ends after `overlap`.
+
+        >>> rotated = client.admin.rotate_token(created.token.id)
+        >>> print(rotated.secret, rotated.replaced.expire_time)
+        """
+        return self._invoker.run(calls.rotate_token(token_id, expire_time, overlap), timeout)
+
+    def list_jobs(
+        self, *, space: str | None = None, timeout: float | None = None
+    ) -> tuple[Job, ...]:
+        """Return the background jobs of a space, with their failures by conversation.
+
+        >>> for job in client.admin.list_jobs():
+        ...     print(job.name, job.state, job.due, job.failures)
+        """
+        return self._invoker.run(calls.list_jobs(space), timeout)
 
     def get_stats(self, *, space: str | None = None, timeout: float | None = None) -> Stats:
         """Return what a space holds and what is left to do there.

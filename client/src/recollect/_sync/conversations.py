@@ -18,6 +18,7 @@ from recollect._types.conversation import (
     DeletionReceipt,
     LoadedConversation,
     Party,
+    RedactedMessages,
     RegeneratedNotes,
 )
 from recollect._types.message import Message
@@ -504,6 +505,27 @@ class Conversations:
         >>> receipt = client.conversations.delete(conversation_id, anchors=keep)
         """
         return self._invoker.run(calls.delete(conversation_id, anchors, force, request_id), timeout)
+
+    def redact_message(
+        self,
+        conversation_id: str,
+        sequence: int | None = None,
+        *,
+        turn_number: int | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> RedactedMessages:
+        """Remove the text of one message, or of all messages of a turn, for good, from every file
+        of the service. The messages stay, without their text.
+
+        Notes, titles and summaries that came from the text go too, and are made again. Copies in
+        forks stay: `copied_in` names them.
+
+        >>> done = client.conversations.redact_message(conversation_id, message.sequence)
+        """
+        return self._invoker.run(
+            calls.redact_message(conversation_id, sequence, turn_number, request_id), timeout
+        )
 
     def delete_many(
         self,

@@ -1,7 +1,7 @@
 """Administration of a server: settings, spaces, tokens, and the state of what it keeps."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -96,6 +96,16 @@ class SettingList:
     """Path of the file that keeps what is set, on the server's machine."""
     locked: str
     """The reason for which none can be set. Empty: they can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedSetting:
+    """A setting that was set."""
+
+    setting: Setting
+    """The setting as it is now."""
+    restart_needed: bool
+    """The new value counts from the next start of the server on."""
 
 
 class SpaceState(StrEnum):
@@ -204,6 +214,83 @@ class JobFailure:
     """The conversation. Empty: the failure is of the job as a whole."""
     reason: str
     """The reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewToken:
+    """A new token with its secret, which nobody can learn again."""
+
+    token: Token
+    """The token."""
+    secret: str = field(repr=False)
+    """The text that its holder presents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RotatedToken:
+    """A new token in place of another one."""
+
+    token: Token
+    """The new token."""
+    secret: str = field(repr=False)
+    """The text that its holder presents."""
+    replaced: Token
+    """The old token as it is now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevokedToken:
+    """A revoked token."""
+
+    token: Token
+    """The token as it is now."""
+
+
+class JobState(StrEnum):
+    """State of a background job."""
+
+    IDLE = "idle"
+    """Nothing is due."""
+    WORKING = "working"
+    """Work is due, and is being done or waits for its turn."""
+    FAILING = "failing"
+    """The last try failed. It is tried again."""
+    OFF = "off"
+    """Settings turn it off."""
+    ASLEEP = "asleep"
+    """The space is not open: the job goes on when work is due there."""
+    UNKNOWN = "unknown"
+    """One that this client does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A background job in one space."""
+
+    name: str
+    """Its name."""
+    help: str
+    """Its purpose."""
+    space: str
+    """The space."""
+    state: JobState
+    """Its state."""
+    due: int
+    """Conversations that have work due, or will have once they are idle."""
+    failed: int
+    """Conversations whose last try failed."""
+    failures: tuple[JobFailure, ...]
+    """Some of them, and first the failure of the job as a whole, if there is one."""
+    last_run_time: datetime | None
+    """Time of its last turn. `None`: it had none since the space was opened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobList:
+    """The jobs of a space."""
+
+    jobs: tuple[Job, ...]
+    """The jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -233,6 +233,22 @@ class DeletionReceipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RedactedMessages:
+    """The result of `redact_message`."""
+
+    conversation: Conversation
+    """The conversation, without what came from the text."""
+    messages: tuple[Message, ...]
+    """The messages, without their text."""
+    redact_time: datetime
+    """The time of the removal."""
+    duplicate: bool
+    """True if nothing was removed now: this had been done before."""
+    copied_in: tuple[str, ...]
+    """Conversations that may have copies: forks, and the one that this is a fork of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedConversations:
     """The receipt of `delete_many`."""
 

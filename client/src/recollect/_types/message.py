@@ -53,6 +53,16 @@ class Attachment:
     """The length of the file in bytes; 0 means unknown."""
 
 
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """The record that the text of messages was removed for good."""
+
+    by: str = ""
+    """The id of the token that asked for it. Empty for a caller without one."""
+    time: datetime | None = None
+    """The time of the removal. `None` where the message was too short to keep it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One line of a conversation: a user's words, the agent's, or a tool call's result.
@@ -102,6 +112,8 @@ class Message:
     """
     turn_number: int = 0
     """The turn it belongs to, from 1. 0 until it is stored."""
+    redaction: Redaction | None = None
+    """Set if its text was removed for good: its `content` is then `[redacted]`. Not sent."""
 
     @classmethod
     def user(

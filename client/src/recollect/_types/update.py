@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from recollect._types.conversation import Conversation, LoadedConversation
-from recollect._types.message import Message
+from recollect._types.message import Message, Redaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +63,18 @@ class ConversationDeleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesRedacted:
+    """The text of messages was removed for good. Drop it."""
+
+    conversation: Conversation
+    """As it is now: without a title, notes or a summary that came from the text."""
+    sequences: tuple[int, ...]
+    """The messages, by their `sequence`, ascending."""
+    redaction: Redaction
+    """By whom and when."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SplitSuggested:
     """A conversation seems to be about several things."""
 
@@ -112,6 +124,7 @@ class Update:
         | ConversationRenamed
         | ConversationAbbreviated
         | ConversationDeleted
+        | MessagesRedacted
         | SplitSuggested
         | MessageDelta
     )

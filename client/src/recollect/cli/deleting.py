@@ -1,4 +1,4 @@
-"""`recollect delete` and `delete-many`: what a person removes for good."""
+"""`recollect delete`, `delete-many` and `redact`: what a person removes for good."""
 
 from datetime import datetime
 
@@ -17,7 +17,7 @@ from recollect.cli.options import (
     with_span,
     with_yes,
 )
-from recollect.cli.printing import clean, console, json_line
+from recollect.cli.printing import clean, console, json_line, warn
 
 _MOST_AT_ONCE = 1000
 """Conversations that one call deletes."""
@@ -182,3 +182,41 @@ _LEFT = {
 def _removed(receipt: DeletionReceipt) -> str:
     places = ", ".join(f"{it.place} {it.count}" for it in receipt.removed)
     return f"{receipt.conversation_id} is removed: {places}."
+
+
+@click.command()
+@click.argument("conversation", type=CONVERSATION)
+@click.argument("sequence", type=click.IntRange(min=2), required=False)
+@click.option(
+    "--turn",
+    "turn_number",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="All messages of this turn, instead of one.",
+)
+@with_yes
+@with_shell
+def redact(
+    shell: Shell, conversation: str, sequence: int | None, turn_number: int | None, yes: bool
+) -> None:
+    """Remove the text of a message of CONVERSATION for good; that it was there stays.
+
+    SEQUENCE is its number: `recollect show --json` prints it. What was made of the text, as notes
+    and summaries, goes too. It asks first on a terminal; elsewhere it needs --yes.
+    """
+    if (sequence is None) == (turn_number is None):
+        raise click.UsageError("Name the message by its sequence, or a turn with --turn.")
+    if not yes:
+        what = f"message {sequence}" if sequence else f"all messages of turn {turn_number}"
+        confirm(f"Remove the text of {what} of {conversation} for good?")
+    done = shell.client.conversations.redact_message(
+        conversation, sequence, turn_number=turn_number
+    )
+    if shell.as_json:
+        json_line(plain(done))
+        return
+    lines = ", ".join(str(it.sequence) for it in done.messages)
+    console().print(clean(f"{conversation}: the text of the messages {lines} is removed."))
+    if done.copied_in:
+        copies = ", ".join(done.copied_in)
+        warn(f"Copies may stand in {copies}: redact them there too.")

@@ -21,7 +21,7 @@ from recollect.cli.changing import (
     topics,
 )
 from recollect.cli.chatting import chat
-from recollect.cli.deleting import delete, delete_many
+from recollect.cli.deleting import delete, delete_many, redact
 from recollect.cli.exporting import export
 from recollect.cli.finding import search
 from recollect.cli.importing import import_
@@ -92,6 +92,7 @@ for command in (
         redo_notes,
         delete,
         delete_many,
+        redact,
         export,
         import_,
         stats,

@@ -15,6 +15,7 @@ from recollect import (
     ConversationUpdated,
     LoadedConversation,
     MessageDelta,
+    MessagesRedacted,
     SplitSuggested,
     Update,
 )
@@ -88,6 +89,9 @@ class _Followed:
                 self._names[update.conversation_id] = title
             case ConversationDeleted():
                 self._event(update, "was deleted")
+            case MessagesRedacted(sequences=sequences):
+                lines = ", ".join(map(str, sequences))
+                self._event(update, f"has no text any more in the messages {lines}")
             case SplitSuggested(reason=reason):
                 self._event(update, f"could be split: {reason}")
             case _:
@@ -152,6 +156,9 @@ def _record(update: Update) -> dict[str, Any]:
             )
         case ConversationCreated(conversation=it):
             return record | {"conversation": plain(it)}
+        case MessagesRedacted(conversation=it, sequences=sequences, redaction=redaction):
+            more = {"sequences": sequences, "redaction": plain(redaction)}
+            return record | {"conversation": plain(it)} | more
         case (
             ConversationRenamed()
             | ConversationAbbreviated()

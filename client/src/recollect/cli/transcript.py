@@ -27,6 +27,7 @@ from recollect._shared.plain import camel, plain, time_text
 LOST_CHANNEL = "unknown"
 """The channel of a conversation whose first line is lost or names none."""
 _CHECKSUM = len(b',"crc":"00000000"}')
+_ERASED = "erased"
 _MAX_DEPTH = 64  # levels of nesting in a line; the server takes metadata of 24
 _CONVERSATION_ID = re.compile(r"conv-[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -125,6 +126,8 @@ def _line_of(message: Message) -> dict[str, Any]:
     fields = {"type": "turn", "role": message.role.value, "content": message.content}
     fields |= plain(message)
     del fields["sequence"]
+    if fields.pop("redaction", None) is not None:
+        fields[_ERASED] = ""  # as the server marks a message without its text
     if message.metadata:  # on the wire it has no order, and two exports shall be equal
         fields["metadata"] = json.loads(json.dumps(message.metadata, sort_keys=True))
     return fields
@@ -175,7 +178,7 @@ def message_of(fields: dict[str, Any]) -> Message:
             raise TypeError(f"turnNumber is {turn!r:.50}")
         return Message(
             role=Role(fields["role"]),
-            content=fields.get("content", ""),
+            content="[redacted]" if _ERASED in fields else fields.get("content", ""),
             timestamp=time_of(fields["timestamp"]) if "timestamp" in fields else None,
             thinking_text=fields.get("thinkingText", ""),
             usage=None if usage is None else Usage(usage.get("input", 0), usage.get("output", 0)),

@@ -8,7 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
-from recollect import InvalidArgument
+from recollect import InvalidArgument, Unavailable
+from recollect._embedded import Embedded
 from recollect._shared.channel import ADDRESS, DEFAULT_TARGET, DEFAULT_TIMEOUT, checked_target
 from recollect._shared.retry import checked_timeout
 
@@ -27,6 +28,10 @@ def main() -> None:
     address = os.environ.get(ADDRESS) or DEFAULT_TARGET
     text = f"the server: host:port or unix:PATH [{ADDRESS}, else {DEFAULT_TARGET}]"
     parser.add_argument("--address", type=_given(checked_target), default=address, help=text)
+    text = (
+        "the server of a data folder, which is started if none runs, and stops with its last client"
+    )
+    parser.add_argument("--embedded", metavar="DIR", type=Path, help=text)
     text = "seconds that a call of it may take [%(default)s]"
     parser.add_argument("--timeout", type=_given(_seconds), default=DEFAULT_TIMEOUT, help=text)
     text = "the space: whose data is meant [RECOLLECT_SPACE]"
@@ -67,12 +72,20 @@ def main() -> None:
                 arguments.tls_cert,
                 arguments.tls_key,
             )
-        server.run(server.Bridge(arguments.address, arguments.timeout, access, offered), options)
+        target = arguments.address
+        if arguments.embedded is not None:
+            held = Embedded(arguments.embedded)  # until the process ends, however it ends
+            target = held.target
+        server.run(server.Bridge(target, arguments.timeout, access, offered), options)
     except (ValueError, InvalidArgument) as error:
         parser.error(str(error))
+    except Unavailable as error:
+        sys.exit(f"recollect-mcp: {error}")
     except KeyboardInterrupt:
         pass
     except OSError as error:
+        if arguments.http is None:
+            sys.exit(f"recollect-mcp: cannot use {error.filename}: {os.strerror(error.errno or 0)}")
         sys.exit(
             f"recollect-mcp: cannot listen on {arguments.http}: {os.strerror(error.errno or 0)}"
         )

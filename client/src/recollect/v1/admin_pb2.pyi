@@ -519,7 +519,7 @@ class Job(_message.Message):
     FAILURES_FIELD_NUMBER: _builtins.int
     LAST_RUN_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name: `embedding`, `notes`, `compaction`, `repair`, `updates` or `tiers`. Later versions may
+    """Name: `repair`, `embedding`, `notes`, `compaction`, `updates` or `tiers`. Later versions may
     have more.
     """
     help: _builtins.str
@@ -529,7 +529,9 @@ class Job(_message.Message):
     state: Global___JobState.ValueType
     """Its state."""
     due: _builtins.int
-    """Conversations that have work due; of `updates` whole updates."""
+    """Conversations that have work due, or will have once they are idle. Of jobs that do not go by
+    conversations 0.
+    """
     failed: _builtins.int
     """Conversations whose last try failed."""
     @_builtins.property
@@ -538,7 +540,7 @@ class Job(_message.Message):
 
     @_builtins.property
     def last_run_time(self) -> _timestamp_pb2.Timestamp:
-        """When it last had a turn since the server started; unset: it had none."""
+        """When it last had a turn, or took up work, since the space was opened; unset: it did not."""
 
     def __init__(
         self,

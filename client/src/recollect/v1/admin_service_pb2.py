@@ -22,41 +22,77 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from recollect.v1 import admin_pb2 as recollect_dot_v1_dot_admin__pb2
 from recollect.v1 import scope_pb2 as recollect_dot_v1_dot_scope__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n recollect/v1/admin_service.proto\x12\x0crecollect.v1\x1a\x18recollect/v1/admin.proto\x1a\x18recollect/v1/scope.proto\"\x15\n\x13ListSettingsRequest\"]\n\x14ListSettingsResponse\x12\'\n\x08settings\x18\x01 \x03(\x0b\x32\x15.recollect.v1.Setting\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\x0e\n\x06locked\x18\x03 \x01(\t\"I\n\x11ListSpacesRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"R\n\x12ListSpacesResponse\x12#\n\x06spaces\x18\x01 \x03(\x0b\x32\x13.recollect.v1.Space\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x11ListTokensRequest\x12\x15\n\rinclude_ended\x18\x01 \x01(\x08\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"R\n\x12ListTokensResponse\x12#\n\x06tokens\x18\x01 \x03(\x0b\x32\x13.recollect.v1.Token\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\" \n\x0fGetStatsRequest\x12\r\n\x05space\x18\x01 \x01(\t\"f\n\x10GetStatsResponse\x12\'\n\x05space\x18\x01 \x01(\x0b\x32\x18.recollect.v1.SpaceStats\x12)\n\x06server\x18\x02 \x01(\x0b\x32\x19.recollect.v1.ServerStats2\xfa\x02\n\x0c\x41\x64minService\x12_\n\x0cListSettings\x12!.recollect.v1.ListSettingsRequest\x1a\".recollect.v1.ListSettingsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12Y\n\nListSpaces\x12\x1f.recollect.v1.ListSpacesRequest\x1a .recollect.v1.ListSpacesResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12Y\n\nListTokens\x12\x1f.recollect.v1.ListTokensRequest\x1a .recollect.v1.ListTokensResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12S\n\x08GetStats\x12\x1d.recollect.v1.GetStatsRequest\x1a\x1e.recollect.v1.GetStatsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n recollect/v1/admin_service.proto\x12\x0crecollect.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18recollect/v1/admin.proto\x1a\x18recollect/v1/scope.proto\"\x15\n\x13ListSettingsRequest\"]\n\x14ListSettingsResponse\x12\'\n\x08settings\x18\x01 \x03(\x0b\x32\x15.recollect.v1.Setting\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\x0e\n\x06locked\x18\x03 \x01(\t\">\n\x11SetSettingRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\r\n\x05reset\x18\x03 \x01(\x08\"T\n\x12SetSettingResponse\x12&\n\x07setting\x18\x01 \x01(\x0b\x32\x15.recollect.v1.Setting\x12\x16\n\x0erestart_needed\x18\x02 \x01(\x08\"I\n\x11ListSpacesRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"R\n\x12ListSpacesResponse\x12#\n\x06spaces\x18\x01 \x03(\x0b\x32\x13.recollect.v1.Space\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x11ListTokensRequest\x12\x15\n\rinclude_ended\x18\x01 \x01(\x08\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"R\n\x12ListTokensResponse\x12#\n\x06tokens\x18\x01 \x03(\x0b\x32\x13.recollect.v1.Token\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xad\x02\n\x12\x43reateTokenRequest\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12#\n\x06scopes\x18\x02 \x03(\x0e\x32\x13.recollect.v1.Scope\x12\x0e\n\x06spaces\x18\x03 \x03(\t\x12\x17\n\x0f\x63onversation_id\x18\x04 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x05 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12<\n\x06limits\x18\x07 \x03(\x0b\x32,.recollect.v1.CreateTokenRequest.LimitsEntry\x12\x0c\n\x04note\x18\x08 \x01(\t\x1a-\n\x0bLimitsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"I\n\x13\x43reateTokenResponse\x12\"\n\x05token\x18\x01 \x01(\x0b\x32\x13.recollect.v1.Token\x12\x0e\n\x06secret\x18\x02 \x01(\t\"&\n\x12RevokeTokenRequest\x12\x10\n\x08token_id\x18\x01 \x01(\t\"9\n\x13RevokeTokenResponse\x12\"\n\x05token\x18\x01 \x01(\x0b\x32\x13.recollect.v1.Token\"\x83\x01\n\x12RotateTokenRequest\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x07overlap\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"p\n\x13RotateTokenResponse\x12\"\n\x05token\x18\x01 \x01(\x0b\x32\x13.recollect.v1.Token\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12%\n\x08replaced\x18\x03 \x01(\x0b\x32\x13.recollect.v1.Token\" \n\x0fListJobsRequest\x12\r\n\x05space\x18\x01 \x01(\t\"3\n\x10ListJobsResponse\x12\x1f\n\x04jobs\x18\x01 \x03(\x0b\x32\x11.recollect.v1.Job\" \n\x0fGetStatsRequest\x12\r\n\x05space\x18\x01 \x01(\t\"f\n\x10GetStatsResponse\x12\'\n\x05space\x18\x01 \x01(\x0b\x32\x18.recollect.v1.SpaceStats\x12)\n\x06server\x18\x02 \x01(\x0b\x32\x19.recollect.v1.ServerStats2\xbe\x06\n\x0c\x41\x64minService\x12_\n\x0cListSettings\x12!.recollect.v1.ListSettingsRequest\x1a\".recollect.v1.ListSettingsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12Y\n\nSetSetting\x12\x1f.recollect.v1.SetSettingRequest\x1a .recollect.v1.SetSettingResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x0c\x12Y\n\nListSpaces\x12\x1f.recollect.v1.ListSpacesRequest\x1a .recollect.v1.ListSpacesResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12Y\n\nListTokens\x12\x1f.recollect.v1.ListTokensRequest\x1a .recollect.v1.ListTokensResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12Y\n\x0b\x43reateToken\x12 .recollect.v1.CreateTokenRequest\x1a!.recollect.v1.CreateTokenResponse\"\x05\xda\xdb\x18\x01\x0c\x12\\\n\x0bRevokeToken\x12 .recollect.v1.RevokeTokenRequest\x1a!.recollect.v1.RevokeTokenResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x0c\x12Y\n\x0bRotateToken\x12 .recollect.v1.RotateTokenRequest\x1a!.recollect.v1.RotateTokenResponse\"\x05\xda\xdb\x18\x01\x0c\x12S\n\x08GetStats\x12\x1d.recollect.v1.GetStatsRequest\x1a\x1e.recollect.v1.GetStatsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12S\n\x08ListJobs\x12\x1d.recollect.v1.ListJobsRequest\x1a\x1e.recollect.v1.ListJobsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'recollect.v1.admin_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_CREATETOKENREQUEST_LIMITSENTRY']._loaded_options = None
+  _globals['_CREATETOKENREQUEST_LIMITSENTRY']._serialized_options = b'8\001'
   _globals['_ADMINSERVICE'].methods_by_name['ListSettings']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['ListSettings']._serialized_options = b'\220\002\001\332\333\030\001\014'
+  _globals['_ADMINSERVICE'].methods_by_name['SetSetting']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['SetSetting']._serialized_options = b'\220\002\002\332\333\030\001\014'
   _globals['_ADMINSERVICE'].methods_by_name['ListSpaces']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['ListSpaces']._serialized_options = b'\220\002\001\332\333\030\001\014'
   _globals['_ADMINSERVICE'].methods_by_name['ListTokens']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['ListTokens']._serialized_options = b'\220\002\001\332\333\030\001\014'
+  _globals['_ADMINSERVICE'].methods_by_name['CreateToken']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['CreateToken']._serialized_options = b'\332\333\030\001\014'
+  _globals['_ADMINSERVICE'].methods_by_name['RevokeToken']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['RevokeToken']._serialized_options = b'\220\002\002\332\333\030\001\014'
+  _globals['_ADMINSERVICE'].methods_by_name['RotateToken']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['RotateToken']._serialized_options = b'\332\333\030\001\014'
   _globals['_ADMINSERVICE'].methods_by_name['GetStats']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['GetStats']._serialized_options = b'\220\002\001\332\333\030\001\014'
-  _globals['_LISTSETTINGSREQUEST']._serialized_start=102
-  _globals['_LISTSETTINGSREQUEST']._serialized_end=123
-  _globals['_LISTSETTINGSRESPONSE']._serialized_start=125
-  _globals['_LISTSETTINGSRESPONSE']._serialized_end=218
-  _globals['_LISTSPACESREQUEST']._serialized_start=220
-  _globals['_LISTSPACESREQUEST']._serialized_end=293
-  _globals['_LISTSPACESRESPONSE']._serialized_start=295
-  _globals['_LISTSPACESRESPONSE']._serialized_end=377
-  _globals['_LISTTOKENSREQUEST']._serialized_start=379
-  _globals['_LISTTOKENSREQUEST']._serialized_end=460
-  _globals['_LISTTOKENSRESPONSE']._serialized_start=462
-  _globals['_LISTTOKENSRESPONSE']._serialized_end=544
-  _globals['_GETSTATSREQUEST']._serialized_start=546
-  _globals['_GETSTATSREQUEST']._serialized_end=578
-  _globals['_GETSTATSRESPONSE']._serialized_start=580
-  _globals['_GETSTATSRESPONSE']._serialized_end=682
-  _globals['_ADMINSERVICE']._serialized_start=685
-  _globals['_ADMINSERVICE']._serialized_end=1063
+  _globals['_ADMINSERVICE'].methods_by_name['ListJobs']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['ListJobs']._serialized_options = b'\220\002\001\332\333\030\001\014'
+  _globals['_LISTSETTINGSREQUEST']._serialized_start=167
+  _globals['_LISTSETTINGSREQUEST']._serialized_end=188
+  _globals['_LISTSETTINGSRESPONSE']._serialized_start=190
+  _globals['_LISTSETTINGSRESPONSE']._serialized_end=283
+  _globals['_SETSETTINGREQUEST']._serialized_start=285
+  _globals['_SETSETTINGREQUEST']._serialized_end=347
+  _globals['_SETSETTINGRESPONSE']._serialized_start=349
+  _globals['_SETSETTINGRESPONSE']._serialized_end=433
+  _globals['_LISTSPACESREQUEST']._serialized_start=435
+  _globals['_LISTSPACESREQUEST']._serialized_end=508
+  _globals['_LISTSPACESRESPONSE']._serialized_start=510
+  _globals['_LISTSPACESRESPONSE']._serialized_end=592
+  _globals['_LISTTOKENSREQUEST']._serialized_start=594
+  _globals['_LISTTOKENSREQUEST']._serialized_end=675
+  _globals['_LISTTOKENSRESPONSE']._serialized_start=677
+  _globals['_LISTTOKENSRESPONSE']._serialized_end=759
+  _globals['_CREATETOKENREQUEST']._serialized_start=762
+  _globals['_CREATETOKENREQUEST']._serialized_end=1063
+  _globals['_CREATETOKENREQUEST_LIMITSENTRY']._serialized_start=1018
+  _globals['_CREATETOKENREQUEST_LIMITSENTRY']._serialized_end=1063
+  _globals['_CREATETOKENRESPONSE']._serialized_start=1065
+  _globals['_CREATETOKENRESPONSE']._serialized_end=1138
+  _globals['_REVOKETOKENREQUEST']._serialized_start=1140
+  _globals['_REVOKETOKENREQUEST']._serialized_end=1178
+  _globals['_REVOKETOKENRESPONSE']._serialized_start=1180
+  _globals['_REVOKETOKENRESPONSE']._serialized_end=1237
+  _globals['_ROTATETOKENREQUEST']._serialized_start=1240
+  _globals['_ROTATETOKENREQUEST']._serialized_end=1371
+  _globals['_ROTATETOKENRESPONSE']._serialized_start=1373
+  _globals['_ROTATETOKENRESPONSE']._serialized_end=1485
+  _globals['_LISTJOBSREQUEST']._serialized_start=1487
+  _globals['_LISTJOBSREQUEST']._serialized_end=1519
+  _globals['_LISTJOBSRESPONSE']._serialized_start=1521
+  _globals['_LISTJOBSRESPONSE']._serialized_end=1572
+  _globals['_GETSTATSREQUEST']._serialized_start=1574
+  _globals['_GETSTATSREQUEST']._serialized_end=1606
+  _globals['_GETSTATSRESPONSE']._serialized_start=1608
+  _globals['_GETSTATSRESPONSE']._serialized_end=1710
+  _globals['_ADMINSERVICE']._serialized_start=1713
+  _globals['_ADMINSERVICE']._serialized_end=2543
 # @@protoc_insertion_point(module_scope)

@@ -5,9 +5,12 @@ Administration of a server: its settings, spaces and tokens, and the state of wh
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from recollect.v1 import admin_pb2 as _admin_pb2
+from recollect.v1 import scope_pb2 as _scope_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -67,6 +70,64 @@ class ListSettingsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListSettingsResponse: _TypeAlias = ListSettingsResponse  # noqa: Y015
+
+@_typing.final
+class SetSettingRequest(_message.Message):
+    """Request to set a setting."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    RESET_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """Name of the setting."""
+    value: _builtins.str
+    """Its new value, as the file writes it (`10m`, `true`); one line of at most 10,000 characters."""
+    reset: _builtins.bool
+    """Take it out of the file, so that its default counts. Then `value` is unset."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.str = ...,
+        reset: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "reset", b"reset", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetSettingRequest: _TypeAlias = SetSettingRequest  # noqa: Y015
+
+@_typing.final
+class SetSettingResponse(_message.Message):
+    """A setting that was set."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SETTING_FIELD_NUMBER: _builtins.int
+    RESTART_NEEDED_FIELD_NUMBER: _builtins.int
+    restart_needed: _builtins.bool
+    """Whether the new value counts from the next start of the server on."""
+    @_builtins.property
+    def setting(self) -> _admin_pb2.Setting:
+        """The setting as it is now."""
+
+    def __init__(
+        self,
+        *,
+        setting: _admin_pb2.Setting | None = ...,
+        restart_needed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["setting", b"setting"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["restart_needed", b"restart_needed", "setting", b"setting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetSettingResponse: _TypeAlias = SetSettingResponse  # noqa: Y015
 
 @_typing.final
 class ListSpacesRequest(_message.Message):
@@ -183,6 +244,274 @@ class ListTokensResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListTokensResponse: _TypeAlias = ListTokensResponse  # noqa: Y015
+
+@_typing.final
+class CreateTokenRequest(_message.Message):
+    """Request for a new token."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LimitsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    KIND_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    SPACES_FIELD_NUMBER: _builtins.int
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    CHANNEL_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """Kind: `brain`, `project`, `gateway`, `panel`, `reader`, `admin`, or `custom` with `scopes`."""
+    conversation_id: _builtins.str
+    """The only conversation that it may name. `project` requires it, and other kinds than `custom` do
+    not take it.
+    """
+    channel: _builtins.str
+    """The channel that its holder speaks from. Unset means any."""
+    note: _builtins.str
+    """Note for the list; one line of at most 256 characters."""
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_scope_pb2.Scope.ValueType]:
+        """Permissions of a `custom` token; other kinds name none."""
+
+    @_builtins.property
+    def spaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Spaces that it is for, at most 1000; `*`: every space. Unset means the space of the call."""
+
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When it ends. Unset means never."""
+
+    @_builtins.property
+    def limits(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """Limits of its own in place of the settings', by name (`calls`, `burst`, `bytes`, `streams`)."""
+
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        scopes: _abc.Iterable[_scope_pb2.Scope.ValueType] | None = ...,
+        spaces: _abc.Iterable[_builtins.str] | None = ...,
+        conversation_id: _builtins.str = ...,
+        channel: _builtins.str = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
+        limits: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        note: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "conversation_id", b"conversation_id", "expire_time", b"expire_time", "kind", b"kind", "limits", b"limits", "note", b"note", "scopes", b"scopes", "spaces", b"spaces"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateTokenRequest: _TypeAlias = CreateTokenRequest  # noqa: Y015
+
+@_typing.final
+class CreateTokenResponse(_message.Message):
+    """A new token."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    secret: _builtins.str
+    """The text that its holder presents: `rcl_…`. Nobody can learn it again."""
+    @_builtins.property
+    def token(self) -> _admin_pb2.Token:
+        """The token."""
+
+    def __init__(
+        self,
+        *,
+        token: _admin_pb2.Token | None = ...,
+        secret: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["secret", b"secret", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateTokenResponse: _TypeAlias = CreateTokenResponse  # noqa: Y015
+
+@_typing.final
+class RevokeTokenRequest(_message.Message):
+    """Request to revoke a token."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    token_id: _builtins.str
+    """Id of the token."""
+    def __init__(
+        self,
+        *,
+        token_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["token_id", b"token_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeTokenRequest: _TypeAlias = RevokeTokenRequest  # noqa: Y015
+
+@_typing.final
+class RevokeTokenResponse(_message.Message):
+    """A revoked token."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def token(self) -> _admin_pb2.Token:
+        """The token as it is now."""
+
+    def __init__(
+        self,
+        *,
+        token: _admin_pb2.Token | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeTokenResponse: _TypeAlias = RevokeTokenResponse  # noqa: Y015
+
+@_typing.final
+class RotateTokenRequest(_message.Message):
+    """Request for a token in place of another one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    OVERLAP_FIELD_NUMBER: _builtins.int
+    token_id: _builtins.str
+    """Id of the token that is replaced."""
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When the new one ends. Unset means as long after now as the old one was to live, or never."""
+
+    @_builtins.property
+    def overlap(self) -> _duration_pb2.Duration:
+        """How long the old one stays valid, at most 366 days. Unset means a day."""
+
+    def __init__(
+        self,
+        *,
+        token_id: _builtins.str = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
+        overlap: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time", "overlap", b"overlap"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time", "overlap", b"overlap", "token_id", b"token_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RotateTokenRequest: _TypeAlias = RotateTokenRequest  # noqa: Y015
+
+@_typing.final
+class RotateTokenResponse(_message.Message):
+    """A token in place of another one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    REPLACED_FIELD_NUMBER: _builtins.int
+    secret: _builtins.str
+    """The text that its holder presents. Nobody can learn it again."""
+    @_builtins.property
+    def token(self) -> _admin_pb2.Token:
+        """The new token."""
+
+    @_builtins.property
+    def replaced(self) -> _admin_pb2.Token:
+        """The old token as it is now."""
+
+    def __init__(
+        self,
+        *,
+        token: _admin_pb2.Token | None = ...,
+        secret: _builtins.str = ...,
+        replaced: _admin_pb2.Token | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["replaced", b"replaced", "token", b"token"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["replaced", b"replaced", "secret", b"secret", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RotateTokenResponse: _TypeAlias = RotateTokenResponse  # noqa: Y015
+
+@_typing.final
+class ListJobsRequest(_message.Message):
+    """Request for the jobs of a space."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPACE_FIELD_NUMBER: _builtins.int
+    space: _builtins.str
+    """The space. Unset means that of the call."""
+    def __init__(
+        self,
+        *,
+        space: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["space", b"space"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListJobsRequest: _TypeAlias = ListJobsRequest  # noqa: Y015
+
+@_typing.final
+class ListJobsResponse(_message.Message):
+    """The jobs of a space."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_admin_pb2.Job]:
+        """The jobs."""
+
+    def __init__(
+        self,
+        *,
+        jobs: _abc.Iterable[_admin_pb2.Job] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListJobsResponse: _TypeAlias = ListJobsResponse  # noqa: Y015
 
 @_typing.final
 class GetStatsRequest(_message.Message):

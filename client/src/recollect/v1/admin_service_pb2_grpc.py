@@ -49,6 +49,11 @@ class AdminServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListSettingsRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListSettingsResponse.FromString,
                 _registered_method=True)
+        self.SetSetting = channel.unary_unary(
+                '/recollect.v1.AdminService/SetSetting',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.SetSettingRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.SetSettingResponse.FromString,
+                _registered_method=True)
         self.ListSpaces = channel.unary_unary(
                 '/recollect.v1.AdminService/ListSpaces',
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListSpacesRequest.SerializeToString,
@@ -59,10 +64,30 @@ class AdminServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListTokensRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListTokensResponse.FromString,
                 _registered_method=True)
+        self.CreateToken = channel.unary_unary(
+                '/recollect.v1.AdminService/CreateToken',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.CreateTokenRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.CreateTokenResponse.FromString,
+                _registered_method=True)
+        self.RevokeToken = channel.unary_unary(
+                '/recollect.v1.AdminService/RevokeToken',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.RevokeTokenRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.RevokeTokenResponse.FromString,
+                _registered_method=True)
+        self.RotateToken = channel.unary_unary(
+                '/recollect.v1.AdminService/RotateToken',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.RotateTokenRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.RotateTokenResponse.FromString,
+                _registered_method=True)
         self.GetStats = channel.unary_unary(
                 '/recollect.v1.AdminService/GetStats',
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.GetStatsRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_admin__service__pb2.GetStatsResponse.FromString,
+                _registered_method=True)
+        self.ListJobs = channel.unary_unary(
+                '/recollect.v1.AdminService/ListJobs',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListJobsRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListJobsResponse.FromString,
                 _registered_method=True)
 
 
@@ -86,6 +111,18 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetSetting(self, request, context):
+        """Set a setting: checked with the rules of the server's start, written to the file of settings,
+        and applied at once if it can be. The file keeps its comments and its order. A server that was
+        started without a file makes `recollect.yaml` in its data folder, which its next start reads.
+        A setting that comes from the environment or a flag is refused, and so is one that says where
+        data lies or who reaches the server (`Setting.locked`): ERROR_REASON_INVALID_FIELD names `key`.
+        Needs a token for every space.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListSpaces(self, request, context):
         """List the spaces, by name, in pages: those on the server's disk and those that are open.
         """
@@ -100,9 +137,43 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateToken(self, request, context):
+        """Create a token. Its secret is answered this once: the server keeps only its hash. A caller grants
+        no more than its own token has: no other scopes, spaces or channel, and no later end; else the
+        call fails with ERROR_REASON_PERMISSION_DENIED. Do not repeat the call blindly: each one makes a
+        token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeToken(self, request, context):
+        """Revoke a token: calls with it fail from now on, and its open streams end within a second. A
+        second time changes nothing. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RotateToken(self, request, context):
+        """Create a token that allows the same as another one, which stays valid for a while. The rules of
+        CreateToken hold. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStats(self, request, context):
         """Return what a space holds and what is left to do there. A token for every space also gets what
         concerns the whole server. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListJobs(self, request, context):
+        """List the background jobs of a space with their states, the work that is due, and their failures
+        by conversation. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -116,6 +187,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListSettingsRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_admin__service__pb2.ListSettingsResponse.SerializeToString,
             ),
+            'SetSetting': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetSetting,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.SetSettingRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.SetSettingResponse.SerializeToString,
+            ),
             'ListSpaces': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSpaces,
                     request_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListSpacesRequest.FromString,
@@ -126,10 +202,30 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListTokensRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_admin__service__pb2.ListTokensResponse.SerializeToString,
             ),
+            'CreateToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateToken,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.CreateTokenRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.CreateTokenResponse.SerializeToString,
+            ),
+            'RevokeToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeToken,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.RevokeTokenRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.RevokeTokenResponse.SerializeToString,
+            ),
+            'RotateToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateToken,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.RotateTokenRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.RotateTokenResponse.SerializeToString,
+            ),
             'GetStats': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStats,
                     request_deserializer=recollect_dot_v1_dot_admin__service__pb2.GetStatsRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_admin__service__pb2.GetStatsResponse.SerializeToString,
+            ),
+            'ListJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListJobs,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListJobsRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.ListJobsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -169,6 +265,33 @@ class AdminService(object):
             '/recollect.v1.AdminService/ListSettings',
             recollect_dot_v1_dot_admin__service__pb2.ListSettingsRequest.SerializeToString,
             recollect_dot_v1_dot_admin__service__pb2.ListSettingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetSetting(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/SetSetting',
+            recollect_dot_v1_dot_admin__service__pb2.SetSettingRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.SetSettingResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -234,6 +357,87 @@ class AdminService(object):
             _registered_method=True)
 
     @staticmethod
+    def CreateToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/CreateToken',
+            recollect_dot_v1_dot_admin__service__pb2.CreateTokenRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.CreateTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/RevokeToken',
+            recollect_dot_v1_dot_admin__service__pb2.RevokeTokenRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.RevokeTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RotateToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/RotateToken',
+            recollect_dot_v1_dot_admin__service__pb2.RotateTokenRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.RotateTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def GetStats(request,
             target,
             options=(),
@@ -250,6 +454,33 @@ class AdminService(object):
             '/recollect.v1.AdminService/GetStats',
             recollect_dot_v1_dot_admin__service__pb2.GetStatsRequest.SerializeToString,
             recollect_dot_v1_dot_admin__service__pb2.GetStatsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/ListJobs',
+            recollect_dot_v1_dot_admin__service__pb2.ListJobsRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.ListJobsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -45,13 +45,39 @@ class AdminServiceStub:
     def __new__(cls, channel: _aio.Channel) -> AdminServiceAsyncStub: ...
     ListSettings: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListSettingsRequest, _admin_service_pb2.ListSettingsResponse]
     """List all settings, ordered by group. Needs a token for every space."""
+    SetSetting: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.SetSettingRequest, _admin_service_pb2.SetSettingResponse]
+    """Set a setting: checked with the rules of the server's start, written to the file of settings,
+    and applied at once if it can be. The file keeps its comments and its order. A server that was
+    started without a file makes `recollect.yaml` in its data folder, which its next start reads.
+    A setting that comes from the environment or a flag is refused, and so is one that says where
+    data lies or who reaches the server (`Setting.locked`): ERROR_REASON_INVALID_FIELD names `key`.
+    Needs a token for every space.
+    """
     ListSpaces: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListSpacesRequest, _admin_service_pb2.ListSpacesResponse]
     """List the spaces, by name, in pages: those on the server's disk and those that are open."""
     ListTokens: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokensRequest, _admin_service_pb2.ListTokensResponse]
     """List the tokens, the newest first, in pages."""
+    CreateToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateTokenRequest, _admin_service_pb2.CreateTokenResponse]
+    """Create a token. Its secret is answered this once: the server keeps only its hash. A caller grants
+    no more than its own token has: no other scopes, spaces or channel, and no later end; else the
+    call fails with ERROR_REASON_PERMISSION_DENIED. Do not repeat the call blindly: each one makes a
+    token.
+    """
+    RevokeToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeTokenRequest, _admin_service_pb2.RevokeTokenResponse]
+    """Revoke a token: calls with it fail from now on, and its open streams end within a second. A
+    second time changes nothing. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
+    """
+    RotateToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RotateTokenRequest, _admin_service_pb2.RotateTokenResponse]
+    """Create a token that allows the same as another one, which stays valid for a while. The rules of
+    CreateToken hold. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
+    """
     GetStats: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetStatsRequest, _admin_service_pb2.GetStatsResponse]
     """Return what a space holds and what is left to do there. A token for every space also gets what
     concerns the whole server. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+    """
+    ListJobs: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListJobsRequest, _admin_service_pb2.ListJobsResponse]
+    """List the background jobs of a space with their states, the work that is due, and their failures
+    by conversation. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
     """
 
 @_typing.type_check_only
@@ -71,13 +97,39 @@ class AdminServiceAsyncStub(AdminServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListSettings: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListSettingsRequest, _admin_service_pb2.ListSettingsResponse]  # type: ignore[assignment]
     """List all settings, ordered by group. Needs a token for every space."""
+    SetSetting: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.SetSettingRequest, _admin_service_pb2.SetSettingResponse]  # type: ignore[assignment]
+    """Set a setting: checked with the rules of the server's start, written to the file of settings,
+    and applied at once if it can be. The file keeps its comments and its order. A server that was
+    started without a file makes `recollect.yaml` in its data folder, which its next start reads.
+    A setting that comes from the environment or a flag is refused, and so is one that says where
+    data lies or who reaches the server (`Setting.locked`): ERROR_REASON_INVALID_FIELD names `key`.
+    Needs a token for every space.
+    """
     ListSpaces: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListSpacesRequest, _admin_service_pb2.ListSpacesResponse]  # type: ignore[assignment]
     """List the spaces, by name, in pages: those on the server's disk and those that are open."""
     ListTokens: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokensRequest, _admin_service_pb2.ListTokensResponse]  # type: ignore[assignment]
     """List the tokens, the newest first, in pages."""
+    CreateToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateTokenRequest, _admin_service_pb2.CreateTokenResponse]  # type: ignore[assignment]
+    """Create a token. Its secret is answered this once: the server keeps only its hash. A caller grants
+    no more than its own token has: no other scopes, spaces or channel, and no later end; else the
+    call fails with ERROR_REASON_PERMISSION_DENIED. Do not repeat the call blindly: each one makes a
+    token.
+    """
+    RevokeToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeTokenRequest, _admin_service_pb2.RevokeTokenResponse]  # type: ignore[assignment]
+    """Revoke a token: calls with it fail from now on, and its open streams end within a second. A
+    second time changes nothing. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
+    """
+    RotateToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RotateTokenRequest, _admin_service_pb2.RotateTokenResponse]  # type: ignore[assignment]
+    """Create a token that allows the same as another one, which stays valid for a while. The rules of
+    CreateToken hold. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
+    """
     GetStats: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetStatsRequest, _admin_service_pb2.GetStatsResponse]  # type: ignore[assignment]
     """Return what a space holds and what is left to do there. A token for every space also gets what
     concerns the whole server. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+    """
+    ListJobs: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListJobsRequest, _admin_service_pb2.ListJobsResponse]  # type: ignore[assignment]
+    """List the background jobs of a space with their states, the work that is due, and their failures
+    by conversation. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -102,6 +154,20 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """List all settings, ordered by group. Needs a token for every space."""
 
     @_abc_1.abstractmethod
+    def SetSetting(
+        self,
+        request: _admin_service_pb2.SetSettingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.SetSettingResponse, _abc.Awaitable[_admin_service_pb2.SetSettingResponse]]:
+        """Set a setting: checked with the rules of the server's start, written to the file of settings,
+        and applied at once if it can be. The file keeps its comments and its order. A server that was
+        started without a file makes `recollect.yaml` in its data folder, which its next start reads.
+        A setting that comes from the environment or a flag is refused, and so is one that says where
+        data lies or who reaches the server (`Setting.locked`): ERROR_REASON_INVALID_FIELD names `key`.
+        Needs a token for every space.
+        """
+
+    @_abc_1.abstractmethod
     def ListSpaces(
         self,
         request: _admin_service_pb2.ListSpacesRequest,
@@ -118,6 +184,38 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """List the tokens, the newest first, in pages."""
 
     @_abc_1.abstractmethod
+    def CreateToken(
+        self,
+        request: _admin_service_pb2.CreateTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.CreateTokenResponse, _abc.Awaitable[_admin_service_pb2.CreateTokenResponse]]:
+        """Create a token. Its secret is answered this once: the server keeps only its hash. A caller grants
+        no more than its own token has: no other scopes, spaces or channel, and no later end; else the
+        call fails with ERROR_REASON_PERMISSION_DENIED. Do not repeat the call blindly: each one makes a
+        token.
+        """
+
+    @_abc_1.abstractmethod
+    def RevokeToken(
+        self,
+        request: _admin_service_pb2.RevokeTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.RevokeTokenResponse, _abc.Awaitable[_admin_service_pb2.RevokeTokenResponse]]:
+        """Revoke a token: calls with it fail from now on, and its open streams end within a second. A
+        second time changes nothing. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
+        """
+
+    @_abc_1.abstractmethod
+    def RotateToken(
+        self,
+        request: _admin_service_pb2.RotateTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.RotateTokenResponse, _abc.Awaitable[_admin_service_pb2.RotateTokenResponse]]:
+        """Create a token that allows the same as another one, which stays valid for a while. The rules of
+        CreateToken hold. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
+        """
+
+    @_abc_1.abstractmethod
     def GetStats(
         self,
         request: _admin_service_pb2.GetStatsRequest,
@@ -125,6 +223,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_service_pb2.GetStatsResponse, _abc.Awaitable[_admin_service_pb2.GetStatsResponse]]:
         """Return what a space holds and what is left to do there. A token for every space also gets what
         concerns the whole server. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+        """
+
+    @_abc_1.abstractmethod
+    def ListJobs(
+        self,
+        request: _admin_service_pb2.ListJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListJobsResponse, _abc.Awaitable[_admin_service_pb2.ListJobsResponse]]:
+        """List the background jobs of a space with their states, the work that is due, and their failures
+        by conversation. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1516,6 +1516,90 @@ class DeleteResponse(_message.Message):
 Global___DeleteResponse: _TypeAlias = DeleteResponse  # noqa: Y015
 
 @_typing.final
+class RedactMessageRequest(_message.Message):
+    """Request to remove the text of messages. Exactly one of `sequence` and `turn_number` is set."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    TURN_NUMBER_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """`conv-` and a ULID. Required."""
+    sequence: _builtins.int
+    """The message, by its `sequence`. Not negative."""
+    turn_number: _builtins.int
+    """All messages of this turn. Not negative."""
+    request_id: _builtins.str
+    """Makes the call exactly-once (see ConversationService)."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        sequence: _builtins.int = ...,
+        turn_number: _builtins.int = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "request_id", b"request_id", "sequence", b"sequence", "turn_number", b"turn_number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedactMessageRequest: _TypeAlias = RedactMessageRequest  # noqa: Y015
+
+@_typing.final
+class RedactMessageResponse(_message.Message):
+    """Response of RedactMessage."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    REDACT_TIME_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    COPIED_IN_FIELD_NUMBER: _builtins.int
+    duplicate: _builtins.bool
+    """True if nothing was removed now: this `request_id` had done it before, or no message had text
+    any more.
+    """
+    @_builtins.property
+    def conversation(self) -> _conversation_pb2.Conversation:
+        """The conversation, without what came from the text."""
+
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
+        """The tombstones, in the order of their sequences."""
+
+    @_builtins.property
+    def redact_time(self) -> _timestamp_pb2.Timestamp:
+        """When the text was removed; of messages that had none any more, now."""
+
+    @_builtins.property
+    def copied_in(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Conversations that may have copies of the messages: forks of this one, and the one that it is a
+        fork of. At most 100. Their copies stay until they are redacted there.
+        """
+
+    def __init__(
+        self,
+        *,
+        conversation: _conversation_pb2.Conversation | None = ...,
+        messages: _abc.Iterable[_message_pb2.Message] | None = ...,
+        redact_time: _timestamp_pb2.Timestamp | None = ...,
+        duplicate: _builtins.bool = ...,
+        copied_in: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "redact_time", b"redact_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "copied_in", b"copied_in", "duplicate", b"duplicate", "messages", b"messages", "redact_time", b"redact_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedactMessageResponse: _TypeAlias = RedactMessageResponse  # noqa: Y015
+
+@_typing.final
 class DeleteManyRequest(_message.Message):
     """Request to delete conversations by a filter. At least one filter must be set: `conversation_ids`,
     `channels`, `topics`, `updated_after`, `updated_before` or `archived`.

@@ -140,6 +140,11 @@ class ConversationServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_conversation__service__pb2.DeleteRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_conversation__service__pb2.DeleteResponse.FromString,
                 _registered_method=True)
+        self.RedactMessage = channel.unary_unary(
+                '/recollect.v1.ConversationService/RedactMessage',
+                request_serializer=recollect_dot_v1_dot_conversation__service__pb2.RedactMessageRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_conversation__service__pb2.RedactMessageResponse.FromString,
+                _registered_method=True)
         self.DeleteMany = channel.unary_unary(
                 '/recollect.v1.ConversationService/DeleteMany',
                 request_serializer=recollect_dot_v1_dot_conversation__service__pb2.DeleteManyRequest.SerializeToString,
@@ -324,6 +329,22 @@ class ConversationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RedactMessage(self, request, context):
+        """Remove the text of one message, or of all messages of a turn, for good, from every file of the
+        service. A tombstone stays: sequence, turn number, role, time, channel, usage and cost. What was
+        made of the text goes too: notes, a title that no person gave, topics of those notes, summaries
+        that cover the turn, anchors found in it, vectors, replies to commands. The notes are made again
+        without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
+        and copies in forks, which the answer names. Messages of external communications cannot be
+        redacted.
+
+        A repeat of the append that brought the message is answered as before, with the tombstone,
+        whatever its payload: its hash is gone, because a text could be guessed from it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteMany(self, request, context):
         """Delete the conversations that match all filters, each as Delete does, the longest unchanged
         first. Those that Delete would refuse are left and named, with the reason. An answer is not all
@@ -426,6 +447,11 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.Delete,
                     request_deserializer=recollect_dot_v1_dot_conversation__service__pb2.DeleteRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_conversation__service__pb2.DeleteResponse.SerializeToString,
+            ),
+            'RedactMessage': grpc.unary_unary_rpc_method_handler(
+                    servicer.RedactMessage,
+                    request_deserializer=recollect_dot_v1_dot_conversation__service__pb2.RedactMessageRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_conversation__service__pb2.RedactMessageResponse.SerializeToString,
             ),
             'DeleteMany': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteMany,
@@ -935,6 +961,33 @@ class ConversationService(object):
             '/recollect.v1.ConversationService/Delete',
             recollect_dot_v1_dot_conversation__service__pb2.DeleteRequest.SerializeToString,
             recollect_dot_v1_dot_conversation__service__pb2.DeleteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RedactMessage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.ConversationService/RedactMessage',
+            recollect_dot_v1_dot_conversation__service__pb2.RedactMessageRequest.SerializeToString,
+            recollect_dot_v1_dot_conversation__service__pb2.RedactMessageResponse.FromString,
             options,
             channel_credentials,
             insecure,

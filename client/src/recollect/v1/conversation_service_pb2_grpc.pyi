@@ -128,6 +128,18 @@ class ConversationServiceStub:
     ERROR_REASON_ANCHORS_PRESENT. If it is pinned, the request needs `force`: else
     ERROR_REASON_CONVERSATION_PINNED.
     """
+    RedactMessage: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.RedactMessageRequest, _conversation_service_pb2.RedactMessageResponse]
+    """Remove the text of one message, or of all messages of a turn, for good, from every file of the
+    service. A tombstone stays: sequence, turn number, role, time, channel, usage and cost. What was
+    made of the text goes too: notes, a title that no person gave, topics of those notes, summaries
+    that cover the turn, anchors found in it, vectors, replies to commands. The notes are made again
+    without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
+    and copies in forks, which the answer names. Messages of external communications cannot be
+    redacted.
+
+    A repeat of the append that brought the message is answered as before, with the tombstone,
+    whatever its payload: its hash is gone, because a text could be guessed from it.
+    """
     DeleteMany: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteManyRequest, _conversation_service_pb2.DeleteManyResponse]
     """Delete the conversations that match all filters, each as Delete does, the longest unchanged
     first. Those that Delete would refuse are left and named, with the reason. An answer is not all
@@ -234,6 +246,18 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     was removed from. If it has anchors, the request must say whether to keep or delete them: else
     ERROR_REASON_ANCHORS_PRESENT. If it is pinned, the request needs `force`: else
     ERROR_REASON_CONVERSATION_PINNED.
+    """
+    RedactMessage: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RedactMessageRequest, _conversation_service_pb2.RedactMessageResponse]  # type: ignore[assignment]
+    """Remove the text of one message, or of all messages of a turn, for good, from every file of the
+    service. A tombstone stays: sequence, turn number, role, time, channel, usage and cost. What was
+    made of the text goes too: notes, a title that no person gave, topics of those notes, summaries
+    that cover the turn, anchors found in it, vectors, replies to commands. The notes are made again
+    without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
+    and copies in forks, which the answer names. Messages of external communications cannot be
+    redacted.
+
+    A repeat of the append that brought the message is answered as before, with the tombstone,
+    whatever its payload: its hash is gone, because a text could be guessed from it.
     """
     DeleteMany: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteManyRequest, _conversation_service_pb2.DeleteManyResponse]  # type: ignore[assignment]
     """Delete the conversations that match all filters, each as Delete does, the longest unchanged
@@ -446,6 +470,24 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         was removed from. If it has anchors, the request must say whether to keep or delete them: else
         ERROR_REASON_ANCHORS_PRESENT. If it is pinned, the request needs `force`: else
         ERROR_REASON_CONVERSATION_PINNED.
+        """
+
+    @_abc_1.abstractmethod
+    def RedactMessage(
+        self,
+        request: _conversation_service_pb2.RedactMessageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.RedactMessageResponse, _abc.Awaitable[_conversation_service_pb2.RedactMessageResponse]]:
+        """Remove the text of one message, or of all messages of a turn, for good, from every file of the
+        service. A tombstone stays: sequence, turn number, role, time, channel, usage and cost. What was
+        made of the text goes too: notes, a title that no person gave, topics of those notes, summaries
+        that cover the turn, anchors found in it, vectors, replies to commands. The notes are made again
+        without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
+        and copies in forks, which the answer names. Messages of external communications cannot be
+        redacted.
+
+        A repeat of the append that brought the message is answered as before, with the tombstone,
+        whatever its payload: its hash is gone, because a text could be guessed from it.
         """
 
     @_abc_1.abstractmethod

@@ -26,21 +26,23 @@ from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1arecollect/v1/message.proto\x12\x0crecollect.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"&\n\x05Usage\x12\r\n\x05input\x18\x01 \x01(\x03\x12\x0e\n\x06output\x18\x02 \x01(\x03\"7\n\x08ToolCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\t\"C\n\nAttachment\x12\x12\n\nmedia_type\x18\x01 \x01(\t\x12\x0b\n\x03uri\x18\x02 \x01(\t\x12\x14\n\x0c\x62ytes_length\x18\x03 \x01(\x03\"\xca\x03\n\x07Message\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x13\n\x0bturn_number\x18\x02 \x01(\x05\x12 \n\x04role\x18\x03 \x01(\x0e\x32\x12.recollect.v1.Role\x12\x0f\n\x07\x63ontent\x18\x04 \x01(\t\x12-\n\ttimestamp\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rthinking_text\x18\x06 \x01(\t\x12\'\n\x05usage\x18\x07 \x01(\x0b\x32\x13.recollect.v1.UsageH\x00\x88\x01\x01\x12\x11\n\x04\x63ost\x18\x08 \x01(\x01H\x01\x88\x01\x01\x12\x0f\n\x07\x63hannel\x18\t \x01(\t\x12\x0e\n\x06sender\x18\n \x01(\t\x12*\n\ntool_calls\x18\x0b \x03(\x0b\x32\x16.recollect.v1.ToolCall\x12\x14\n\x0ctool_call_id\x18\x0c \x01(\t\x12-\n\x0b\x61ttachments\x18\r \x03(\x0b\x32\x18.recollect.v1.Attachment\x12)\n\x08metadata\x18\x0e \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x13\n\x0bsender_name\x18\x0f \x01(\tB\x08\n\x06_usageB\x07\n\x05_cost*N\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n\tROLE_USER\x10\x01\x12\x12\n\x0eROLE_ASSISTANT\x10\x02\x12\r\n\tROLE_TOOL\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1arecollect/v1/message.proto\x12\x0crecollect.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"&\n\x05Usage\x12\r\n\x05input\x18\x01 \x01(\x03\x12\x0e\n\x06output\x18\x02 \x01(\x03\"7\n\x08ToolCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\t\"C\n\nAttachment\x12\x12\n\nmedia_type\x18\x01 \x01(\t\x12\x0b\n\x03uri\x18\x02 \x01(\t\x12\x14\n\x0c\x62ytes_length\x18\x03 \x01(\x03\"A\n\tRedaction\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xf6\x03\n\x07Message\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x13\n\x0bturn_number\x18\x02 \x01(\x05\x12 \n\x04role\x18\x03 \x01(\x0e\x32\x12.recollect.v1.Role\x12\x0f\n\x07\x63ontent\x18\x04 \x01(\t\x12-\n\ttimestamp\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rthinking_text\x18\x06 \x01(\t\x12\'\n\x05usage\x18\x07 \x01(\x0b\x32\x13.recollect.v1.UsageH\x00\x88\x01\x01\x12\x11\n\x04\x63ost\x18\x08 \x01(\x01H\x01\x88\x01\x01\x12\x0f\n\x07\x63hannel\x18\t \x01(\t\x12\x0e\n\x06sender\x18\n \x01(\t\x12*\n\ntool_calls\x18\x0b \x03(\x0b\x32\x16.recollect.v1.ToolCall\x12\x14\n\x0ctool_call_id\x18\x0c \x01(\t\x12-\n\x0b\x61ttachments\x18\r \x03(\x0b\x32\x18.recollect.v1.Attachment\x12)\n\x08metadata\x18\x0e \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x13\n\x0bsender_name\x18\x0f \x01(\t\x12*\n\tredaction\x18\x10 \x01(\x0b\x32\x17.recollect.v1.RedactionB\x08\n\x06_usageB\x07\n\x05_cost*N\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n\tROLE_USER\x10\x01\x12\x12\n\x0eROLE_ASSISTANT\x10\x02\x12\r\n\tROLE_TOOL\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'recollect.v1.message_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLE']._serialized_start=734
-  _globals['_ROLE']._serialized_end=812
+  _globals['_ROLE']._serialized_start=845
+  _globals['_ROLE']._serialized_end=923
   _globals['_USAGE']._serialized_start=107
   _globals['_USAGE']._serialized_end=145
   _globals['_TOOLCALL']._serialized_start=147
   _globals['_TOOLCALL']._serialized_end=202
   _globals['_ATTACHMENT']._serialized_start=204
   _globals['_ATTACHMENT']._serialized_end=271
-  _globals['_MESSAGE']._serialized_start=274
-  _globals['_MESSAGE']._serialized_end=732
+  _globals['_REDACTION']._serialized_start=273
+  _globals['_REDACTION']._serialized_end=338
+  _globals['_MESSAGE']._serialized_start=341
+  _globals['_MESSAGE']._serialized_end=843
 # @@protoc_insertion_point(module_scope)

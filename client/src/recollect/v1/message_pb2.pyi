@@ -140,6 +140,34 @@ class Attachment(_message.Message):
 Global___Attachment: _TypeAlias = Attachment  # noqa: Y015
 
 @_typing.final
+class Redaction(_message.Message):
+    """What is known of the removal of a message's text."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BY_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    by: _builtins.str
+    """The id of the token that asked for it. Unset for a caller without a token."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When it was removed."""
+
+    def __init__(
+        self,
+        *,
+        by: _builtins.str = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Redaction: _TypeAlias = Redaction  # noqa: Y015
+
+@_typing.final
 class Message(_message.Message):
     """One message of a conversation: a user's words, the agent's, or a tool call's result.
 
@@ -165,6 +193,7 @@ class Message(_message.Message):
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
     SENDER_NAME_FIELD_NUMBER: _builtins.int
+    REDACTION_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Output only. The number of the message's line in the transcript, from 2 (line 1 describes the
     conversation). It grows with every message and never changes. It is not dense: events of the
@@ -232,6 +261,14 @@ class Message(_message.Message):
         At most 64 KiB as JSON and 24 levels deep. Its numbers are doubles.
         """
 
+    @_builtins.property
+    def redaction(self) -> Global___Redaction:
+        """Output only. Set if the text was removed by RedactMessage: a tombstone stays. Its `content` is
+        `[redacted]`; of its tool calls the ids stay, for results name them; thinking, sender,
+        attachments and metadata are gone. A line that was very short may have no room for `by` and
+        `time`: the update and the answer of RedactMessage have both.
+        """
+
     def __init__(
         self,
         *,
@@ -250,10 +287,11 @@ class Message(_message.Message):
         attachments: _abc.Iterable[Global___Attachment] | None = ...,
         metadata: _struct_pb2.Struct | None = ...,
         sender_name: _builtins.str = ...,
+        redaction: Global___Redaction | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_usage", b"_usage", "cost", b"cost", "metadata", b"metadata", "timestamp", b"timestamp", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_usage", b"_usage", "cost", b"cost", "metadata", b"metadata", "redaction", b"redaction", "timestamp", b"timestamp", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_usage", b"_usage", "attachments", b"attachments", "channel", b"channel", "content", b"content", "cost", b"cost", "metadata", b"metadata", "role", b"role", "sender", b"sender", "sender_name", b"sender_name", "sequence", b"sequence", "thinking_text", b"thinking_text", "timestamp", b"timestamp", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls", "turn_number", b"turn_number", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_usage", b"_usage", "attachments", b"attachments", "channel", b"channel", "content", b"content", "cost", b"cost", "metadata", b"metadata", "redaction", b"redaction", "role", b"role", "sender", b"sender", "sender_name", b"sender_name", "sequence", b"sequence", "thinking_text", b"thinking_text", "timestamp", b"timestamp", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls", "turn_number", b"turn_number", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost: _TypeAlias = _typing.Literal["cost"]  # noqa: Y015
     _WhichOneofArgType__cost: _TypeAlias = _typing.Literal["_cost", b"_cost"]  # noqa: Y015

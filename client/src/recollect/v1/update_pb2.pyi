@@ -47,6 +47,7 @@ class Update(_message.Message):
     SPLIT_SUGGESTED_FIELD_NUMBER: _builtins.int
     MESSAGE_DELTA_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    MESSAGES_REDACTED_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
     """The position after this update, from which a stream can resume. Opaque. Unset in message_delta,
     which is not part of the log, and in conversation_list: a snapshot is complete with
@@ -104,6 +105,10 @@ class Update(_message.Message):
     def heartbeat(self) -> Global___Heartbeat:
         """Nothing happened; the cursor moved on."""
 
+    @_builtins.property
+    def messages_redacted(self) -> Global___MessagesRedacted:
+        """The text of messages was removed for good."""
+
     def __init__(
         self,
         *,
@@ -121,12 +126,13 @@ class Update(_message.Message):
         split_suggested: Global___SplitSuggested | None = ...,
         message_delta: Global___MessageDelta | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
+        messages_redacted: Global___MessagesRedacted | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation_abbreviated", b"conversation_abbreviated", "conversation_created", b"conversation_created", "conversation_deleted", b"conversation_deleted", "conversation_list", b"conversation_list", "conversation_loaded", b"conversation_loaded", "conversation_renamed", b"conversation_renamed", "conversation_updated", b"conversation_updated", "heartbeat", b"heartbeat", "kind", b"kind", "message_delta", b"message_delta", "split_suggested", b"split_suggested", "time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation_abbreviated", b"conversation_abbreviated", "conversation_created", b"conversation_created", "conversation_deleted", b"conversation_deleted", "conversation_list", b"conversation_list", "conversation_loaded", b"conversation_loaded", "conversation_renamed", b"conversation_renamed", "conversation_updated", b"conversation_updated", "heartbeat", b"heartbeat", "kind", b"kind", "message_delta", b"message_delta", "messages_redacted", b"messages_redacted", "split_suggested", b"split_suggested", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_abbreviated", b"conversation_abbreviated", "conversation_created", b"conversation_created", "conversation_deleted", b"conversation_deleted", "conversation_id", b"conversation_id", "conversation_list", b"conversation_list", "conversation_loaded", b"conversation_loaded", "conversation_renamed", b"conversation_renamed", "conversation_updated", b"conversation_updated", "cursor", b"cursor", "heartbeat", b"heartbeat", "kind", b"kind", "message_delta", b"message_delta", "reset", b"reset", "split_suggested", b"split_suggested", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_abbreviated", b"conversation_abbreviated", "conversation_created", b"conversation_created", "conversation_deleted", b"conversation_deleted", "conversation_id", b"conversation_id", "conversation_list", b"conversation_list", "conversation_loaded", b"conversation_loaded", "conversation_renamed", b"conversation_renamed", "conversation_updated", b"conversation_updated", "cursor", b"cursor", "heartbeat", b"heartbeat", "kind", b"kind", "message_delta", b"message_delta", "messages_redacted", b"messages_redacted", "reset", b"reset", "split_suggested", b"split_suggested", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["conversation_list", "conversation_loaded", "conversation_created", "conversation_updated", "conversation_renamed", "conversation_abbreviated", "conversation_deleted", "split_suggested", "message_delta", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["conversation_list", "conversation_loaded", "conversation_created", "conversation_updated", "conversation_renamed", "conversation_abbreviated", "conversation_deleted", "split_suggested", "message_delta", "heartbeat", "messages_redacted"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -328,6 +334,44 @@ class ConversationDeleted(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConversationDeleted: _TypeAlias = ConversationDeleted  # noqa: Y015
+
+@_typing.final
+class MessagesRedacted(_message.Message):
+    """The text of messages was removed for good. Drop it, and what was made of it. Updates that came
+    before and are read again from a cursor show tombstones.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    SEQUENCES_FIELD_NUMBER: _builtins.int
+    REDACTION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def conversation(self) -> _conversation_pb2.Conversation:
+        """The conversation as it is now: without a title, notes or a summary that came from the text."""
+
+    @_builtins.property
+    def sequences(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The messages, by their `sequence`, ascending."""
+
+    @_builtins.property
+    def redaction(self) -> _message_pb2.Redaction:
+        """By whom and when."""
+
+    def __init__(
+        self,
+        *,
+        conversation: _conversation_pb2.Conversation | None = ...,
+        sequences: _abc.Iterable[_builtins.int] | None = ...,
+        redaction: _message_pb2.Redaction | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "redaction", b"redaction"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "redaction", b"redaction", "sequences", b"sequences"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MessagesRedacted: _TypeAlias = MessagesRedacted  # noqa: Y015
 
 @_typing.final
 class SplitSuggested(_message.Message):

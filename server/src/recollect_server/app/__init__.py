@@ -26,14 +26,16 @@ from recollect_server.app.models import embedding_models, model_folder, writer_o
 from recollect_server.app.space import EMBEDDER, INDEX, PRUNER, TIERS, OpenSpace, Shared
 from recollect_server.app.stores import open_stores
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.time import Clock, system_clock
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import Abbreviator
 from recollect_server.jobs.bookkeeper import Bookkeeper
 from recollect_server.jobs.due_work import DueKeeper, DueWork
 from recollect_server.jobs.rounds import Rounds
+from recollect_server.jobs.upkeep import ModelReleaser
 from recollect_server.services.audit import Audit
-from recollect_server.services.limits import Allowance, Limiter
+from recollect_server.services.limits import Allowance, Allowances, Limiter
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.spaces import Spaces
 from recollect_server.services.tokens import Tokens
@@ -81,6 +83,8 @@ class App:
     recovered: Recovered
     """Of the default space."""
     spaces: Spaces[OpenSpace]
+    settings: Holder[Settings]
+    """The settings in force: administrators may change some of them."""
     _stops: tuple[Callable[[], None], ...]
 
     @property
@@ -111,12 +115,13 @@ def start(
     before anybody calls. `lock_order` checks the order in which locks are taken.
     """
     check_address_space(settings)
+    live = Holder(settings)
     stops: list[Callable[[], None]] = []
     try:
         weights = model_folder(settings)
         lock = FolderLock(settings.data_dir)
         stops.append(lock.release)
-        stores = open_stores(settings)
+        stores = open_stores(live)
         stops.append(stores.close)
         try:
             tokens = Tokens(TokenLedger(settings.data_dir), clock)
@@ -128,18 +133,7 @@ def start(
         )
         limiter = Limiter(
             clock,
-            Allowance(
-                settings.token_calls,
-                settings.token_burst,
-                settings.token_bytes,
-                settings.token_streams,
-            ),
-            Allowance(
-                settings.space_calls,
-                settings.space_burst,
-                settings.space_bytes,
-                settings.space_streams,
-            ),
+            live.view(_allowances),
             tokens.limits_of,
             UsageFile(settings.data_dir),
         )
@@ -151,17 +145,21 @@ def start(
         workers = Workers(settings.embedding_threads) if weights else None
         if workers is not None:
             stops.append(workers.stop)
-        writer, stopping = writer_of_notes(settings, clock), threading.Event()
+        models = embedding_models(settings, weights) if weights else None
+        if models is not None:
+            idle = live.view(lambda now: now.embedding_idle.total_seconds())
+            stops.append(ModelReleaser(models, idle).stop)
+        writer, stopping = writer_of_notes(live, clock), threading.Event()
         due = DueWork(DueMarkers(settings.data_dir), settings.space)
         shared = Shared(
-            settings,
+            live,
             stores,
             clock,
             streams,
             Answers(settings.max_answer_bytes),
             due,
             stopping,
-            embedding_models(settings, weights) if weights else None,
+            models,
             workers,
             writer,
             limiter,
@@ -188,12 +186,12 @@ def start(
             server = Server(
                 gate,
                 spaces,
-                _server_options(settings, tokens),
+                _server_options(live, tokens),
                 degraded={"RecallService": partial(_degraded, spaces, settings.space)},
                 rules=Rules(limiter, audit),
                 of_no_space={
                     "AdminService": admin_handlers(
-                        Administered(settings, stores, clock, tokens, limiter, spaces)
+                        Administered(live, stores, clock, tokens, limiter, spaces)
                     )
                 },
             )
@@ -211,6 +209,7 @@ def start(
         gate.follow(streams.end, server.end_streams)
         stops.append(gate.stop)
         addresses = tuple(server.start())
+        lock.publish(addresses)
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         # first: a server that stops would wait for open streams, all of its grace
         stops.append(streams.stop)
@@ -221,7 +220,7 @@ def start(
         for stop in reversed(stops):
             stop()
         raise
-    return App(addresses, settings.data_dir, stores.place, recovered, spaces, tuple(stops))
+    return App(addresses, settings.data_dir, stores.place, recovered, spaces, live, tuple(stops))
 
 
 def _degraded(spaces: Spaces[OpenSpace], name: str) -> Mapping[str, str]:
@@ -258,7 +257,20 @@ def _tls_files(settings: Settings) -> TlsFiles | None:
     return TlsFiles(settings.tls_cert, settings.tls_key, settings.client_ca)
 
 
-def _server_options(settings: Settings, tokens: Tokens) -> ServerOptions:
+def _allowances(settings: Settings) -> Allowances:
+    """Return what a token and a space may use."""
+    return Allowances(
+        Allowance(
+            settings.token_calls, settings.token_burst, settings.token_bytes, settings.token_streams
+        ),
+        Allowance(
+            settings.space_calls, settings.space_burst, settings.space_bytes, settings.space_streams
+        ),
+    )
+
+
+def _server_options(live: Live[Settings], tokens: Tokens) -> ServerOptions:
+    settings = live.now
     return ServerOptions(
         addresses=settings.addresses,
         tls=_tls_files(settings),
@@ -271,5 +283,5 @@ def _server_options(settings: Settings, tokens: Tokens) -> ServerOptions:
         max_request_bytes=2 * settings.max_batch_bytes + (1 << 20),
         reflection=settings.reflection,
         max_watches=settings.max_subscribers,
-        slow_call=settings.slow_call.total_seconds(),
+        slow_call=live.view(lambda now: now.slow_call.total_seconds()),
     )

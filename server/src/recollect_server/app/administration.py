@@ -5,13 +5,16 @@ from typing import Any
 
 from recollect_server.app.settings import SettingsAdministration
 from recollect_server.app.stores import Stores
+from recollect_server.domain.live import Holder
 from recollect_server.domain.time import Clock
+from recollect_server.services.administration.jobs import JobAdministration
 from recollect_server.services.administration.server import ServerWatch
 from recollect_server.services.administration.spaces import SpaceAdministration
 from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.settings import Settings
+from recollect_server.transport.admin.jobs import JobHandlers
 from recollect_server.transport.admin.settings import SettingHandlers
 from recollect_server.transport.admin.spaces import SpaceHandlers
 from recollect_server.transport.admin.tokens import TokenHandlers
@@ -22,7 +25,7 @@ from recollect_server.transport.pages import Seal
 class Administered:
     """Parts of a server that its administrators deal with."""
 
-    settings: Settings
+    settings: Holder[Settings]
     stores: Stores
     clock: Clock
     tokens: Tokens
@@ -32,12 +35,14 @@ class Administered:
 
 def admin_handlers(parts: Administered) -> tuple[object, ...]:
     """Return the handlers of AdminService: each of them has those of some calls."""
-    data_dir = parts.settings.data_dir
+    settings = parts.settings.now
+    data_dir = settings.data_dir
     # Page tokens are of no space. No space has this name.
     seal = Seal("*", is_default=False)
-    spaces = SpaceAdministration(parts.stores, parts.settings.space, parts.spaces)
+    spaces = SpaceAdministration(parts.stores, settings.space, parts.spaces)
     return (
         SettingHandlers(SettingsAdministration(parts.settings)),
         SpaceHandlers(spaces, ServerWatch(data_dir, parts.limiter, parts.clock), seal),
+        JobHandlers(JobAdministration(spaces, parts.spaces)),
         TokenHandlers(parts.tokens, seal, parts.clock),
     )

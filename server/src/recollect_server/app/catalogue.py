@@ -46,7 +46,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "meaning": (
         "Search by meaning",
-        ("embedder", "embedding_model", "embedding_models", "embedding_threads"),
+        ("embedder", "embedding_model", "embedding_models", "embedding_threads", "embedding_idle"),
     ),
     "context": (
         "Working context and recall",
@@ -134,6 +134,8 @@ def masked(name: str, value: str) -> str:
 
 def locked(settings: Settings, name: str, file: Path) -> str:
     """Return why no call changes a setting; empty if one may."""
+    if reason := _OWN_DECISION.get(name):
+        return f"{reason}: change it in {file} on the server's machine and start again"
     match settings.origin.source(name):
         case Source.FLAG:
             flag = f"--{name.replace('_', '-')}"
@@ -143,8 +145,6 @@ def locked(settings: Settings, name: str, file: Path) -> str:
             return (
                 f"it comes from {variable} in the environment, which goes before the file: unset it"
             )
-    if reason := _OWN_DECISION.get(name):
-        return f"{reason}: change it in {file} on the server's machine and start again"
     return ""
 
 

@@ -3,9 +3,11 @@
 import ctypes
 import errno
 import fcntl
+import json
 import mmap
 import os
 import resource
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -97,6 +99,9 @@ def cannot_use(data_dir: Path, failure: OSError | LogUnavailable) -> CannotStart
 class FolderLock:
     """Holds a data folder for one process. The kernel lets go of it when the process ends, however
     it ends.
+
+    The file says where the server listens, while the lock is held: a client of the same machine
+    finds the server of a folder by it.
     """
 
     def __init__(self, data_dir: Path) -> None:
@@ -115,7 +120,19 @@ class FolderLock:
             raise CannotStart(
                 f"another server uses the data folder {data_dir}: stop it, or name another folder with --data-dir"
             ) from None
+        self._write(b"")  # what a killed server left
+
+    def publish(self, addresses: Sequence[str]) -> None:
+        """Write down where the server listens."""
+        self._write(json.dumps({"addresses": [*addresses]}).encode())
 
     def release(self) -> None:
         """Release the lock of the folder."""
+        self._write(b"")
         os.close(self._handle)
+
+    def _write(self, text: bytes) -> None:
+        """Replace the text of the file. A full disk keeps nobody from calling the server."""
+        with suppress(OSError):
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, text, 0)

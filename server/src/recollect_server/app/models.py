@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recollect_server.app.folder import CannotStart
+from recollect_server.domain.live import Live
 from recollect_server.domain.time import Clock
 from recollect_server.inference import claude, openai_api
 from recollect_server.inference.circuit_breaker import Backoff
@@ -70,21 +71,24 @@ class Writer:
     """Writer of the notes that the model does not write, if it is hosted."""
 
 
-def writer_of_notes(settings: Settings, clock: Clock) -> Writer | None:
+def writer_of_notes(live: Live[Settings], clock: Clock) -> Writer | None:
     """Return who takes notes in all spaces; None for nobody. Raise CannotStart if it is one that
     cannot be asked.
     """
+    settings = live.now
     chosen = abbreviator(settings)
     if chosen == "off":
         return None
     if chosen == "extractive":
         return Writer(Extractive(Throttle()))
-    budget = Budget(
-        settings.abbreviation_daily_calls,
-        settings.abbreviation_daily_tokens,
-        settings.abbreviation_daily_cost,
-        settings.abbreviation_input_price,
-        settings.abbreviation_output_price,
+    budget = live.view(
+        lambda now: Budget(
+            now.abbreviation_daily_calls,
+            now.abbreviation_daily_tokens,
+            now.abbreviation_daily_cost,
+            now.abbreviation_input_price,
+            now.abbreviation_output_price,
+        )
     )
     file = SpendingFile(settings.data_dir)
 

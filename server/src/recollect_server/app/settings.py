@@ -1,27 +1,191 @@
-"""The settings of a running server, as administrators see them."""
+"""The settings of a running server: listed, changed in their file, and applied where possible."""
 
+import difflib
+import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from recollect_server.app.catalogue import described
-from recollect_server.domain.setting import SettingList
-from recollect_server.settings import Settings
+import structlog
+import yaml
 
-FILE = "recollect.yaml"
-"""The file of settings in the data folder, for a server that was started without one."""
+from recollect_server.app.catalogue import described, locked, masked
+from recollect_server.domain.errors import InvalidField, StorageUnavailable, Violation
+from recollect_server.domain.live import Holder
+from recollect_server.domain.setting import MASK, Changed, Setting, SettingList
+from recollect_server.settings import Settings, WrongSettings, own_file, text_of
+from recollect_server.storage import yaml_file
+from recollect_server.storage.yaml_file import CannotEdit
+
+log = structlog.get_logger("recollect.settings")
+
+LIVE = frozenset(
+    {
+        *("update_retention", "max_updates", "search_timeout", "slow_call", "log_level"),
+        *("max_working_turns", "max_working_tokens", "context_warm_turns", "recency_weight"),
+        *("similarity_weight", "anchor_weight", "recency_decay", "context_conversation_share"),
+        *("relevance_threshold", "recall_limit", "excerpt_tokens", "warm_for", "idle_timeout"),
+        *("sweep_interval", "abbreviation_daily_calls", "abbreviation_daily_tokens"),
+        *("abbreviation_daily_cost", "abbreviation_input_price", "abbreviation_output_price"),
+        *("acknowledgement", "sender_rate", "sender_burst", "token_calls", "token_burst"),
+        *("token_bytes", "token_streams", "space_calls", "space_burst", "space_bytes"),
+        *("space_streams", "space_conversations", "space_stored_bytes", "embedding_idle"),
+    }
+)
+"""Settings that are read at each use, so that a change counts at once. All others shape what is
+built at the start: threads, addresses, models, caches.
+"""
 
 
 class SettingsAdministration:
     """The settings that a server runs with. Safe to call from any thread."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._file = (settings.origin.file or settings.data_dir / FILE).absolute()
-
-    @property
-    def file(self) -> Path:
-        """The file that keeps what is set."""
-        return self._file
+    def __init__(self, live: Holder[Settings]) -> None:
+        """`live` holds the settings that are in force; only this changes them."""
+        self._live = live
+        self._file = (live.now.origin.file or own_file(live.now.data_dir)).absolute()
+        self._guard = threading.Lock()  # one change of the file at a time
 
     def list(self) -> SettingList:
-        """Return all settings."""
-        return SettingList(described(self._settings, self._file), str(self._file))
+        """Return all settings, with what the file has for the next start."""
+        try:
+            at_next_start, problem = self._load(self._file), ""
+        except WrongSettings as error:
+            reason = str(error).replace("\n", "; ")
+            at_next_start = None
+            problem = f"{self._file} would not be read at the next start: correct it: {reason}"
+        return SettingList(self._described(at_next_start), str(self._file), problem)
+
+    def set(self, key: str, value: str) -> Changed:
+        """Set a setting in the file, and apply it if it can be. `value` is text, as in the file.
+
+        Raises InvalidField, which names `key` or `value`, and StorageUnavailable; then nothing has
+        changed.
+        """
+        self._check_key(key)
+        if MASK in value and key.endswith("_url"):
+            raise InvalidField.of("value", f"holds {MASK}, which stands for a part that is hidden")
+        return self._change(key, value)
+
+    def reset(self, key: str) -> Changed:
+        """Take a setting out of the file, so that its default counts. Raises as `set`."""
+        self._check_key(key)
+        return self._change(key, None)
+
+    def _check_key(self, key: str) -> None:
+        if key not in Settings.model_fields:
+            near = difflib.get_close_matches(key, Settings.model_fields, 1)
+            advice = f"do you mean {near[0]}?" if near else "ListSettings names all"
+            raise InvalidField.of("key", f"there is no such setting: {advice}")
+        if reason := locked(self._live.now, key, self._file):
+            raise InvalidField.of("key", f"{key} cannot be set by a call: {reason}")
+
+    def _change(self, key: str, value: str | None) -> Changed:
+        with self._guard:
+            before = self._current()
+            try:
+                text = yaml_file.read(self._file)
+                changed = (
+                    yaml_file.without(text, key)
+                    if value is None
+                    else yaml_file.with_value(text, key, _plain(key, value))
+                )
+                new = yaml_file.write_beside(self._file, changed)
+                try:
+                    after = self._validated(key, new)
+                    self._check_edit(before, after, key)
+                    yaml_file.replace(self._file, new)
+                except BaseException:
+                    new.unlink(missing_ok=True)
+                    raise
+            except (CannotEdit, yaml.YAMLError) as error:
+                raise InvalidField.of(
+                    "key", f"{self._file} cannot be changed by a call: {error}: edit it by hand"
+                ) from error
+            except OSError as error:
+                raise StorageUnavailable(
+                    f"{self._file} cannot be written: {error.strerror or error}"
+                ) from error
+            in_force = key in LIVE or getattr(after, key) == getattr(self._live.now, key)
+            self._apply(key, after, in_force=in_force)
+            log.info("setting_changed", key=key, in_force=in_force)
+            setting = next(it for it in self._described(after) if it.key == key)
+        return Changed(setting, in_force)
+
+    def _apply(self, key: str, after: Settings, *, in_force: bool) -> None:
+        if not in_force:
+            return
+        now = self._live.now
+        applied = now.model_copy(update={key: getattr(after, key)})
+        in_file = now.origin.in_file - {key} | after.origin.in_file & {key}
+        applied.take_origin(replace(now.origin, in_file=in_file))
+        self._live.set(applied)
+
+    def _current(self) -> Settings:
+        """Return the settings that the file has now. Raises InvalidField if it has errors."""
+        try:
+            return self._load(self._file)
+        except WrongSettings as error:
+            reason = str(error).replace("\n", "; ")
+            raise InvalidField.of(
+                "key", f"{self._file} has errors, correct them first: {reason}"
+            ) from error
+
+    def _validated(self, key: str, file: Path) -> Settings:
+        """Load the settings as the next start will. Raises InvalidField, CannotEdit."""
+        try:
+            return self._load(file)
+        except WrongSettings as error:
+            if not error.problems:  # the rest of the file depends on what was changed
+                raise CannotEdit("it would not be valid any more") from error
+            violations = [
+                Violation("value", problem if name == key else f"{name} {problem}")
+                for name, problem in error.problems.items()
+            ]
+            raise InvalidField(*violations) from error
+
+    def _check_edit(self, before: Settings, after: Settings, key: str) -> None:
+        """Check that no other setting has changed: the file may have parts that refer to others.
+        Raises CannotEdit.
+        """
+        for name in Settings.model_fields:
+            if name != key and getattr(before, name) != getattr(after, name):
+                raise CannotEdit(f"{name} would change too")
+
+    def _load(self, file: Path) -> Settings:
+        """Return the settings as a start with a file would have them. Raises WrongSettings."""
+        flags: dict[str, Any] = dict(self._live.now.origin.flags)
+        if not file.is_file():
+            # A file that is not there is empty; the folder's own is not there either.
+            return Settings.load(None, flags)
+        return Settings.load(file, flags)
+
+    def _described(self, at_next_start: Settings | None) -> tuple[Setting, ...]:
+        """Describe the settings in force, and those of the next start where they are others."""
+        rows = []
+        for it in described(self._live.now, self._file):
+            row = replace(it, restart_needed=it.key not in LIVE)
+            if at_next_start is not None:
+                value = text_of(getattr(at_next_start, it.key))
+                if value != text_of(getattr(self._live.now, it.key)):
+                    row = replace(row, pending=True, pending_value=masked(it.key, value))
+            rows.append(row)
+        return tuple(rows)
+
+
+def _plain(key: str, value: str) -> str | float | bool:
+    """Return a text as the value that a person would write in the file: numbers and truths bare.
+    What is none is left to the checks of the start.
+    """
+    kind = Settings.model_fields[key].annotation
+    try:
+        if kind is int:
+            return int(value)
+        if kind is float:
+            number = float(value)
+            return int(number) if number.is_integer() else number
+    except (ValueError, OverflowError):
+        return value
+    if kind is bool and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    return value

@@ -1,6 +1,7 @@
 """One open space: the composition of all that serves one owner's data."""
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,12 +14,14 @@ from recollect_server.app.folder import is_out_of_memory
 from recollect_server.app.models import Writer, abbreviator
 from recollect_server.app.stores import Stores
 from recollect_server.domain.errors import IndexSuspended, IndexUnavailable, StorageUnavailable
+from recollect_server.domain.live import Live
 from recollect_server.domain.time import Clock, milliseconds
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import SpaceNotes, Task
 from recollect_server.jobs.due_work import DueWork
 from recollect_server.jobs.rounds import Job
-from recollect_server.jobs.upkeep import EmbedderJob, IndexKeeper, TierKeeper, UpdatePruner
+from recollect_server.jobs.upkeep import Bounds, EmbedderJob, IndexKeeper, TierKeeper, UpdatePruner
+from recollect_server.services.administration.jobs import JobReport
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.channels.commands import Commands
 from recollect_server.services.channels.identities import Identities
@@ -34,14 +37,14 @@ from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.insight import Insight
-from recollect_server.services.limits import Limiter, Quota, Stored
+from recollect_server.services.limits import Limiter, Quota, Rate, Stored
 from recollect_server.services.notes.compaction import Compaction
 from recollect_server.services.notes.naming import Naming
 from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.recall.recall import Recall
-from recollect_server.services.space.events import Deleted, Suspended
+from recollect_server.services.space.events import Deleted, Redacted, Suspended
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
@@ -82,7 +85,7 @@ _EMPTY_FOLDER = ".empty"  # of the space that stands for those that nobody wrote
 class Shared:
     """Parts of the server that all its spaces share."""
 
-    settings: Settings
+    live: Live[Settings]
     stores: Stores
     clock: Clock
     streams: Streams
@@ -214,7 +217,8 @@ class OpenSpace:
 
     def _open(self) -> None:
         shared, stops = self._shared, self._stops
-        settings, clock = shared.settings, shared.clock
+        live, clock = shared.live, shared.clock
+        settings = live.now
         logs = shared.stores.of(self.name or _EMPTY_FOLDER)
         if self.name:
             shared.due.opened(self.name, clock())
@@ -237,18 +241,20 @@ class OpenSpace:
         self.quota = Quota(
             shared.limiter,
             self.name,
-            Stored(settings.space_conversations, settings.space_stored_bytes),
+            live.view(lambda now: Stored(now.space_conversations, now.space_stored_bytes)),
             lambda: _stored(space, checkpoints),
             clock,
         )
         self._logs = logs
         self._communications = communications = CommunicationStore(space)
-        self.external = External(communications, settings.acknowledgement)
+        self.external = External(communications, live.view(lambda now: now.acknowledgement))
         seal = Seal(self.name, is_default=self.name == settings.space)
-        working_limits = WorkingLimits(
-            settings.max_working_turns, settings.max_working_tokens, settings.max_answer_bytes
+        working_limits = live.view(
+            lambda now: WorkingLimits(
+                now.max_working_turns, now.max_working_tokens, now.max_answer_bytes
+            )
         )
-        live = LiveUpdates(
+        live_updates = LiveUpdates(
             space,
             working_limits,
             partial(encode, seal),
@@ -258,20 +264,25 @@ class OpenSpace:
         live_communications = LiveCommunications(
             communications, partial(encode_communication_update, seal)
         )
-        self._watched = live, live_communications
+        self._watched = live_updates, live_communications
         self._watch()
         stops.append(self._unwatch)
-        self._pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
+        self._pruner = UpdatePruner(
+            space, live.view(lambda now: Bounds(now.update_retention, now.max_updates))
+        )
         meaning = Meaning(logs.root, shared.models)
         stops.append(meaning.close)
         space.subscribe(Deleted, meaning.forget)
+        space.subscribe(Redacted, meaning.redact)
         space.subscribe(Suspended, meaning.suspend)
         anchors = Anchors(space)
-        tiers = Tiers(space, milliseconds(settings.warm_for))
+        tiers = Tiers(space, live.view(lambda now: milliseconds(now.warm_for)))
         tier_keeper = TierKeeper(tiers)
         conversations = Conversations(space, notes_by_rule=abbreviator(settings) == "extractive")
         identities = Identities(space, identity_ledger(logs))
-        senders = RateLimiter(space, settings.sender_rate, settings.sender_burst)
+        senders = RateLimiter(
+            space, live.view(lambda now: Rate.of(now.sender_rate, 60_000, now.sender_burst))
+        )
         self._flushes = tier_keeper.flush, senders.close
         stops.append(self._flush_all)
         receiving = Receiving(
@@ -286,18 +297,18 @@ class OpenSpace:
             meaning,
             anchors,
             tiers,
-            _choosing(settings),
+            live.view(_choosing),
             self.external,
             settings.max_answer_bytes,
         )
         self.recall = Recall(space, meaning, tiers, identities)
         limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
-        search_timeout = settings.search_timeout.total_seconds()
+        search_timeout = live.view(lambda now: now.search_timeout.total_seconds())
         self.handlers: Mapping[str, Any] = {
             "ConversationService": ConversationHandlers(
                 conversations,
                 WorkingContext(space, working_limits),
-                live,
+                live_updates,
                 shared.streams,
                 limits,
                 shared.answers,
@@ -331,22 +342,71 @@ class OpenSpace:
         self.flush: Callable[[], None] = space.flush
         stops += (self._look_for_work, space.flush)
 
+    def reports(self) -> list[JobReport]:
+        """Return the state of each job."""
+        embedder = self.jobs.get(EMBEDDER)
+        return [
+            self._report("repair", INDEX, is_busy=not self._space.is_verified),
+            self._report("embedding", EMBEDDER)
+            if not isinstance(embedder, EmbedderJob)
+            else self._report("embedding", EMBEDDER, is_busy=not embedder.is_done),
+            self._report_of_notes(),
+            JobReport(
+                name="compaction",
+                is_on=self._compaction is not None,
+                failures=tuple(self._compaction.failures.items()) if self._compaction else (),
+            ),
+            self._report("updates", PRUNER),
+            self._report("tiers", TIERS),
+        ]
+
+    def _report(self, name: str, key: str, *, is_busy: bool = False) -> JobReport:
+        job = self.jobs.get(key)
+        if job is None:
+            return JobReport(name=name, is_on=False)
+        return JobReport(
+            name=name, is_busy=is_busy, reason=job.failure, ran_at=self._wall_time(job.ran_at)
+        )
+
+    def _report_of_notes(self) -> JobReport:
+        notes, now = self.notes, self._shared.clock()
+        try:
+            due = notes.due_at() if self._shared.writer else None
+        except (IndexUnavailable, StorageUnavailable):
+            due = None
+        return JobReport(
+            name="notes",
+            is_on=self._shared.writer is not None,
+            is_busy=due is not None and due <= now,
+            reason=notes.failure,
+            ran_at=self._wall_time(notes.taken_at or None),
+        )
+
+    def _wall_time(self, moment: float | None) -> int | None:
+        """Return a moment of the monotonic clock in milliseconds since 1970."""
+        if moment is None:
+            return None
+        return self._shared.clock() - round((time.monotonic() - moment) * 1000)
+
     def _notes(self, space: Space) -> SpaceNotes:
-        settings, writer = self._shared.settings, self._shared.writer
-        sweep_interval = milliseconds(settings.sweep_interval)
+        live, writer = self._shared.live, self._shared.writer
+        settings = live.now
+        sweep_interval = live.view(lambda now: milliseconds(now.sweep_interval))
+        idle_timeout = live.view(lambda now: milliseconds(now.idle_timeout))
+        self._compaction: Compaction | None = None
         if writer is None:
             return SpaceNotes((), sweep_interval, lambda: None, lambda _: None)
         model = writer.model
         naming = Naming(
             space,
             model,
-            milliseconds(settings.idle_timeout),
+            idle_timeout,
             writer.may_redo,
             offline=writer.offline,
             retry_after=sweep_interval,
         )
         tasks: list[Task] = [naming]
-        compaction = (
+        compaction = self._compaction = (
             Compaction(space, model, settings.compaction_messages, settings.compaction_keep)
             if settings.compaction
             else None
@@ -360,7 +420,8 @@ class OpenSpace:
             return naming.due_at(sweep)
 
         def mark() -> object:
-            return space.index, space.index.taken()[1]
+            # of a shorter time some wait already
+            return space.index, space.index.taken()[1], idle_timeout.now
 
         return SpaceNotes(tasks, sweep_interval, mark, due_at)
 
@@ -399,7 +460,7 @@ class OpenSpace:
             log.debug("unused_space_removed", folder=logs.root.parent.name)
 
     def _is_gone(self) -> bool:
-        return not (self._shared.settings.data_dir / self.name).exists()
+        return not (self._shared.live.now.data_dir / self.name).exists()
 
 
 def _stored(space: Space, checkpoints: Checkpoints) -> Stored:

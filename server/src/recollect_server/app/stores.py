@@ -1,10 +1,10 @@
 """Places where the logs of all spaces live: the data folder, or a database."""
 
 import os
-from pathlib import Path
 from typing import Protocol
 
 from recollect_server.app.folder import CannotStart
+from recollect_server.domain.live import Live
 from recollect_server.settings import FOLDER, Settings
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.store import LogStore
@@ -38,9 +38,9 @@ class Stores(Protocol):
 class FolderStores:
     """The stores in a data folder."""
 
-    def __init__(self, data_dir: Path, *, sync: bool) -> None:
-        self._data_dir = data_dir
-        self._sync = sync
+    def __init__(self, live: Live[Settings]) -> None:
+        self._live = live
+        self._data_dir = live.now.data_dir
 
     @property
     def place(self) -> str:
@@ -49,7 +49,8 @@ class FolderStores:
 
     def of(self, space: str) -> LogStore:
         """Return the store of a space."""
-        return FolderStore.of(self._data_dir, space, sync=self._sync)
+        sync = self._live.now.durability == "fsync"
+        return FolderStore.of(self._data_dir, space, sync=sync)
 
     def exists(self, space: str) -> bool:
         """Return whether there is anything of that name in the folder."""
@@ -67,10 +68,11 @@ class FolderStores:
         """Do nothing: each store closes its files."""
 
 
-def open_stores(settings: Settings) -> Stores:
+def open_stores(live: Live[Settings]) -> Stores:
     """Return the stores that the settings name. Raises CannotStart."""
+    settings = live.now
     if settings.store == FOLDER:
-        return FolderStores(settings.data_dir, sync=settings.durability == "fsync")
+        return FolderStores(live)
     try:
         from recollect_server.app.postgres import PostgresStores
     except ImportError as error:

@@ -24,7 +24,7 @@ import structlog
 from recollect_server.domain.time import system_clock, to_text
 from recollect_server.settings import Settings
 
-_SECONDS = 0.1
+_SECONDS = 0.1  # from an event to its line, and between two tries of what is refused
 _MAX_WAITING = 10_000  # events that wait to be written: about 4 MB
 _PATIENCE_SECONDS = 0.2  # that a warning waits until it is written
 _LAST_SECONDS = 1.0  # that the end of the process waits for the last lines
@@ -67,7 +67,36 @@ def _renderer(settings: Settings) -> structlog.typing.Processor:
     )
 
 
+def set_level(name: str) -> None:
+    """Set the lowest level that is logged from now on."""
+    _Leveled.level = logging.getLevelNamesMapping()[name.upper()]
+
+
+class _Leveled(structlog.make_filtering_bound_logger(logging.DEBUG)):  # type: ignore[misc]
+    """Logger whose lowest level can change. structlog's own has it built in, and a logger is made
+    once.
+    """
+
+    level = logging.INFO
+
+    def is_enabled_for(self, level: int) -> bool:
+        return level >= self.level
+
+    def get_effective_level(self) -> int:
+        return self.level
+
+    def debug(self, event: str, *args: Any, **fields: Any) -> Any:
+        return super().debug(event, *args, **fields) if self.level <= logging.DEBUG else None
+
+    def info(self, event: str, *args: Any, **fields: Any) -> Any:
+        return super().info(event, *args, **fields) if self.level <= logging.INFO else None
+
+    def warning(self, event: str, *args: Any, **fields: Any) -> Any:
+        return super().warning(event, *args, **fields) if self.level <= logging.WARNING else None
+
+
 def _configure(settings: Settings, output: "Output | _OutputAtOnce", *, for_good: bool) -> None:
+    set_level(settings.log_level)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -75,9 +104,7 @@ def _configure(settings: Settings, output: "Output | _OutputAtOnce", *, for_good
             structlog.processors.format_exc_info,
             _stamped,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            logging.getLevelNamesMapping()[settings.log_level.upper()]
-        ),
+        wrapper_class=_Leveled,
         logger_factory=lambda *_: output,
         cache_logger_on_first_use=for_good,
     )
@@ -111,7 +138,8 @@ class Output:
         self._stalled = False  # the last warning waited in vain
         self._guard = threading.Lock()  # guards the number of dropped events
         self._dropped = 0
-        self._wake, self._closing = threading.Event(), threading.Event()
+        # something is to be written, without delay, and nothing more comes
+        self._pending, self._urgent, self._closing = (threading.Event() for _ in range(3))
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
 
     def start(self) -> None:
@@ -121,7 +149,8 @@ class Output:
     def close(self) -> None:
         """Write what is left, as long as that takes no more than a second."""
         self._closing.set()
-        self._wake.set()
+        self._pending.set()
+        self._urgent.set()
         self._thread.join(_LAST_SECONDS)
 
     def info(self, event: structlog.typing.EventDict) -> None:
@@ -131,6 +160,8 @@ class Output:
         else:
             with self._guard:
                 self._dropped += 1
+        if not self._pending.is_set():
+            self._pending.set()
 
     debug = info
 
@@ -141,7 +172,8 @@ class Output:
             return
         written = threading.Event()
         self._events.append(written)
-        self._wake.set()
+        self._pending.set()
+        self._urgent.set()
         if not written.wait(_PATIENCE_SECONDS):
             self._stalled = True
 
@@ -149,9 +181,12 @@ class Output:
 
     def _run(self) -> None:
         while not self._closing.is_set():
+            if not self._refusal:
+                self._pending.wait()
             # What refuses is tried again at the same pace, however many warnings come.
-            (self._closing if self._refusal else self._wake).wait(_SECONDS)
-            self._wake.clear()
+            (self._closing if self._refusal else self._urgent).wait(_SECONDS)
+            self._pending.clear()
+            self._urgent.clear()
             self._write()
         self._write()
 

@@ -1,6 +1,7 @@
 """`recollect-server serve`: runs the service until Ctrl-C or SIGTERM."""
 
 import ctypes
+import fcntl
 import gc
 import os
 import signal
@@ -15,8 +16,8 @@ import click
 
 from recollect_server import app
 from recollect_server.cli.folder import shown
-from recollect_server.cli.logs import say, set_up_logs
-from recollect_server.cli.options import load_settings, with_settings
+from recollect_server.cli.logs import say, set_level, set_up_logs
+from recollect_server.cli.options import NamedPath, load_settings, with_settings
 from recollect_server.domain import endpoints
 from recollect_server.domain.errors import RecollectError
 from recollect_server.settings import Settings
@@ -27,8 +28,14 @@ _STOPS = {signal.SIGINT, signal.SIGTERM}
 
 
 @click.command()
+@click.option(
+    "--while-locked",
+    type=NamedPath(path_type=Path),
+    metavar="FILE",
+    help="stop when no process holds a shared lock (flock) of this file any more",
+)
 @with_settings
-def serve(config: Path | None, **flags: Any) -> None:
+def serve(config: Path | None, while_locked: Path | None, **flags: Any) -> None:
     """Start the server."""
     settings = load_settings(config, flags)
     _give_memory_back()
@@ -46,6 +53,7 @@ def serve(config: Path | None, **flags: Any) -> None:
         os._exit(1)  # threads that were started may wait for ever for those that could not be
     except (app.CannotStart, CannotListen, RecollectError) as error:
         raise click.ClickException(str(error)) from error
+    running.settings.follow(lambda settings: set_level(settings.log_level))
     # What was made so far stays until the end. The collector would go through all of it again and
     # again, and hold Python's lock each time, and with it every call, for some 40 ms.
     gc.freeze()
@@ -57,8 +65,26 @@ def serve(config: Path | None, **flags: Any) -> None:
         f" {running.place}{note}. Stop it with Ctrl-C.",
         sys.stdout,
     )
+    if while_locked is not None:
+        _stop_without_holders(while_locked)
     signal.sigwait(_STOPS)
     running.stop()
+
+
+def _stop_without_holders(path: Path) -> None:
+    """Stop this process when nobody else holds a lock of a file. Its own lock is held until the
+    process has ended, so that whoever comes meanwhile waits for that.
+    """
+
+    def wait() -> None:
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            say(f"Error: cannot wait for the lock of {path}: {error.strerror}", sys.stderr)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="holders", daemon=True).start()
 
 
 def _described(addresses: Sequence[str], settings: Settings) -> Iterator[str]:

@@ -15,6 +15,7 @@ from recollect_server.domain.conversation import (
     Conversation,
     MetaUpdated,
     ModelUse,
+    NoteErased,
     TitleAssigned,
 )
 from recollect_server.domain.message import Message, Role
@@ -106,7 +107,9 @@ class Tally:
                 self._model = content.model
             case MetaUpdated(model=str() as model):
                 self._model = model
-            case TitleAssigned() | Abbreviated() | Compressed() if content.model_use is not None:
+            case TitleAssigned() | Abbreviated() | Compressed() | NoteErased() if (
+                content.model_use is not None
+            ):
                 self._charge(content.time, channel, content.model_use)
         self._is_begun = True
 

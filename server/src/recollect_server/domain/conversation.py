@@ -272,6 +272,26 @@ class CommandRun:
     mail: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class MessagesRedacted:
+    """The text of messages was removed, with everything that was derived from it."""
+
+    sequences: tuple[int, ...]
+    """Their lines, ascending."""
+    time: int
+    by: str = ""
+    """Id of the token that asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteErased:
+    """Remains of notes, a title, a summary or an anchor that came from a redacted message."""
+
+    time: int
+    model_use: ModelUse | None = None
+    """Calls that the server made for what was here: they were spent."""
+
+
 Event = (
     TitleAssigned
     | Compressed
@@ -282,6 +302,8 @@ Event = (
     | AnchorForgotten
     | Continued
     | CommandRun
+    | MessagesRedacted
+    | NoteErased
 )
 Content = Began | Message | Event
 """Entries of a conversation's log."""

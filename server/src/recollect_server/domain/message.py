@@ -41,6 +41,20 @@ class Attachment:
     bytes_length: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """Record that a message's text was removed for good: by which token, and when."""
+
+    by: str = ""
+    """Id of the token; empty: a caller without one, or the line had no room for it."""
+    time: int = 0
+    """In milliseconds; 0: the line had no room for it."""
+
+
+REDACTED = "[redacted]"
+"""Text that stands for a redacted message wherever messages are shown."""
+
+
 @frozen
 class Message:
     """A message as stored, or, with sequence 0, as a caller gave it.
@@ -69,6 +83,13 @@ class Message:
     """
     sender_name: str = ""
     """The sender's display name, for people."""
+    redaction: Redaction | None = None
+    """Set if its text was removed: what is left is a tombstone."""
+
+    @property
+    def shown(self) -> str:
+        """Return the text that people and models are shown."""
+        return self.content if self.redaction is None else REDACTED
 
 
 def reading_order(message: Message) -> tuple[int, int]:

@@ -56,3 +56,13 @@ class SettingList:
     """Path of the file that keeps what is set."""
     locked: str = ""
     """Reason for which none can be set; empty: they can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Result of a change of a setting."""
+
+    setting: Setting
+    """The setting as it is now."""
+    in_force: bool
+    """The server runs with the new value; False: from its next start on."""

@@ -5,7 +5,7 @@ snapshot.
 from dataclasses import dataclass
 
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.message import Message
+from recollect_server.domain.message import Message, Redaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,15 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
+class Redacted:
+    """The text of messages was removed; the conversation as it is now."""
+
+    conversation: Conversation
+    sequences: tuple[int, ...]
+    redaction: Redaction
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
     """It seems to be about several things."""
 
@@ -98,6 +107,7 @@ Kind = (
     | Renamed
     | NotesWritten
     | Deleted
+    | Redacted
     | Split
     | Delta
     | Heartbeat

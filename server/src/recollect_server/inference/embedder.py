@@ -6,18 +6,21 @@ one padded length, and never one alone (the matrix product of a batch of one tak
 rounds otherwise).
 """
 
+import ctypes
 import hashlib
 import os
 import threading
+import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
-from recollect_server.inference.weights import TOKENIZER, NoWeights, Weights, WrongWeights
+from recollect_server.inference.weights import TOKENIZER, NoWeights, Weights, WrongWeights, look
 
 PIECE = 254
 """Word pieces that the model takes at once, beside its two marks. Trained at 128 and documented for
@@ -53,13 +56,11 @@ class CannotEmbed(Exception):
     """The model failed over a text; the text says how."""
 
 
-class Embedder:
-    """A model, ready. Safe to call from any thread; each call computes in its caller's thread."""
+class _Model:
+    """A model in memory: its session and its tokenizer."""
 
     def __init__(self, weights: Weights) -> None:
-        """Load the model, which takes some 0.6 s and 150 MB. Raises NoWeights, WrongWeights,
-        ImportError.
-        """
+        """Load it. Raises NoWeights, WrongWeights, ImportError."""
         # Before it is imported: else it makes up an id of this machine and tells its maker which
         # models are run (its Privacy.md).
         os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -67,17 +68,16 @@ class Embedder:
         from onnxruntime.capi import onnxruntime_pybind11_state as failures
         from tokenizers import Tokenizer
 
-        self.identity, self.folder = weights.identity, weights.folder
-        self.profile = profile = weights.profile
+        profile = weights.profile
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         # it would keep the memory of the largest batch for ever
         options.enable_cpu_mem_arena = False
         options.log_severity_level = 3
-        self._refusals = tuple(getattr(failures, name) for name in _REFUSALS)
-        self._session: Any
-        self._tokenizer: Any
+        self.refusals = tuple(getattr(failures, name) for name in _REFUSALS)
+        self.session: Any
+        self.tokenizer: Any
         try:
             model, tokenizer = (
                 (weights.folder / name).read_bytes() for name in (profile.model, TOKENIZER)
@@ -87,71 +87,119 @@ class Embedder:
                 if profile.centres
                 else np.zeros((2, DIMENSIONS), np.float32)
             )
-            self._session = onnxruntime.InferenceSession(
+            self.session = onnxruntime.InferenceSession(
                 model, options, providers=["CPUExecutionProvider"]
             )
-            self._tokenizer = Tokenizer.from_buffer(tokenizer)
+            self.tokenizer = Tokenizer.from_buffer(tokenizer)
         except OSError as error:
             raise NoWeights(f"the embedding model cannot be read: {error.strerror}") from error
-        except (ValueError, *self._refusals) as error:
+        except (ValueError, *self.refusals) as error:
             raise WrongWeights(
                 f"the embedding model in {weights.folder} cannot be used: {error}"
             ) from error
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-        shape = self._session.get_outputs()[0].shape
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+        shape = self.session.get_outputs()[0].shape
         if shape[-1] != DIMENSIONS:
             raise WrongWeights(
                 f"the embedding model in {weights.folder} gives {shape[-1]} dimensions, and {DIMENSIONS} are kept: name another"
                 " with --embedding-model"
             )
-        begin, self._end = self._tokenizer.encode("").ids
+        begin, self.end = self.tokenizer.encode("").ids
         passage, question = (
-            (begin, *self._tokenizer.encode(prefix, add_special_tokens=False).ids)
+            (begin, *self.tokenizer.encode(prefix, add_special_tokens=False).ids)
             for prefix in (profile.passage, profile.question)
         )
-        self._passage_marks: Piece = passage
-        self._question_marks: Piece = question
-        self._passage_centre: NDArray[np.float32] = centres[0]
-        self._question_centre: NDArray[np.float32] = centres[1]
-        self._directions: NDArray[np.float32] = centres[2:]
+        self.passage_marks: Piece = passage
+        self.question_marks: Piece = question
+        self.passage_centre: NDArray[np.float32] = centres[0]
+        self.question_centre: NDArray[np.float32] = centres[1]
+        self.directions: NDArray[np.float32] = centres[2:]
+
+
+class Embedder:
+    """An embedding model. Safe to call from any thread; each call computes in its caller's thread.
+
+    `release` takes one that was not used for a while out of memory; the next use loads it again.
+    """
+
+    def __init__(self, weights: Weights) -> None:
+        """Load the model, which takes some 0.6 s and 120 MB. Raises NoWeights, WrongWeights,
+        ImportError.
+        """
+        self.identity, self.folder = weights.identity, weights.folder
+        self.profile = weights.profile
+        self._loading = threading.Lock()  # guards `_model` and `_used`; held while it is loaded
+        self._model: _Model | None = _Model(weights)
+        self._used = time.monotonic()
         self._guard = threading.Lock()  # guards `_questions`
         # by hash: no text is kept
         self._questions: OrderedDict[bytes, NDArray[np.float32]] = OrderedDict()
+        _return_freed_memory()
+
+    def release(self, idle: float) -> bool:
+        """Release the model's memory if it was not used for `idle` seconds. Return True if it was
+        released now. Whoever computes with it at this moment keeps it until the end.
+        """
+        with self._loading:
+            if self._model is None or time.monotonic() - self._used < idle:
+                return False
+            self._model = None
+        _return_freed_memory()
+        return True
+
+    def _loaded(self) -> _Model:
+        """Return the model, loaded again if it was released. Raises CannotEmbed."""
+        with self._loading:
+            if self._model is None:
+                try:
+                    weights = look(self.folder, self.profile)
+                    if weights.identity != self.identity:
+                        raise WrongWeights(
+                            f"the embedding model in {self.folder} was replaced: restart the server"
+                        )
+                    self._model = _Model(weights)
+                except (NoWeights, WrongWeights, ImportError) as error:
+                    raise CannotEmbed(str(error)) from error
+                _return_freed_memory()
+            self._used = time.monotonic()
+            return self._model
 
     def cut(self, text: str) -> list[Piece]:
         """Split a text into pieces of about equal length, each overlapping the next; at least
         one.
         """
-        return self._cut(text, self._passage_marks)
+        model = self._loaded()
+        return self._cut(model, text, model.passage_marks)
 
-    def _cut(self, text: str, marks: Piece) -> list[Piece]:
+    def _cut(self, model: _Model, text: str, marks: Piece) -> list[Piece]:
         # As a batch: for one text alone the library keeps Python's global lock, for a MiB almost a
         # second.
-        ids = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
+        ids = model.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
         count = max(1, -(-(len(ids) - OVERLAP) // (PIECE - OVERLAP)))
         length = -(-(len(ids) + (count - 1) * OVERLAP) // count)
         starts = [
             min(number * (length - OVERLAP), max(0, len(ids) - length)) for number in range(count)
         ]
-        return [(*marks, *ids[start : start + length], self._end) for start in starts]
+        return [(*marks, *ids[start : start + length], model.end) for start in starts]
 
     def embed_pieces(self, pieces: Sequence[Piece]) -> Vectors:
         """Return a vector for each piece. This and its callers raise CannotEmbed."""
-        return self._centred(self._embed_pieces(pieces), self._passage_centre)
+        model = self._loaded()
+        return self._centred(model, self._embed_pieces(model, pieces), model.passage_centre)
 
-    def _centred(self, vectors: Vectors, centre: NDArray[np.float32]) -> Vectors:
+    def _centred(self, model: _Model, vectors: Vectors, centre: NDArray[np.float32]) -> Vectors:
         """Return the directions of the vectors as seen from a centre, without their parts along
         the directions that the model's file names: those tell languages apart, not meanings.
         """
         if not self.profile.centres:
             return vectors
         centred = vectors - centre
-        for direction in self._directions:  # by sums of rows, which do not depend on their number
+        for direction in model.directions:  # by sums of rows, which do not depend on their number
             centred -= (centred * direction).sum(axis=1, keepdims=True) * direction
         return unit(centred)
 
-    def _embed_pieces(self, pieces: Sequence[Piece]) -> Vectors:
+    def _embed_pieces(self, model: _Model, pieces: Sequence[Piece]) -> Vectors:
         vectors = np.zeros((len(pieces), DIMENSIONS), np.float32)
         for chosen, length in _batches(pieces):
             rows = chosen if len(chosen) > 1 else chosen * 2
@@ -161,7 +209,7 @@ class Embedder:
                 piece = pieces[number]
                 ids[row, : len(piece)] = piece
                 mask[row, : len(piece)] = 1
-            vectors[chosen] = self._run(ids, mask)[: len(chosen)]
+            vectors[chosen] = self._run(model, ids, mask)[: len(chosen)]
         return vectors
 
     def embed(self, texts: Sequence[str]) -> Vectors:
@@ -193,23 +241,33 @@ class Embedder:
         return vector
 
     def _question(self, text: str) -> NDArray[np.float32]:
-        pieces = self._cut(text, self._question_marks)[:_QUESTION]
+        model = self._loaded()
+        pieces = self._cut(model, text, model.question_marks)[:_QUESTION]
         if len(pieces) > 1:
-            vectors = self._centred(self._embed_pieces(pieces), self._question_centre)
+            embedded = self._embed_pieces(model, pieces)
+            vectors = self._centred(model, embedded, model.question_centre)
             return unit(vectors.sum(axis=0))
         # Alone, not twice: it is compared with vectors and with no other question.
         ids = np.array(pieces, np.int64)
-        alone = self._centred(self._run(ids, np.ones_like(ids)), self._question_centre)
-        return np.array(alone[0])
+        embedded = self._run(model, ids, np.ones_like(ids))
+        return np.array(self._centred(model, embedded, model.question_centre)[0])
 
-    def _run(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:
+    def _run(self, model: _Model, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:
         try:
-            vectors: Vectors = self._session.run(None, {"input_ids": ids, "attention_mask": mask})[
+            vectors: Vectors = model.session.run(None, {"input_ids": ids, "attention_mask": mask})[
                 0
             ]
-        except self._refusals as error:
+        except model.refusals as error:
             raise CannotEmbed(f"the embedding model failed: {error}") from error
         return vectors
+
+
+def _return_freed_memory() -> None:
+    """Return freed memory to the system where the C library can: loading a model leaves as much
+    behind as it needs.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

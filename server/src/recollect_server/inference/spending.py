@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from recollect_server.domain.conversation import ModelUse
+from recollect_server.domain.live import Live
 from recollect_server.domain.time import Clock, to_text
 from recollect_server.inference.language_model import ModelUnavailable
 
@@ -39,7 +40,7 @@ class Spending:
     def __init__(
         self,
         clock: Clock,
-        budget: Budget,
+        budget: Live[Budget],
         read: Callable[[str], Spent],
         write: Callable[[str, Spent], None],
     ) -> None:
@@ -57,7 +58,7 @@ class Spending:
         with self._lock:
             spent = self._today()
             if self._share(spent) >= 1:
-                cost = f", {spent.cost:.2f} US dollars" if self._budget.cost else ""
+                cost = f", {spent.cost:.2f} US dollars" if self._budget.now.cost else ""
                 raise ModelUnavailable(
                     f"the budget of {self._day} is spent: {spent.calls} calls, {spent.tokens} tokens{cost}"
                 )
@@ -70,7 +71,7 @@ class Spending:
         with self._lock:
             spent = self._today()
             cost = (
-                tokens[0] * self._budget.input_price + tokens[1] * self._budget.output_price
+                tokens[0] * self._budget.now.input_price + tokens[1] * self._budget.now.output_price
             ) / 1_000_000
             self._set(Spent(spent.calls, spent.tokens + sum(tokens), spent.cost + cost))
         self._count(ModelUse(0, max(tokens[0], 0), max(tokens[1], 0), max(cost, 0.0)))
@@ -98,9 +99,9 @@ class Spending:
             return self._share(self._today())
 
     def _share(self, spent: Spent) -> float:
-        bounds = ((spent.calls, self._budget.calls), (spent.tokens, self._budget.tokens))
+        bounds = ((spent.calls, self._budget.now.calls), (spent.tokens, self._budget.now.tokens))
         shares = [used / bound if bound else 1.0 for used, bound in bounds]
-        return max(*shares, spent.cost / self._budget.cost if self._budget.cost else 0.0)
+        return max(*shares, spent.cost / self._budget.now.cost if self._budget.now.cost else 0.0)
 
     def _today(self) -> Spent:
         day = to_text(self._clock())[:10]

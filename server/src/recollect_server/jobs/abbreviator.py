@@ -14,6 +14,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.live import Live
 from recollect_server.domain.time import Clock
 from recollect_server.inference.language_model import CannotWrite, LanguageModel, ModelUnavailable
 from recollect_server.jobs.loop import Loop, unforeseen
@@ -101,7 +102,7 @@ class SpaceNotes:
     def __init__(
         self,
         tasks: Sequence[Task],
-        sweep_interval: int,
+        sweep_interval: Live[int],
         mark: Callable[[], object],
         due_at: Callable[[int], int | None],
     ) -> None:
@@ -124,6 +125,8 @@ class SpaceNotes:
         self._failed = False  # whether anything did since the last sweep
         self._nothing_until: tuple[object, int, int] | None = None
         """The mark and the time at which nothing waited, and when to look again."""
+        self.failure = ""
+        """Reason for which nothing of the space can be written now; empty: there is none."""
         self.look_at = self.taken_at = 0.0
         """Time of the next look at the index, and of the last work, on the monotonic clock."""
 
@@ -135,7 +138,7 @@ class SpaceNotes:
         try:
             # A clock that was set back is no reason to wait until it has caught up.
             swept_at = self._swept_at
-            if swept_at is None or not 0 <= now - swept_at < self._sweep_interval:
+            if swept_at is None or not 0 <= now - swept_at < self._sweep_interval.now:
                 self._sweep(now)
                 swept_at = now
             if self._paused:
@@ -146,7 +149,7 @@ class SpaceNotes:
                 work = self._queue.popleft()
                 if not is_at_work(work.waiting.conversation_id):
                     return work
-            sweep = swept_at + self._sweep_interval
+            sweep = swept_at + self._sweep_interval.now
             times = [now + _QUIET, *([sweep] if self._logged or self._failed else [])]
             due = self.due_at()
             self._nothing_until = mark, now, min(times if due is None else [due, *times])
@@ -158,10 +161,11 @@ class SpaceNotes:
         """Return when the next conversation waits, in milliseconds; None if none will. Raises
         IndexUnavailable.
         """
-        return self._due_at((self._swept_at or 0) + self._sweep_interval)
+        return self._due_at((self._swept_at or 0) + self._sweep_interval.now)
 
     def written(self) -> None:
         """Note that notes were written: nothing refuses altogether."""
+        self.failure = ""
         self._refusals = 0
 
     def failed(self, work: _Work, reason: str, *, alone: bool) -> bool:
@@ -170,6 +174,7 @@ class SpaceNotes:
         """
         self._failed = True
         if not alone:
+            self.failure = reason
             self._refusals += 1
             if not work.again or self._refusals > 1:
                 self._paused = True

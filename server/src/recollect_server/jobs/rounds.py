@@ -26,6 +26,15 @@ class Job(ABC):
         self.next_at = time.monotonic() + first
         """Time of the next turn, on the monotonic clock."""
         self.after_failure = _FIRST_SECONDS
+        self.ran_at: float | None = None
+        """Time of the last turn, likewise."""
+        self.fault = ""
+        """Unforeseen failure of the last turn; empty: there was none."""
+
+    @property
+    def failure(self) -> str:
+        """Reason for which the last turn could not do all of its work; empty if it could."""
+        return self.fault
 
     def resume(self) -> None:  # noqa: B027 - most jobs need nothing
         """Take note that the space, which was suspended, is open again."""
@@ -76,6 +85,8 @@ class Rounds:
             job.next_at = time.monotonic() + job.turn(self._loop.stopping)
             job.after_failure = _FIRST_SECONDS
 
-        if unforeseen(self._job, turn):
+        job.fault = unforeseen(self._job, turn)
+        job.ran_at = time.monotonic()
+        if job.fault:
             job.next_at = time.monotonic() + job.after_failure
             job.after_failure = min(2 * job.after_failure, _MOST_SECONDS)

@@ -4,14 +4,18 @@ vectors of what was said. `Rounds` gives each its turns.
 
 import threading
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
 
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.live import Live
 from recollect_server.domain.time import milliseconds
+from recollect_server.jobs.loop import Loop
 from recollect_server.jobs.rounds import Job
 from recollect_server.services.recall.embedding import Embedding
+from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 from recollect_server.storage.index.updates import LOGS
@@ -26,6 +30,7 @@ _SLICE = 500  # updates pruned in one transaction, a few milliseconds
 _PAUSE = 0.02  # seconds between two, for others
 _EMBED_SECONDS = 0.25
 _MOST_EMBED_SECONDS = 15.0  # between two tries of what still fails
+_MOST_RELEASE_SECONDS = 30.0  # between two looks for models that nobody uses
 _LOOK_SECONDS = 2.0  # between two looks at what to embed while nothing is written
 
 
@@ -36,6 +41,11 @@ class IndexKeeper(Job):
         super().__init__(_INDEX_SECONDS if space.is_verified else 0.0)
         self._space = space
         self._wait = _INDEX_SECONDS
+
+    @property
+    def failure(self) -> str:
+        """Reason for which the index could not be brought up; empty if it could."""
+        return self.fault or self._space.doubt
 
     def turn(self, stopping: threading.Event) -> float:
         """Repair what can be repaired now."""
@@ -64,28 +74,41 @@ class TierKeeper(Job):
             log.warning("tiers_not_written", reason=str(error))
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds of the logs of updates."""
+
+    retention: timedelta
+    most: int
+
+
 class UpdatePruner(Job):
     """Keeps the logs of updates within their bounds, a little at a time, so that appends never wait
     for it.
     """
 
-    def __init__(
-        self, space: Space, retention: timedelta, most: int, seconds: float = _PRUNE_SECONDS
-    ) -> None:
+    def __init__(self, space: Space, bounds: Live[Bounds], seconds: float = _PRUNE_SECONDS) -> None:
         super().__init__(seconds)
         self._space = space
-        self._retention = milliseconds(retention)
-        self._most = most
+        self._bounds = bounds
         self._seconds = seconds
         self._pruned = 0
+        self._reason = ""
+
+    @property
+    def failure(self) -> str:
+        """Reason for which nothing could be pruned; empty if it could."""
+        return self.fault or self._reason
 
     def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
         """Delete one slice of updates."""
         try:
             pruned = self.prune()
         except IndexUnavailable as error:
-            log.warning("updates_not_pruned", reason=str(error))
+            self._reason = str(error)
+            log.warning("updates_not_pruned", reason=self._reason)
             return self._seconds
+        self._reason = ""
         self._pruned += pruned
         if pruned:
             return _PAUSE
@@ -99,10 +122,11 @@ class UpdatePruner(Job):
         number. Raises IndexUnavailable.
         """
         index = self._space.index
-        before = self._space.clock() - self._retention
+        bounds = self._bounds.now
+        before = self._space.clock() - milliseconds(bounds.retention)
         pruned = 0
         for update_log in LOGS:
-            if through := index.log.prunable(update_log, before, self._most):
+            if through := index.log.prunable(update_log, before, bounds.most):
                 pruned += index.log.prune(update_log, through, limit)
         return pruned
 
@@ -111,7 +135,7 @@ class UpdatePruner(Job):
         Raises IndexUnavailable.
         """
         times = [time for update_log in LOGS if (time := self._space.index.log.oldest(update_log))]
-        return min(times) + self._retention if times else None
+        return min(times) + milliseconds(self._bounds.now.retention) if times else None
 
 
 class EmbedderJob(Job):
@@ -123,6 +147,11 @@ class EmbedderJob(Job):
         self._wait = 0.0
         self._mark: object = None
         self._look_at = 0.0
+
+    @property
+    def failure(self) -> str:
+        """Reason for which nothing can be embedded now; empty if all is well."""
+        return self.fault or self._embedding.failure
 
     def resume(self) -> None:
         """Look at once: the space was suspended, and its vectors are not in memory."""
@@ -151,3 +180,25 @@ class EmbedderJob(Job):
             else min(max(2 * self._wait, 1.0), _MOST_EMBED_SECONDS)
         )
         return self._wait
+
+
+class ModelReleaser:
+    """Takes embedding models that nobody uses out of memory. Started when made."""
+
+    def __init__(self, models: EmbeddingModels, idle: Live[float]) -> None:
+        """`idle`: seconds without a text or a question to embed."""
+        self._models = models
+        self._idle = idle
+        self._loop = Loop("model-releaser", self._look, wait=self._seconds())
+        self._loop.start()
+
+    def stop(self) -> None:
+        """Stop the thread."""
+        self._loop.stop()
+
+    def _seconds(self) -> float:
+        return min(self._idle.now / 4, _MOST_RELEASE_SECONDS)
+
+    def _look(self) -> float:
+        self._models.release(self._idle.now)
+        return self._seconds()

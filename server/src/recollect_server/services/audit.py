@@ -8,6 +8,7 @@ written is counted, logged once, and recorded as lost as soon as the file takes 
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ _MINUTE = 60_000
 # different ones in a minute, and the rest share one record: a caller who invents addresses and
 # methods must not push older records out of the files that are kept
 _MAX_DENIALS = 20
+_MOST_TARGETS = 100  # ids in one record
 _OTHERS = Principal(peer="others", space="")
 
 
@@ -47,14 +49,25 @@ class Audit:
         self._lost = 0
 
     def record(
-        self, principal: Principal, method: str, target: str = "", outcome: str = "OK"
+        self,
+        principal: Principal,
+        method: str,
+        target: str = "",
+        outcome: str = "OK",
+        *,
+        targets: Sequence[str] = (),
     ) -> None:
         """Record a change, durably. `method` is `Service.Method`, or what a command did.
 
-        `target` is the id of a conversation, a communication or a token; `outcome` is OK, or a code
-        with the reason.
+        `target` is the id of a conversation, a communication or a token, `targets` those of many:
+        they are divided among several records. `outcome` is OK, or a code with the reason.
         """
-        self._write(self._fields(principal, method, target, outcome), durable=True)
+        fields = self._fields(principal, method, target, outcome)
+        parts = [targets[at : at + _MOST_TARGETS] for at in range(0, len(targets), _MOST_TARGETS)]
+        for part in parts:
+            self._write(fields | {"objects": list(part)}, durable=True)
+        if not parts:
+            self._write(fields, durable=True)
 
     def refuse(self, principal: Principal, method: str, outcome: str) -> None:
         """Record a call that was refused, or count it."""
@@ -132,9 +145,9 @@ class Audit:
             log.warning("audit_resumed", lost=lost)
 
 
-def object_of(request: Any) -> str:
-    """Return the id of the conversation or communication that a request names; empty if it names
-    none, or not by a valid id.
+def object_of(request: Any, answer: Any) -> str:
+    """Return the id of the conversation or communication that a request names, or of the setting,
+    token or space that an answer is about; empty if there is none, or it has no valid id.
     """
     for name, is_id in (
         ("conversation_id", is_conversation_id),
@@ -143,7 +156,20 @@ def object_of(request: Any) -> str:
         value = getattr(request, name, "")
         if isinstance(value, str) and is_id(value):
             return value
+    for part, name in (("setting", "key"), ("token", "id"), ("space", "name"), ("receipt", "name")):
+        about = getattr(getattr(answer, part, None), name, "")
+        if isinstance(about, str) and about:
+            return about
     return ""
+
+
+def objects_of(request: Any, answer: Any) -> list[str]:
+    """Return the ids of the conversations that a call changed, where its answer names them and it
+    was no dry run.
+    """
+    if getattr(request, "dry_run", False):
+        return []
+    return [it for it in getattr(answer, "conversation_ids", ()) if is_conversation_id(it)]
 
 
 def host_of(peer: str) -> str:

@@ -44,6 +44,7 @@ from recollect_server.domain.notes import notes_due
 from recollect_server.domain.routing import Place, place_of
 from recollect_server.domain.time import arrival
 from recollect_server.services.space.deletion import Receipt
+from recollect_server.services.space.redaction import RedactionDone
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState, placed
@@ -56,6 +57,7 @@ log = structlog.get_logger("recollect.conversations")
 
 _DELETED_AT_ONCE = 100  # conversations that one query names
 _MAX_COPIED = 1000  # messages of a fork, as of any write
+_MAX_COPIES = 100  # conversations that a redaction names
 _MAX_LEFT = 1000  # conversations that a receipt names as left
 MAX_METADATA = 64 << 10
 """Bytes of a conversation's metadata as JSON."""
@@ -573,6 +575,24 @@ class Conversations:
         payload: dict[str, Any] = {"id": conversation_id, "anchors": anchors}
         request = key_of("Delete", request_id, payload | ({"force": True} if force else {}))
         return self._space.delete(conversation_id, anchors, request, force=force)
+
+    def redact(
+        self, conversation_id: str, sequence: int, turn: int, by: str, request_id: str
+    ) -> tuple[RedactionDone, list[str]]:
+        """Remove the text of the message of a line, or, where that is 0, of all messages of a turn.
+        Return also the conversations that may have copies of them.
+        """
+        payload = {"id": conversation_id, "sequence": sequence, "turn": turn}
+        done = self._space.redact(
+            conversation_id,
+            sequence=sequence,
+            turn=turn,
+            by=by,
+            request=key_of("RedactMessage", request_id, payload),
+        )
+        first = min(message.turn_number for message in done.messages)
+        copies = self._space.index.conversations.copies(conversation_id, first, _MAX_COPIES)
+        return done, copies
 
     def delete_many(
         self,

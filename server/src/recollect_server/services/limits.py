@@ -14,6 +14,7 @@ from typing import NamedTuple
 import structlog
 
 from recollect_server.domain.errors import IndexUnavailable, LimitExceeded
+from recollect_server.domain.live import Live
 from recollect_server.domain.principal import Principal
 from recollect_server.domain.time import DAY, Clock
 from recollect_server.storage.usage import Usage, UsageFile
@@ -111,20 +112,27 @@ ALLOWANCES = tuple(each.name for each in fields(Allowance))
 """Keys of a token's own limits, as its ledger line has them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Allowances:
+    """Amounts that each token and each space may use."""
+
+    token: Allowance = Allowance()
+    space: Allowance = Allowance()
+
+
 class Limiter:
     """Limiter of tokens and spaces. Safe to call from any thread."""
 
     def __init__(
         self,
         clock: Clock,
-        token: Allowance,
-        space: Allowance,
+        allowances: Live[Allowances],
         limits_of: Callable[[str], Mapping[str, float]],
         file: UsageFile,
     ) -> None:
         """`limits_of` gives the limits that a token has of its own, by its id."""
         self._clock = clock
-        self._token, self._space = token, space
+        self._allowances = allowances
         self._limits_of = limits_of
         self._file = file
         self._calls = Buckets(Rate())
@@ -136,7 +144,8 @@ class Limiter:
 
     def admit(self, principal: Principal, size: int) -> None:
         """Charge a call whose request has `size` bytes. Raises LimitExceeded."""
-        if not (principal.token_id or self._space.calls or self._space.bytes):
+        space = self._allowances.now.space
+        if not (principal.token_id or space.calls or space.bytes):
             return
         now = self._clock()
         for of, name, allowance in self._charged(principal):
@@ -182,9 +191,10 @@ class Limiter:
 
     def _charged(self, principal: Principal) -> list[tuple[str, str, Allowance]]:
         """Return what a call is charged to: `token` or `space`, the name, and what it may use."""
-        charged = [("space", principal.space, self._space)]
+        allowances = self._allowances.now
+        charged = [("space", principal.space, allowances.space)]
         if principal.token_id:
-            allowance = self._token.but(self._limits_of(principal.token_id))
+            allowance = allowances.token.but(self._limits_of(principal.token_id))
             charged.insert(0, ("token", principal.token_id, allowance))
         return charged
 
@@ -252,7 +262,12 @@ class Quota:
     """
 
     def __init__(
-        self, limiter: Limiter, space: str, most: Stored, count: Callable[[], Stored], clock: Clock
+        self,
+        limiter: Limiter,
+        space: str,
+        most: Live[Stored],
+        count: Callable[[], Stored],
+        clock: Clock,
     ) -> None:
         self._limiter = limiter
         self._space = space
@@ -271,10 +286,11 @@ class Quota:
         """Admit a write of so many new conversations, or of a request of `size` bytes. Raises
         LimitExceeded.
         """
-        if conversations and self._most.conversations:
-            limit, most = "conversations", self._most.conversations
-        elif size and self._most.bytes:
-            limit, most = "stored_bytes", self._most.bytes
+        bounds = self._most.now
+        if conversations and bounds.conversations:
+            limit, most = "conversations", bounds.conversations
+        elif size and bounds.bytes:
+            limit, most = "stored_bytes", bounds.bytes
         else:
             return
         now = self._clock()
@@ -298,8 +314,9 @@ class Quota:
 
     def _fits(self, added: Stored) -> bool:
         assert self._stored is not None
+        most = self._most.now
         total = self._stored.plus(self._admitted).plus(added)
         return not (
-            (added.conversations and 0 < self._most.conversations < total.conversations)
-            or (added.bytes and 0 < self._most.bytes < total.bytes)
+            (added.conversations and 0 < most.conversations < total.conversations)
+            or (added.bytes and 0 < most.bytes < total.bytes)
         )

@@ -19,6 +19,7 @@ from contextlib import suppress
 
 from recollect_server.domain.context import Context, Tier
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.live import Live
 from recollect_server.services.space.events import Deleted
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.tiers import Transition
@@ -33,7 +34,7 @@ class Tiers:
     `listed` and `forget`.
     """
 
-    def __init__(self, space: Space, warm_for: int) -> None:
+    def __init__(self, space: Space, warm_for: Live[int]) -> None:
         """`warm_for` is in milliseconds."""
         self._space = space
         self._warm_for = warm_for
@@ -64,7 +65,7 @@ class Tiers:
         """
         with self._guard:
             entry = self._places.get(conversation_id)
-        return entry[1] if entry and entry[1] + self._warm_for > self._space.clock() else None
+        return entry[1] if entry and entry[1] + self._warm_for.now > self._space.clock() else None
 
     def built(self, conversation_id: str, context: Context, *, in_memory: bool) -> None:
         """Note that a context was built for a conversation."""
@@ -165,9 +166,9 @@ class Tiers:
         while self._places:
             name = next(iter(self._places))
             tier, time = self._places[name]
-            if time + self._warm_for > now:
+            if time + self._warm_for.now > now:
                 return
-            if tier is Tier.HOT and time + 2 * self._warm_for > now:
+            if tier is Tier.HOT and time + 2 * self._warm_for.now > now:
                 self._move(name, Tier.WARM, "no context was built for it for a while")
             else:
                 self._move(name, Tier.COLD, "nothing of it was recalled for a while")

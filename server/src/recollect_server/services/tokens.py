@@ -5,7 +5,7 @@ verifies tokens for long calls `refresh` now and then, which costs a look at the
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -112,14 +112,20 @@ class Tokens:
         return self._create(grant, {"replaces": replaces} if replaces else {})
 
     def rotate(
-        self, token_id: str, expires: int, overlap: int, *, keep_lifetime: bool = True
+        self,
+        token_id: str,
+        expires: int,
+        overlap: int,
+        *,
+        keep_lifetime: bool = True,
+        check: Callable[[Grant], None] = lambda _: None,
     ) -> tuple[Token, str]:
         """Create a token like another one, which ends after `overlap` milliseconds, or earlier if
         it was to end earlier. Until then both are valid.
 
         `expires` is the end of the new one; 0: as long after its beginning as that of the other, or
-        never (also without `keep_lifetime`). Raises TokenNotFound, InvalidField,
-        StorageUnavailable.
+        never (also without `keep_lifetime`). `check` may refuse what the new one would allow.
+        Raises TokenNotFound, InvalidField, StorageUnavailable.
         """
         old = self.get(token_id)
         now = self._clock()
@@ -128,6 +134,7 @@ class Tokens:
         if not expires and keep_lifetime and old.grant.expires:
             expires = now + old.grant.expires - old.created
         grant = replace(old.grant, expires=expires)
+        check(grant)
         return self._create(grant, {"replaces": old.id, "replacedEnds": to_text(now + overlap)})
 
     def revoke(self, token_id: str) -> Token:

@@ -18,6 +18,7 @@ from recollect_server.domain.budget import first_turns, message_tokens, newest_t
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.filters import Filter
+from recollect_server.domain.live import Live
 from recollect_server.domain.message import Message, Role, reading_order
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
@@ -66,7 +67,7 @@ class WorkingContext:
     thread.
     """
 
-    def __init__(self, space: Space, defaults: Limits) -> None:
+    def __init__(self, space: Space, defaults: Live[Limits]) -> None:
         self._space = space
         self._defaults = defaults
 
@@ -89,10 +90,9 @@ class WorkingContext:
         """Return the newest turns of a conversation, or those before a turn or a line. 0 means the
         default.
         """
+        defaults = self._defaults.now
         limits = Limits(
-            max_turns or self._defaults.max_turns,
-            max_tokens or self._defaults.max_tokens,
-            self._defaults.max_bytes,
+            max_turns or defaults.max_turns, max_tokens or defaults.max_tokens, defaults.max_bytes
         )
         head = self._space.read(conversation_id)
         conversation = head.conversation

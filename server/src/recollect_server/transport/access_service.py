@@ -37,3 +37,5 @@ def scope_numbers(scopes: Collection[Scope]) -> list["scope_pb2.Scope.ValueType"
 _NUMBERS = {
     scope: scope_pb2.Scope.Value(f"SCOPE_{scope.replace('.', '_').upper()}") for scope in Scope
 }
+SCOPES = {number: scope for scope, number in _NUMBERS.items() if scope is not Scope.ANY}
+"""Scopes that a token may name, by their numbers in the contract."""

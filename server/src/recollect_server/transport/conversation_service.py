@@ -28,6 +28,7 @@ from recollect_server.transport.convert import (
     fill_conversation,
     fill_message,
     message_from,
+    message_to,
     optional_milliseconds,
     party_from,
     timestamp,
@@ -518,6 +519,36 @@ class ConversationHandlers:
                 for place, count in receipt.removed.items()
             ],
             delete_time=timestamp(receipt.time),
+        )
+
+    def RedactMessage(
+        self, request: api.RedactMessageRequest, call: Call
+    ) -> api.RedactMessageResponse:
+        """Remove the text of messages for good."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        checks.not_negative("sequence", request.sequence)
+        checks.not_negative("turn_number", request.turn_number)
+        if bool(request.sequence) == bool(request.turn_number):
+            wrong = (
+                "does not go with turn_number" if request.sequence else "or turn_number is required"
+            )
+            checks.refuse("sequence", wrong)
+        checks.request_id(request.request_id)
+        checks.done()
+        done, copies = self._conversations.redact(
+            request.conversation_id,
+            min(request.sequence, MAX_LINES + 1),
+            request.turn_number,
+            call.principal.token_id,
+            request.request_id,
+        )
+        return api.RedactMessageResponse(
+            conversation=conversation_to(done.conversation),
+            messages=map(message_to, done.messages),
+            redact_time=timestamp(done.time),
+            duplicate=done.duplicate,
+            copied_in=copies,
         )
 
     def DeleteMany(self, request: api.DeleteManyRequest, call: Call) -> api.DeleteManyResponse:

@@ -15,7 +15,14 @@ from recollect.v1 import conversation_pb2, message_pb2
 
 from recollect_server.domain.addresses import display_name
 from recollect_server.domain.conversation import CALLER, NOBODY, Conversation, NoteRecord, Party
-from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
+from recollect_server.domain.message import (
+    Attachment,
+    Message,
+    Redaction,
+    Role,
+    ToolCall,
+    Usage,
+)
 
 _ROLES = {
     message_pb2.ROLE_USER: Role.USER,
@@ -97,7 +104,9 @@ def fill_message(value: message_pb2.Message, message: Message) -> None:
     value.sequence = message.sequence
     value.turn_number = message.turn_number
     value.role = ROLE_NUMBERS[message.role]
-    value.content = message.content
+    value.content = message.shown
+    if message.redaction is not None:
+        fill_redaction(value.redaction, message.redaction)
     _set_moment(value.timestamp, message.timestamp)
     if message.thinking_text:
         value.thinking_text = message.thinking_text
@@ -124,6 +133,14 @@ def fill_message(value: message_pb2.Message, message: Message) -> None:
     if message.metadata is not None:
         value.metadata.update(message.metadata)
         value.metadata.SetInParent()
+
+
+def fill_redaction(value: message_pb2.Redaction, redaction: Redaction) -> None:
+    """Fill an empty redaction inside an answer."""
+    value.by = redaction.by
+    if redaction.time:
+        _set_moment(value.time, redaction.time)
+    value.SetInParent()
 
 
 def conversation_to(

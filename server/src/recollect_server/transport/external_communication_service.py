@@ -7,6 +7,7 @@ from recollect.v1 import external_communication_service_pb2 as api
 from recollect_server.domain.addresses import OWNERS_ALONE, normal_address
 from recollect_server.domain.external import Trust
 from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
+from recollect_server.domain.live import Live
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
 from recollect_server.transport.answers import Answers
@@ -41,7 +42,7 @@ class ExternalCommunicationHandlers:
         limits: Limits,
         answers: Answers,
         seal: Seal,
-        timeout: float,
+        timeout: Live[float],
     ) -> None:
         """`timeout` is how many seconds a search may take at most."""
         self._external = external
@@ -99,7 +100,7 @@ class ExternalCommunicationHandlers:
         self, request: api.SearchCommunicationsRequest, call: Call
     ) -> api.SearchCommunicationsResponse:
         """Return the messages that match a query best."""
-        deadline = deadline_of(call.context, self._timeout)
+        deadline = deadline_of(call.context, self._timeout.now)
         checks = Checks()
         checks.said("query", request.query, _MAX_QUERY)
         checks.not_negative("limit", request.limit)

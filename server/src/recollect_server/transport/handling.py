@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from logging import DEBUG
 from typing import Any, cast
 
@@ -32,8 +32,9 @@ from recollect_server.domain.errors import (
     RecollectError,
     Unauthenticated,
 )
+from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.principal import Principal
-from recollect_server.services.audit import Audit, object_of
+from recollect_server.services.audit import Audit, object_of, objects_of
 from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces import Spaces
 from recollect_server.transport.confining import confine
@@ -87,10 +88,17 @@ class Rules:
         """
         return _nothing if self.limiter is None else self.limiter.open_stream(call.principal)
 
-    def record(self, method: str, request: "ProtoMessage | None", principal: Principal) -> None:
+    def record(
+        self,
+        method: str,
+        request: "ProtoMessage | None",
+        answer: ProtoMessage | None,
+        principal: Principal,
+    ) -> None:
         """Record a call that was carried out, if it is an administrative one."""
         if self.audit is not None and method in ADMINISTRATIVE:
-            self.audit.record(principal, method, object_of(request))
+            objects = objects_of(request, answer)
+            self.audit.record(principal, method, object_of(request, answer), targets=objects)
 
     def refuse(self, method: str, principal: Principal, failed: status_pb2.Status) -> None:
         """Record a call that was refused for its caller's credentials."""
@@ -128,6 +136,7 @@ ADMINISTRATIVE = frozenset(
     {
         "ConversationService.Delete",
         "ConversationService.DeleteMany",
+        "ConversationService.RedactMessage",
         "ConversationService.RegenerateNotes",
         "RecallService.DeleteAnchor",
         "CheckpointService.RemoveRecords",
@@ -138,6 +147,10 @@ ADMINISTRATIVE = frozenset(
         "ChannelService.UnlinkIdentity",
         "ExternalCommunicationService.RegisterContact",
         "ExternalCommunicationService.SetTrust",
+        "AdminService.SetSetting",
+        "AdminService.CreateToken",
+        "AdminService.RevokeToken",
+        "AdminService.RotateToken",
     }
 )
 """Calls that delete data or change who is trusted: each has a line in the log at `info`."""
@@ -147,7 +160,7 @@ ADMINISTRATIVE = frozenset(
 class CallLog:
     """The rule for which calls are logged at `info`."""
 
-    slow: float = 1.0
+    slow: Live[float] = field(default_factory=lambda: Holder(1.0))
     """Seconds; a call that takes longer has a line. Of a stream, the time to open it."""
     quiet: bool = False
     """True to log every call at `debug`: health checks and reflection."""
@@ -161,7 +174,7 @@ class CallLog:
         seconds: float,
     ) -> None:
         """Log a call that is over, or a stream that is open. `method` is `Service.Method`."""
-        is_notable = failed is not None or seconds > self.slow or method in ADMINISTRATIVE
+        is_notable = failed is not None or seconds > self.slow.now or method in ADMINISTRATIVE
         if is_notable and not self.quiet:
             log.info("call", **_fields(method, request, answer, failed, seconds))
         elif log.is_enabled_for(DEBUG):  # the fields cost more than the check
@@ -351,7 +364,7 @@ def _run(
             if principal.conversation_id or principal.channel:
                 confine(method, request, principal)
             answer = handler(request, Call(context, principal, size))
-            rules.record(name, request, principal)
+            rules.record(name, request, answer, principal)
     except Denied as error:
         failed = status_of(error)
         if principal is _ANYBODY:

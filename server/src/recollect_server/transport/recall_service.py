@@ -6,6 +6,7 @@ from recollect.v1 import recall_service_pb2 as api
 from recollect_server.domain.context import Budget
 from recollect_server.domain.filters import Filter, Scope
 from recollect_server.domain.ids import MAX_LINES
+from recollect_server.domain.live import Live
 from recollect_server.domain.rendering import FORMS
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import ContextBuilder
@@ -41,7 +42,7 @@ class RecallHandlers:
         tiers: Tiers,
         answers: Answers,
         seal: Seal,
-        timeout: float,
+        timeout: Live[float],
     ) -> None:
         """`timeout` is how many seconds a search or a context may take at most."""
         self._recall = recall
@@ -54,7 +55,7 @@ class RecallHandlers:
 
     def Search(self, request: api.SearchRequest, call: Call) -> api.SearchResponse:
         """Search conversations and messages."""
-        deadline = deadline_of(call.context, self._timeout)
+        deadline = deadline_of(call.context, self._timeout.now)
         checks = Checks()
         checks.said("query", request.query, _MAX_QUERY)
         checks.not_negative("limit", request.limit)
@@ -152,7 +153,7 @@ class RecallHandlers:
         self, request: api.BuildContextRequest, call: Call
     ) -> api.BuildContextResponse:
         """Build the context for an agent's model."""
-        deadline = deadline_of(call.context, self._timeout)
+        deadline = deadline_of(call.context, self._timeout.now)
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.long_text("message", request.message, _MAX_MESSAGE)

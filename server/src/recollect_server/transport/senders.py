@@ -18,7 +18,6 @@ _MOVING = 3
 _MOST = 128  # threads in all: beyond that whoever blocks longest is cancelled at once
 _BLOCKED = 0.015  # seconds that a send takes no longer than if the caller reads
 _TICK = 0.005  # seconds between two looks of the watchdog while somebody is sent to
-_IDLE_TICK = 0.05
 
 
 class Scheduled(Protocol):
@@ -36,15 +35,19 @@ class Scheduled(Protocol):
 class Sender:
     """A thread that sends, as far as the watchdog looks at it."""
 
-    __slots__ = ("since", "stream")
+    __slots__ = ("_sends", "since", "stream")
 
-    def __init__(self) -> None:
+    def __init__(self, sends: threading.Event) -> None:
+        """Make one that is with no stream. It sets `sends` when it sends, for the watchdog."""
         self.stream: Scheduled | None = None
         self.since = 0.0  # when the send under way began; 0: none is
+        self._sends = sends
 
     def send(self, send: Callable[[bytes | None], None], data: bytes | None) -> None:
         """Send, supervised by the watchdog."""
         self.since = time.monotonic()
+        if not self._sends.is_set():
+            self._sends.set()
         try:
             send(data)
         finally:
@@ -83,6 +86,7 @@ class Senders:
         self._senders: set[Sender] = set()
         self._stopping = self._impatient = False
         self._ended = threading.Event()
+        self._sends = threading.Event()  # set by the first send after a pause: wakes the watchdog
         with self._changed:
             for _ in range(self._moving):
                 self._start()
@@ -126,10 +130,11 @@ class Senders:
             while self._senders:
                 self._changed.wait()
         self._ended.set()
+        self._sends.set()
         self._watchdog.join()
 
     def _start(self) -> None:
-        sender = Sender()
+        sender = Sender(self._sends)
         self._senders.add(sender)
         threading.Thread(
             target=self._run, args=(sender,), name="stream-sender", daemon=True
@@ -167,10 +172,17 @@ class Senders:
         now = time.monotonic()
         return sum(not sender.blocked(now, _BLOCKED) for sender in self._senders) > self._moving
 
+    def _is_sending(self) -> bool:
+        return any(sender.since for sender in tuple(self._senders))
+
     def _watch(self) -> None:
-        while not self._ended.wait(
-            _TICK if any(sender.since for sender in tuple(self._senders)) else _IDLE_TICK
-        ):
+        while not self._ended.wait(_TICK):
+            if not self._is_sending():
+                self._sends.clear()
+                # a send that began before it was cleared is seen here, a later one sets it again
+                if not self._is_sending() and not self._ended.is_set():
+                    self._sends.wait()
+                continue
             with self._changed:
                 now = time.monotonic()
                 blocked = sorted(

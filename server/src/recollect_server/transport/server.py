@@ -5,7 +5,7 @@ without losing a call.
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -23,6 +23,7 @@ from recollect.v1 import (
     recall_service_pb2,
 )
 
+from recollect_server.domain.live import Holder, Live
 from recollect_server.services.spaces import Spaces
 from recollect_server.transport import health, reflection
 from recollect_server.transport.access_service import AccessHandlers
@@ -81,7 +82,7 @@ class ServerOptions:
     """
     max_watches: int = 5000
     """Watches of health that may be open."""
-    slow_call: float = 1.0
+    slow_call: Live[float] = field(default_factory=lambda: Holder(1.0))
     """Seconds; calls that take longer are logged at `info`."""
     tls: TlsFiles | None = None
     """The certificate of the ports."""

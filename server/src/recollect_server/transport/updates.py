@@ -11,6 +11,7 @@ from recollect_server.transport.convert import (
     conversation_to,
     fill_conversation,
     fill_message,
+    fill_redaction,
     timestamp,
 )
 from recollect_server.transport.convert_external import (
@@ -63,6 +64,11 @@ def encode(seal: Seal, update: domain.Update) -> bytes:
             )
         case domain.Deleted():
             value.conversation_deleted.SetInParent()
+        case domain.Redacted(conversation, sequences, redaction):
+            redacted = value.messages_redacted
+            fill_conversation(redacted.conversation, conversation)
+            redacted.sequences.extend(sequences)
+            fill_redaction(redacted.redaction, redaction)
         case domain.Split(reason, titles):
             value.split_suggested.CopyFrom(pb.SplitSuggested(reason=reason, titles=titles))
         case domain.Delta(draft_id, offset, text, done, dropped):

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { Scope } from "@recollect/client";
 import { may } from "../../api/session";
 import { generation, listen } from "../../live/connection";
-import { link, navigate, route } from "../../router";
+import { link, navigate, route, setQuery } from "../../router";
 import { isReadOnly, partyOf, RenameForm, titleOf } from "../../sidebar/Row";
 import { markSeen } from "../../state/unread";
 import { t } from "../../texts";
@@ -11,12 +11,13 @@ import { channelIcon, Icon } from "../../ui/Icon";
 import { Empty, Failure, Loading } from "../../ui/States";
 import { channelName } from "../../ui/text";
 import { Composer } from "./Composer";
+import { Details } from "./Details";
 import { Jump } from "./Jump";
 import { Transcript } from "./transcript";
 import { TranscriptList } from "./TranscriptList";
 
 export default function ConversationView() {
-  const id = decodeURIComponent(route.value.path.split("/")[2] ?? "");
+  const id = route.value.path.split("/")[2] ?? "";
   return id ? <Opened key={id} id={id} /> : <Empty icon="chat" title={t.app.empty} />;
 }
 
@@ -25,6 +26,7 @@ function Opened({ id }: { id: string }) {
   const [isRenaming, setRenaming] = useState(false);
   const target = Number(route.value.query.get("turn") ?? 0) || 0;
   const shown = transcript.shown.value;
+  const isPanelOpen = route.value.query.get("details") === "1";
 
   useEffect(() => {
     const end = listen((update) => transcript.take(update));
@@ -81,15 +83,26 @@ function Opened({ id }: { id: string }) {
           </p>
         </div>
         <Jump transcript={transcript} go={(turn) => navigate(route.value.path, { ...Object.fromEntries(route.value.query), turn: String(turn) })} />
+        <button
+          class="quiet" aria-expanded={isPanelOpen} aria-controls="details" aria-label={t.conversation.panel}
+          title={t.conversation.panel} onClick={() => setQuery({ details: isPanelOpen ? undefined : "1" })}
+        >
+          <Icon name="panel" />
+        </button>
       </header>
-      <TranscriptList transcript={transcript} target={target} />
-      {isReadOnly(conversation) ? (
-        <p class="composer-note"><Icon name="lock" />{t.conversation.readOnly(channelName(conversation.channel))}</p>
-      ) : may(Scope.CONVERSATIONS_WRITE) ? (
-        <Composer conversationId={conversation.id} />
-      ) : (
-        <p class="composer-note"><Icon name="lock" />{t.conversation.mayNotWrite}</p>
-      )}
+      <div class="conversation-body">
+        <div class="conversation-main">
+          <TranscriptList transcript={transcript} target={target} />
+          {isReadOnly(conversation) ? (
+            <p class="composer-note"><Icon name="lock" />{t.conversation.readOnly(channelName(conversation.channel))}</p>
+          ) : may(Scope.CONVERSATIONS_WRITE) ? (
+            <Composer conversationId={conversation.id} />
+          ) : (
+            <p class="composer-note"><Icon name="lock" />{t.conversation.mayNotWrite}</p>
+          )}
+        </div>
+        {isPanelOpen && <Details conversation={conversation} />}
+      </div>
     </div>
   );
 }

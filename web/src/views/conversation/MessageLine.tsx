@@ -125,7 +125,7 @@ export function Text({ text, isCode = false }: { text: string; isCode?: boolean 
   const shown = isCut ? cut(text) : text;
   return (
     <>
-      {isCode ? <pre class="code" dir="auto">{shown}</pre> : blocks(shown)}
+      {isCode ? <pre class="code" dir="auto" tabIndex={0}>{shown}</pre> : blocks(shown)}
       {isCut && (
         <button class="button" onClick={() => setWhole(true)}>{t.conversation.showAll(sizeOf(text.length))}</button>
       )}

@@ -18,6 +18,7 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
   const isAtEnd = useRef(!target);
   const anchor = useRef<{ key: string; offset: number } | null>(null);
   const [behind, setBehind] = useState(0);
+  const [isAway, setAway] = useState(false);
   const lines = linesOf(shown.messages);
   const rows = lines.length + shown.drafts.length;
   const firstKey = lines[0]?.key;
@@ -38,13 +39,6 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
     }
   }, [firstKey, rows]);
 
-  // At the end it stays at the end, whatever is measured or written there.
-  const last = shown.drafts.at(-1)?.text.length ?? 0;
-  useEffect(() => {
-    if (!isAtEnd.current || shown.hasNewer) return;
-    toEnd();
-  }, [rows, last, virtual.current?.getTotalSize()]);
-
   useEffect(() => {
     if (!target) return;
     const index = lines.findIndex((it) => it.message.turnNumber >= target);
@@ -57,10 +51,15 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
     const element = scroller.current;
     if (element) element.scrollTop = element.scrollHeight;
   };
+  // At the end it stays at the end, whatever is measured or written there.
+  const stay = () => {
+    if (isAtEnd.current && !shown.hasNewer) toEnd();
+  };
   const onScroll = () => {
     const element = scroller.current!;
     isAtEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < AT_END && !shown.hasNewer;
     if (isAtEnd.current && behind) setBehind(0);
+    setAway(element.scrollHeight - element.scrollTop > 2.5 * element.clientHeight);
     const item = virtual.current?.getVirtualItems().find((it) => it.end > element.scrollTop);
     const line = item && lines[item.index];
     anchor.current = line ? { key: line.key, offset: element.scrollTop - item.start } : null;
@@ -89,6 +88,7 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
         count={rows}
         estimate={() => ESTIMATE}
         keyOf={(index) => lines[index]?.key ?? `draft ${shown.drafts[index - lines.length]?.id}`}
+        onSize={stay}
         onRange={(first, lastRow) => {
           if (first < 6 && shown.hasOlder) void transcript.older();
           if (lastRow > rows - 6 && shown.hasNewer) void transcript.newer();
@@ -99,7 +99,7 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
           return <DraftLine draft={shown.drafts[index - lines.length]!} />;
         }}
       />
-      {(behind > 0 || shown.hasNewer) && (
+      {(behind > 0 || isAway || shown.hasNewer) && (
         <button class="button to-end" onClick={() => void toLatest()}>
           <Icon name="down" />
           {behind ? t.conversation.newMessages(behind) : t.conversation.latest}

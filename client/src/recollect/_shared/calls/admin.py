@@ -1,23 +1,51 @@
 """The calls of AdminService."""
 
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from functools import partial
 
-from recollect._shared.fill import fill
+from recollect._shared.fill import fill, invalid
 from recollect._shared.read_admin import read
 from recollect._shared.rpc import Call, Method
-from recollect._types.admin import SettingList, SpacePage, Stats, TokenPage
+from recollect._types.admin import (
+    ChangedSetting,
+    Job,
+    JobList,
+    NewToken,
+    RevokedToken,
+    RotatedToken,
+    SettingList,
+    SpacePage,
+    Stats,
+    Token,
+    TokenPage,
+)
 from recollect.v1 import admin_service_pb2 as pb
+from recollect.v1 import scope_pb2
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["AdminService"]
 _LIST_SETTINGS = Method(_SERVICE, "ListSettings", pb.ListSettingsRequest, pb.ListSettingsResponse)
+_SET_SETTING = Method(_SERVICE, "SetSetting", pb.SetSettingRequest, pb.SetSettingResponse)
 _LIST_SPACES = Method(_SERVICE, "ListSpaces", pb.ListSpacesRequest, pb.ListSpacesResponse)
 _LIST_TOKENS = Method(_SERVICE, "ListTokens", pb.ListTokensRequest, pb.ListTokensResponse)
+_CREATE_TOKEN = Method(_SERVICE, "CreateToken", pb.CreateTokenRequest, pb.CreateTokenResponse)
+_REVOKE_TOKEN = Method(_SERVICE, "RevokeToken", pb.RevokeTokenRequest, pb.RevokeTokenResponse)
+_ROTATE_TOKEN = Method(_SERVICE, "RotateToken", pb.RotateTokenRequest, pb.RotateTokenResponse)
+_LIST_JOBS = Method(_SERVICE, "ListJobs", pb.ListJobsRequest, pb.ListJobsResponse)
 _GET_STATS = Method(_SERVICE, "GetStats", pb.GetStatsRequest, pb.GetStatsResponse)
 
 
 def list_settings() -> Call[pb.ListSettingsRequest, pb.ListSettingsResponse, SettingList]:
     """Return the call of ListSettings."""
     return Call(_LIST_SETTINGS, pb.ListSettingsRequest(), partial(read, SettingList))
+
+
+def set_setting(
+    key: str, value: str | None, reset: bool
+) -> Call[pb.SetSettingRequest, pb.SetSettingResponse, ChangedSetting]:
+    """Return the call of SetSetting."""
+    request = fill(pb.SetSettingRequest(), key=key, value=value, reset=reset)
+    return Call(_SET_SETTING, request, partial(read, ChangedSetting))
 
 
 def list_spaces(
@@ -39,6 +67,70 @@ def list_tokens(
         page_token=page_token,
     )
     return Call(_LIST_TOKENS, request, partial(read, TokenPage))
+
+
+def create_token(
+    kind: str,
+    scopes: Iterable[str] | None,
+    spaces: Iterable[str] | None,
+    conversation_id: str | None,
+    channel: str | None,
+    expire_time: datetime | None,
+    limits: Mapping[str, float] | None,
+    note: str | None,
+) -> Call[pb.CreateTokenRequest, pb.CreateTokenResponse, NewToken]:
+    """Return the call of CreateToken."""
+    request = fill(
+        pb.CreateTokenRequest(),
+        kind=kind,
+        scopes=None if scopes is None else [_scope(index, it) for index, it in enumerate(scopes)],
+        spaces=spaces,
+        conversation_id=conversation_id,
+        channel=channel,
+        expire_time=expire_time,
+        note=note,
+    )
+    for name, number in (limits or {}).items():
+        try:
+            request.limits[name] = number
+        except (TypeError, ValueError):
+            raise invalid("limits", f"takes numbers by name, and {name!r} is {number!r}") from None
+    return Call(_CREATE_TOKEN, request, partial(read, NewToken))
+
+
+def revoke_token(
+    token_id: str,
+) -> Call[pb.RevokeTokenRequest, pb.RevokeTokenResponse, Token]:
+    """Return the call of RevokeToken."""
+    request = fill(pb.RevokeTokenRequest(), token_id=token_id)
+    return Call(_REVOKE_TOKEN, request, lambda it: read(RevokedToken, it).token)
+
+
+def rotate_token(
+    token_id: str, expire_time: datetime | None, overlap: timedelta | None
+) -> Call[pb.RotateTokenRequest, pb.RotateTokenResponse, RotatedToken]:
+    """Return the call of RotateToken."""
+    request = fill(pb.RotateTokenRequest(), token_id=token_id, expire_time=expire_time)
+    if overlap is not None:
+        request.overlap.FromTimedelta(overlap)
+    return Call(_ROTATE_TOKEN, request, partial(read, RotatedToken))
+
+
+def _scope(index: int, name: str) -> "scope_pb2.Scope.ValueType":
+    """Return the contract's number of a scope such as `conversations.read`."""
+    try:
+        return scope_pb2.Scope.Value(f"SCOPE_{name.upper().replace('.', '_')}")
+    except (AttributeError, ValueError):
+        raise invalid(f"scopes[{index}]", f"is {name!r}, which is not a scope") from None
+
+
+def list_jobs(
+    space: str | None,
+) -> Call[pb.ListJobsRequest, pb.ListJobsResponse, tuple[Job, ...]]:
+    """Return the call of ListJobs."""
+    return Call(
+        _LIST_JOBS, fill(pb.ListJobsRequest(), space=space), lambda it: read(JobList, it).jobs
+    )
 
 
 def get_stats(space: str | None) -> Call[pb.GetStatsRequest, pb.GetStatsResponse, Stats]:

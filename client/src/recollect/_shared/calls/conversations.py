@@ -21,6 +21,7 @@ from recollect._types.conversation import (
     DeletionReceipt,
     LoadedConversation,
     Party,
+    RedactedMessages,
     RegeneratedNotes,
 )
 from recollect._types.message import Message
@@ -59,6 +60,9 @@ _RECORD_ABBREVIATION = Method(
 )
 _REGENERATE_NOTES = Method(
     _SERVICE, "RegenerateNotes", pb.RegenerateNotesRequest, pb.RegenerateNotesResponse
+)
+_REDACT_MESSAGE = Method(
+    _SERVICE, "RedactMessage", pb.RedactMessageRequest, pb.RedactMessageResponse
 )
 _DELETE = Method(_SERVICE, "Delete", pb.DeleteRequest, pb.DeleteResponse)
 
@@ -415,6 +419,20 @@ def delete(
         request_id=parts.request_id(request_id),
     )
     return Call(_DELETE, request, read.receipt)
+
+
+def redact_message(
+    conversation_id: str, sequence: int | None, turn_number: int | None, request_id: str | None
+) -> Call[pb.RedactMessageRequest, pb.RedactMessageResponse, RedactedMessages]:
+    """Return the call of RedactMessage."""
+    request = fill(
+        pb.RedactMessageRequest(),
+        conversation_id=conversation_id,
+        sequence=sequence,
+        turn_number=turn_number,
+        request_id=parts.request_id(request_id),
+    )
+    return Call(_REDACT_MESSAGE, request, read.redacted)
 
 
 def delete_many(

@@ -126,7 +126,7 @@ def _source_lines(number: int, source: Source) -> list[str]:
 
 def _message_line(message: Message) -> str:
     parts = [
-        message.content,
+        message.shown,
         *(f"[called {call.name} {call.arguments}]" for call in message.tool_calls),
     ]
     parts += map(attachment_line, message.attachments)

@@ -179,7 +179,7 @@ def speaker(sender: str, role: str) -> str:
 def text_of(message: Message) -> str:
     """Return the text of a message, with a line for each file."""
     files = [attachment_line(file) for file in message.attachments]
-    return "\n".join(part for part in (message.content.rstrip(), *files) if part.strip())
+    return "\n".join(part for part in (message.shown.rstrip(), *files) if part.strip())
 
 
 def tool_name(call: ToolCall) -> str:

@@ -210,7 +210,7 @@ def _message(message: Message, **more: str) -> str:
 
 
 def _inside(message: Message) -> str:
-    parts = [text(message.content)] if message.content else []
+    parts = [text(message.shown)] if message.shown else []
     parts += [
         f"<call{_attributes(id=call.id, name=call.name)}>{text(call.arguments)}</call>"
         for call in message.tool_calls
@@ -264,7 +264,7 @@ def _own_message(
         call=message.tool_call_id if message.role is Role.TOOL else "",
         note=note,
     )
-    parts = [text(message.content)] if message.content else []
+    parts = [text(message.shown)] if message.shown else []
     for place, call in enumerate(message.tool_calls):
         result = (results or {}).get(place, "")
         parts.append(

@@ -6,6 +6,7 @@ from collections import OrderedDict
 import structlog
 
 from recollect_server.domain.errors import IndexUnavailable, RateLimited
+from recollect_server.domain.live import Live
 from recollect_server.services.limits import Buckets, Rate
 from recollect_server.services.space.space import Space
 
@@ -19,9 +20,10 @@ _MAX_COUNTED = 10_000
 class RateLimiter:
     """Rate limiter of senders. Safe to call from any thread."""
 
-    def __init__(self, space: Space, per_minute: int, burst: int) -> None:
+    def __init__(self, space: Space, rate: Live[Rate]) -> None:
         self._space = space
-        self._buckets = Buckets(Rate.of(per_minute, 60_000, burst))
+        self._rate = rate
+        self._buckets = Buckets(rate.now)
         self._guard = threading.Lock()  # guards `_counted`
         # refused since when it was noted
         self._counted: OrderedDict[tuple[str, str], tuple[int, int]] = OrderedDict()
@@ -29,7 +31,7 @@ class RateLimiter:
     def admit(self, channel: str, sender: str) -> None:
         """Admit a message. Raises RateLimited."""
         now = self._space.clock()
-        wait = self._buckets.take((channel, sender), now)
+        wait = self._buckets.take((channel, sender), now, self._rate.now)
         if not wait:
             return
         with self._guard:

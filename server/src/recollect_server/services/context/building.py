@@ -22,6 +22,7 @@ from recollect_server.domain.context import (
 )
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.live import Live
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.routing import group_of
@@ -75,7 +76,7 @@ class ContextBuilder:
         meaning: Meaning,
         anchors: Anchors,
         tiers: Tiers,
-        choosing: Choosing,
+        choosing: Live[Choosing],
         external: External,
         max_bytes: int,
     ) -> None:
@@ -86,7 +87,7 @@ class ContextBuilder:
         self._meaning = meaning
         self._anchors = anchors
         self._tiers = tiers
-        self._recent = RecentTurns(choosing.window.hot_turns, tiers.left_memory)
+        self._recent = RecentTurns(choosing.now.window.hot_turns, tiers.left_memory)
         space.subscribe(Appended, self._recent.follow)
         space.subscribe(Reloaded, self._recent.forget)
         space.subscribe(Suspended, self._recent.clear)
@@ -125,7 +126,11 @@ class ContextBuilder:
             place = (anchor.conversation_id, anchor.sequence)
             strengths[place] = max(strengths.get(place, 0.0), anchor.confidence)
         weighing = own.Weighing(
-            words_of(message[:_ASKED]), self._space.clock(), self._choosing.weights, strengths, form
+            words_of(message[:_ASKED]),
+            self._space.clock(),
+            self._choosing.now.weights,
+            strengths,
+            form,
         )
 
         total = budget.total
@@ -220,7 +225,7 @@ class ContextBuilder:
         hold it, it is left out.
         """
         head: ConversationState | None = None
-        window = self._choosing.window
+        window = self._choosing.now.window
         try:
             with self._space.reading(conversation_id) as head:
                 turns, in_memory = own.newest(
@@ -271,7 +276,7 @@ class ContextBuilder:
             return Packed(Tier.WARM, room, note=f"it cannot be read: {degraded['hot']}"), ""
         try:
             turns, preference = own.earlier(
-                self._space, head, anchors, self._max_bytes, self._choosing.window
+                self._space, head, anchors, self._max_bytes, self._choosing.now.window
             )
         except StorageUnavailable as error:
             degraded["warm"] = str(error)
@@ -335,7 +340,7 @@ class ContextBuilder:
 
         Raises CallerGone, DeadlineExceeded.
         """
-        choosing = self._choosing
+        choosing = self._choosing.now
         try:
             index = self._space.index
             last = past.last_conversation(self._space, head, room, weighing.form) if head else None

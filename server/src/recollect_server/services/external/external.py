@@ -31,6 +31,7 @@ from recollect_server.domain.external import (
 from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_escalation_id
+from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.message import Attachment
 from recollect_server.domain.snippets import CHUNK, Passages, plain
 from recollect_server.domain.text import composed
@@ -111,12 +112,12 @@ class External:
     call from any thread.
     """
 
-    def __init__(self, store: CommunicationStore, acknowledgement: str = "") -> None:
+    def __init__(self, store: CommunicationStore, acknowledgement: Live[str] | None = None) -> None:
         """`acknowledgement` is the one text that an untrusted party may have before the owner
         answers; empty: none.
         """
         self._store = store
-        self._acknowledgement = acknowledgement
+        self._acknowledgement = acknowledgement or Holder("")
         self._space = store.space
 
     # What comes in --------------------------------------------------------------------------------
@@ -225,7 +226,7 @@ class External:
         acknowledged: others read it.
         """
         return (
-            self._acknowledgement
+            self._acknowledgement.now
             if may_acknowledge(communication) and not message.origin.group
             else ""
         )
@@ -388,7 +389,9 @@ class External:
                 communication = stored.communication
                 why = refusal(communication, scope)
                 acknowledges = (
-                    bool(why) and text == self._acknowledgement and may_acknowledge(communication)
+                    bool(why)
+                    and text == self._acknowledgement.now
+                    and may_acknowledge(communication)
                 )
                 if why and not acknowledges:
                     raise TrustRequired(communication_id, communication.trust.value, why)

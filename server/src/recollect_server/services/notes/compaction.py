@@ -6,6 +6,7 @@ become one summary, with what the last one said, recorded as the agent itself wo
 messages stay where they are, and are found as before.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 
 from recollect_server.domain.conversation import Compressed
@@ -20,6 +21,8 @@ PAST, KEPT = 40, 20
 """Messages that may lie behind the last compression, and those that are kept, unless settings say
 otherwise.
 """
+
+_MAX_FAILURES = 20
 
 
 class Compaction:
@@ -37,6 +40,8 @@ class Compaction:
         self._model = model
         self._past = past
         self._kept_messages = kept_messages
+        self.failures: OrderedDict[str, str] = OrderedDict()
+        """Conversations whose last try failed, with the reasons: some of the last ones."""
 
     def due(self, limit: int) -> list[Waiting]:
         """Return conversations that may be due. Raises IndexUnavailable."""
@@ -50,15 +55,19 @@ class Compaction:
         """Return False, as `failed` returns none."""
         return False
 
-    def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - it is logged
+    def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:
         """Postpone a conversation that is the only one to fail: it must grow before the next try.
         Raises IndexUnavailable.
         """
+        self.failures[waiting.conversation_id] = reason
+        while len(self.failures) > _MAX_FAILURES:
+            self.failures.popitem(last=False)
         if alone:
             self._space.index.notes.put_off_compaction(waiting.number, self._kept_messages)
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
         """Condense a conversation if it is due. Raises as `Naming.write`."""
+        self.failures.pop(waiting.conversation_id, None)
         try:
             material = read_material(self._space, waiting.conversation_id)
             through = self._through(material)
@@ -100,6 +109,8 @@ class Compaction:
         with self._space.writing(conversation.id) as state:
             if state.conversation.compressed_through != conversation.compressed_through:
                 return Outcome.WENT_ON  # the agent did it itself
+            if self._space.redactions(conversation.id) != material.redactions:
+                return Outcome.WENT_ON
             hit("event.begun")
             event = Compressed(through, summary, self._space.clock(), self._model.take_use())
             self._space.append(state, [event])

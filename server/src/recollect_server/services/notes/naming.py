@@ -24,6 +24,7 @@ from recollect_server.domain.conversation import (
     TitleAssigned,
 )
 from recollect_server.domain.errors import ConversationNotFound
+from recollect_server.domain.live import Live
 from recollect_server.domain.message import Message, reading_order
 from recollect_server.domain.notes import Notes, notes_due, title_due
 from recollect_server.domain.topics import MAX_LABELS, shared
@@ -66,6 +67,10 @@ class Material:
     """Those that stand in it: the newest value of each key."""
     split_suggested: bool
     """True if a split was suggested before: that is done once."""
+    redactions: int = 0
+    """Number of its redactions until then: notes of what was read before another are not
+    recorded.
+    """
 
 
 class Naming:
@@ -77,11 +82,11 @@ class Naming:
         self,
         space: Space,
         model: LanguageModel,
-        idle_timeout: int,
+        idle_timeout: Live[int],
         may_redo: Callable[[], bool] = lambda: False,
         *,
         offline: LanguageModel | None = None,
-        retry_after: int = 0,
+        retry_after: Live[int],
     ) -> None:
         """`idle_timeout` and `retry_after`, the shortest wait for another try, are in milliseconds;
         `may_redo` tells whether offline notes may be written anew just now. `offline` writes where
@@ -101,7 +106,7 @@ class Naming:
         If none waits, return a few whose offline notes may be rewritten.
         """
         now = self._space.clock()
-        idle_before = now - self._idle_timeout
+        idle_before = now - self._idle_timeout.now
         waiting = self._space.index.notes.due(
             idle_before, now, limit, by_rule=self._model.writer == RULE
         )
@@ -114,7 +119,7 @@ class Naming:
         IndexUnavailable.
         """
         now = self._space.clock()
-        return self._space.index.notes.failed(now - self._idle_timeout, now, self._model.name)
+        return self._space.index.notes.failed(now - self._idle_timeout.now, now, self._model.name)
 
     def any_waits(self) -> bool:
         """Return whether the last try of some conversation failed and it is to be tried again.
@@ -130,7 +135,7 @@ class Naming:
         if self.due(1):
             return now
         idle = notes.idle_next(by_rule=self._model.writer == RULE)
-        times = [] if idle is None else [idle + self._idle_timeout]
+        times = [] if idle is None else [idle + self._idle_timeout.now]
         if (next_try := notes.next_try(self._model.name)) is not None:
             times.append(max(sweep, next_try))
         return min(times, default=None)
@@ -176,7 +181,8 @@ class Naming:
                 raise
             name = self._model.name
             tries = notes.refusals(waiting.number, name) + 1
-            wait = self._retry_after * _SLOWER ** (tries - 1) - self._retry_after // 2
+            retry_after = self._retry_after.now
+            wait = retry_after * _SLOWER ** (tries - 1) - retry_after // 2
             next_try = self._space.clock() + wait if tries < _TRIES else None
             messages = material.conversation.message_count
             notes.keep_refusal(waiting.number, name, messages, tries, next_try)
@@ -235,6 +241,8 @@ class Naming:
         idle = waiting.idle
         conversation_id = material.conversation.id
         with self._space.writing(conversation_id) as state:
+            if self._space.redactions(conversation_id) != material.redactions:
+                return Outcome.WENT_ON
             went_on = state.conversation.message_count != material.conversation.message_count
             due = self._wants_title(state.conversation, material, waiting, by)
             events: list[Event] = []
@@ -276,6 +284,7 @@ def read_material(space: Space, conversation_id: str) -> Material:
     """
     with space.writing(conversation_id) as state:
         conversation = state.conversation
+        redactions = space.redactions(conversation_id)
     try:
         lines = list(space.lines(conversation_id))
     except LogNotFound:
@@ -288,7 +297,7 @@ def read_material(space: Space, conversation_id: str) -> Material:
     split_suggested = False
     for line in lines:
         match line.entry.content if line.entry else None:
-            case Message() as message:
+            case Message() as message if message.redaction is None:
                 messages.append(message)
             case TitleAssigned():
                 titled_turn = max((message.turn_number for message in messages), default=0)
@@ -297,4 +306,4 @@ def read_material(space: Space, conversation_id: str) -> Material:
             case SplitSuggested():
                 split_suggested = True
     messages.sort(key=reading_order)
-    return Material(conversation, messages, titled_turn, anchors, split_suggested)
+    return Material(conversation, messages, titled_turn, anchors, split_suggested, redactions)

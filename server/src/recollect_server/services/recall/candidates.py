@@ -15,7 +15,7 @@ from recollect_server.domain.filters import Scope
 from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.services.recall.calibration import calibrated, with_dates
 from recollect_server.services.recall.dates import Mention, asks_of_dates, read_dates, without_dates
-from recollect_server.services.recall.fusion import dates_of, fuse, share
+from recollect_server.services.recall.fusion import dates_of, fuse, share, unsaid
 from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
 from recollect_server.services.recall.retrievers import (
     Array,
@@ -140,8 +140,8 @@ def gather(
     now = now if scope.end is None else min(now, scope.end)
     dates = read_dates(query, now)
     within = index.search.numbers_of(scope.conversations)
-    question = without_dates(query, dates).encode()[:embedded].decode(errors="ignore")
-    scans, late = _scans(index, meaning, question, scope, within)
+    text = without_dates(query, dates).encode()[:embedded].decode(errors="ignore")
+    scans, late = _scans(index, meaning, text, scope, within)
     degraded |= late
     deadline.check()
     words = index.search.keyword(terms, scope, within)
@@ -180,7 +180,6 @@ def gather(
         index, words.postings, counts, conversations, of_messages, of_conversations
     )
     deadline.check()
-    order = _rounded(fuse(Question(query, dates), of_messages, of_conversations, sections))
     normal = words.normal(_SCORED)
     judged = (
         (of_messages, of_conversations)
@@ -188,6 +187,8 @@ def gather(
         else _normal(messages, normal, of_messages, of_conversations)
     )
     weights = index.search.weigh(without_dates(query, dates), terms)
+    question = Question(query, dates, unsaid(weights, judged[0].keyword))
+    order = _rounded(fuse(question, of_messages, of_conversations, sections))
     # "today" is said in passing
     if (past := tuple(it for it in dates if it.end <= now)) and asks_of_dates(query):
         weights, judged = with_dates(weights, *judged, dates_of(Question(query, past), of_messages))

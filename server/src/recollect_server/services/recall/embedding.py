@@ -169,6 +169,11 @@ class Embedding:
         """Return whether the last try met no failure."""
         return not self._failure
 
+    @property
+    def failure(self) -> str:
+        """Reason of the last try's failure; empty if it met none."""
+        return self._failure
+
     def _failed(self, reason: str) -> None:
         if reason != self._failure:
             log.warning("meaning_unavailable", reason=reason)

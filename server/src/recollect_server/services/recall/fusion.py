@@ -28,6 +28,7 @@ from recollect_server.services.recall.retrievers import (
     MessageLegs,
     Question,
 )
+from recollect_server.storage.index.words import QuestionWords
 
 _WORD = re.compile(r"\w+")
 _OWN = frozenset(["i", "me", "my", "we", "us", "our"])
@@ -79,16 +80,27 @@ def gates_of(
     """Return the form of the question, and which retrievers there are.
 
     `long`: log(1 + words) - 2.5. `own`: 1 if it speaks of the asker. `notes`: 1 if any conversation
-    has an abbreviation. `blind`: 1 if nothing is known by meaning.
+    has an abbreviation. `blind`: 1 if nothing is known by meaning. `unsaid`: the question's, 0 if
+    `blind`.
     """
     words = _WORD.findall(question.text.lower())
+    blind = np.isnan(messages.vector).all() and np.isnan(conversations.vector).all()
     return {
         "base": 1.0,
         "long": min(max(float(np.log1p(len(words))) - 2.5, -1.2), _LONGEST),
         "own": float(not _OWN.isdisjoint(words)),
         "notes": float(not np.isnan(conversations.abbreviation).all()),
-        "blind": float(np.isnan(messages.vector).all() and np.isnan(conversations.vector).all()),
+        "blind": float(blind),
+        "unsaid": 0.0 if blind else question.unsaid,
     }
+
+
+def unsaid(words: QuestionWords, keyword: Array) -> float:
+    """Return the share of a question's words that no message has, if the best message has none of
+    the others; 0 if it has as much as all of them weigh. `keyword` is BM25 of each candidate.
+    """
+    best = float(keyword.max(initial=0.0)) / words.weight if words.weight else 0.0
+    return words.missing * (1 - min(best, 1.0))
 
 
 def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -> dict[str, Array]:

@@ -7,16 +7,22 @@ says what they are worth on each kind, and on kinds left out.
 """
 
 MESSAGE_WEIGHTS: dict[str, dict[str, float]] = {
-    "keyword": {"base": 0.611, "long": -1.86, "own": 0.824, "blind": 0.919},
+    "keyword": {"base": 0.611, "long": -1.86, "own": 0.824, "blind": 0.919, "unsaid": -0.305},
     "keyword_z": {"base": 0, "long": -0.183, "own": -0.0624, "blind": -0.16},
-    "keyword_window": {"base": 2, "long": 1.41, "own": 0.262, "blind": 1.28},
+    "keyword_window": {"base": 2, "long": 1.41, "own": 0.262, "blind": 1.28, "unsaid": -1},
     "keyword_before": {"base": 0.169, "long": -0.457, "own": -0.948, "blind": 0.348},
     "keyword_after": {"base": -0.392, "long": -1.04, "own": 0.103, "blind": -0.109},
-    "vector": {"base": 0.145, "long": -0.302, "own": 0.359, "blind": 0},
+    "vector": {"base": 0.145, "long": -0.302, "own": 0.359, "blind": 0, "unsaid": 2},
     "vector_before": {"base": 0.128, "long": -0.0138, "own": 0.0482, "blind": 0},
     "vector_after": {"base": 0, "long": -0.0794, "own": -0.0616, "blind": 0},
     "window": {"base": 0.249, "long": 0.208, "own": -0.143, "blind": 0},
-    "conversation_keyword": {"base": 3, "long": -0.00679, "own": -1.25, "blind": 0.806},
+    "conversation_keyword": {
+        "base": 3,
+        "long": -0.00679,
+        "own": -1.25,
+        "blind": 0.806,
+        "unsaid": -1.5,
+    },
     "conversation_vector": {"base": 0.673, "long": -0.127, "own": 0.02, "blind": 0},
     "conversation_window": {"base": 0.0148, "long": 0.066, "own": -0.0468, "blind": 0},
     "named": {"base": 0.379, "long": -0.0381, "own": 0.454, "blind": 0},

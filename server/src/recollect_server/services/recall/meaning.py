@@ -15,10 +15,10 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS
+from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS, message_id
 from recollect_server.inference.embedder import CannotEmbed, Embedder
 from recollect_server.services.recall.models import FACTOR, EmbeddingModels
-from recollect_server.services.space.events import Deleted, Suspended
+from recollect_server.services.space.events import Deleted, Redacted, Suspended
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, remove_files
 from recollect_server.storage.vectors.joint import JointScan
@@ -196,6 +196,25 @@ class Meaning:
         try:
             if removed := self.store().remove(event.conversation_id):
                 event.removed["vectors"] = removed
+        except VectorsUnavailable as error:
+            log.warning("vectors_removed", reason=str(error))
+            self.drop()
+
+    def redact(self, event: Redacted) -> None:
+        """Remove the vectors of redacted messages and of the notes, which may be about them. Raises
+        nothing: a file that refuses is removed whole.
+        """
+        copy = self.copy
+        for it in (copy, copy.beside if copy else None):
+            if it is not None:
+                it.abbreviations.remove(event.number)
+                for sequence in event.sequences:
+                    it.messages.remove(event.number, message_id(event.number, sequence))
+        if self._store is None and not (self._folder / NAME).exists():
+            return
+        try:
+            lines = (*event.sequences, ABBREVIATION)
+            self.store().forget_lines(event.conversation_id, lines)
         except VectorsUnavailable as error:
             log.warning("vectors_removed", reason=str(error))
             self.drop()

@@ -9,6 +9,8 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from recollect_server.domain.languages import ENGLISH, guess_language
 from recollect_server.inference.embedder import Embedder
 from recollect_server.inference.weights import (
@@ -20,6 +22,8 @@ from recollect_server.inference.weights import (
     identity_of,
     look,
 )
+
+log = structlog.get_logger("recollect.meaning")
 
 FACTOR = 1.8
 """Factor that brings the cosines of multilingual-e5-small to the scale of all-MiniLM-L6-v2.
@@ -128,6 +132,12 @@ class EmbeddingModel:
                 return None
             return self._former
 
+    def release(self, idle: float) -> None:
+        """Release the memory of what was not used for `idle` seconds."""
+        for embedder in (self._configured, self._former):
+            if embedder is not None and embedder.release(idle):
+                log.info("model_released", model=self.profile.name)
+
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingModels:
@@ -139,3 +149,11 @@ class EmbeddingModels:
     """The model of other languages."""
     both: bool = False
     """True if the model of other languages embeds English as well."""
+
+    def release(self, idle: float) -> None:
+        """Release the memory of models that were not used for `idle` seconds: the next text or
+        question loads them again.
+        """
+        for model in (self.main, self.languages):
+            if model is not None:
+                model.release(idle)

@@ -21,6 +21,10 @@ class Question:
     text: str
     dates: tuple[Mention, ...] = ()
     """The dates that it names."""
+    unsaid: float = 0.0
+    """Share of its words, from 0 to 1, that nobody said and no message makes up for: near 1 where
+    it is asked in other words than those of the answer (`fusion.unsaid`).
+    """
 
 
 @dataclass(frozen=True, slots=True)

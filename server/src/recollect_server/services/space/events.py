@@ -57,6 +57,17 @@ class Deleted:
 
 
 @frozen
+class Redacted:
+    """Messages whose text is durably removed from their transcript and the index. The
+    conversation's lock is held.
+    """
+
+    conversation_id: str
+    number: int
+    sequences: tuple[int, ...]
+
+
+@frozen
 class IndexReplaced:
     """Another index, made from the transcripts, is used from here on.
 

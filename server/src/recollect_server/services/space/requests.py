@@ -32,6 +32,7 @@ from recollect_server.services.space.states import States
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, messages_of
+from recollect_server.storage.logs.redaction import ANY_HASH
 from recollect_server.storage.logs.store import (
     START,
     LogNotFound,
@@ -244,7 +245,7 @@ class Requests:
             earlier = request_among(lines, request.id, conversation_id)
         if earlier is None:
             return None
-        if earlier.hash != request.hash:
+        if earlier.hash not in (request.hash, ANY_HASH):
             raise RequestIdReused(request.id)
         if self._projection.overlay.pending(request.id):
             raise StorageUnavailable(

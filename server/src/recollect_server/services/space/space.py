@@ -27,6 +27,7 @@ from recollect_server.services.space.events import (
 from recollect_server.services.space.locks import LockOrder, Locks
 from recollect_server.services.space.pending import PendingWrites
 from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.redaction import RedactionDone, Redactions
 from recollect_server.services.space.requests import Requests
 from recollect_server.services.space.routes import Routes
 from recollect_server.services.space.state import Committed, ConversationState, RequestKey
@@ -106,9 +107,23 @@ class Space:
             clock,
             self.publish,
         )
+        self._redactions = Redactions(
+            transcripts,
+            self._projection,
+            self._pending,
+            self._states,
+            self._writes,
+            self._routes,
+            self._requests,
+            self.anchors,
+            self._locks,
+            clock,
+            self.publish,
+        )
         self._upkeep = Upkeep(
             store,
             (transcripts, self.communications),
+            self.anchors,
             self._projection,
             self._pending,
             self._states,
@@ -335,6 +350,27 @@ class Space:
     def check_delete(self, conversation_id: str, anchors: int, *, force: bool = False) -> None:
         """Raise what `delete` would refuse a conversation with, and change nothing."""
         self._deletions.check(conversation_id, anchors, force=force)
+
+    def redact(
+        self,
+        conversation_id: str,
+        *,
+        sequence: int,
+        turn: int,
+        by: str,
+        request: RequestKey | None = None,
+    ) -> RedactionDone:
+        """Remove the text of a message, or of all messages of a turn, for good; tombstones stay
+        (see `services.space.redaction`).
+
+        Raises InvalidField where there is no such message; ConversationNotFound,
+        StorageUnavailable, IndexUnavailable. Hold no lock.
+        """
+        return self._redactions.redact(conversation_id, sequence, turn, by, request)
+
+    def redactions(self, conversation_id: str) -> int:
+        """Return how often a conversation was redacted since the start. Hold its lock."""
+        return self._redactions.count(conversation_id)
 
     def flush(self) -> None:
         """Try once more to write every pending message: the server stops. The rest is logged, and

@@ -17,6 +17,7 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.domain.time import Clock
+from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.deletion import (
     bring_up_forgotten,
     finish_delete,
@@ -27,10 +28,12 @@ from recollect_server.services.space.locks import Locks
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.pending import PendingWrites
 from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.redaction import finish_redaction
 from recollect_server.services.space.states import States
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.store import Kind, LogStore
 
 log = structlog.get_logger("recollect.index")
@@ -43,6 +46,7 @@ class Upkeep:
         self,
         store: LogStore,
         kinds: tuple[Logs[Any], ...],
+        anchors: AnchorLedger,
         projection: Projection,
         pending: PendingWrites,
         states: States,
@@ -52,6 +56,7 @@ class Upkeep:
     ) -> None:
         self._store = store
         self._kinds = kinds
+        self._anchors = anchors
         self._projection = projection
         self._pending = pending
         self._states = states
@@ -162,10 +167,31 @@ class Upkeep:
                 self._projection.overlay.note_lag(
                     conversation_id, "the new index does not have all of it"
                 )
+        for conversation_id in store.redacting():  # they met no index
+            self._finish_redaction(conversation_id)
         for conversation_id in store.deleted():  # their deletes met no index
             with self._locks.conversations.hold(conversation_id):
                 finish_delete(store, new, conversation_id, self._clock())
         return True
+
+    def _finish_redaction(self, conversation_id: str) -> None:
+        """Finish a redaction that the index before interrupted: the new one has none of the text.
+
+        Raises IndexUnavailable, StorageUnavailable.
+        """
+        index = self._projection.index
+        with self._locks.conversations.hold(conversation_id):
+            if self._store.is_redacted(conversation_id):
+                finish_redaction(
+                    ConversationLogs(self._store),
+                    index,
+                    self._anchors,
+                    conversation_id,
+                    self._clock(),
+                    self._publish,
+                )
+            else:
+                self._store.cancel_redaction(conversation_id)
 
     def _build(self, index: Index, logs: Logs[Any], name: str) -> None:
         """Index a log in a new index. Raises IndexUnavailable.

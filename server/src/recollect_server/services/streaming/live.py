@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from recollect_server.domain.errors import ConversationReadOnly, IndexUnavailable
+from recollect_server.domain.live import Live
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts
 from recollect_server.services.streaming.log import Encode, Interest, News, UpdateLog
@@ -18,7 +19,13 @@ class LiveUpdates:
     """
 
     def __init__(
-        self, space: Space, limits: Limits, encode: Encode, *, draft_timeout: int, max_draft: int
+        self,
+        space: Space,
+        limits: Live[Limits],
+        encode: Encode,
+        *,
+        draft_timeout: int,
+        max_draft: int,
     ) -> None:
         """`limits` of a snapshot; `encode` makes what is sent; `draft_timeout` in milliseconds;
         `max_draft` in characters.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 
-from recollect_server.domain.update import Deleted, Update, Updated
+from recollect_server.domain.update import Deleted, Redacted, Update, Updated
 from recollect_server.services.space.events import CursorsLost, IndexReplaced, Suspended
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts
@@ -207,15 +207,20 @@ class UpdateLog:
             about, self._touched = self._touched, set()
         entries: list[Entry] = []
         deleted: dict[str, int] = {}
+        redacted = False
         for cursor, news in taken:
             for placed in told(epoch, cursor, news):
                 entries.append(self._entry(placed))
                 self._end_drafts(placed.update)
                 if isinstance(placed.update.kind, Deleted):
                     deleted[placed.update.conversation_id] = placed.cursor
+                redacted = redacted or isinstance(placed.update.kind, Redacted)
         with self._guard:
             if epoch == self._index.log.epoch:
                 self._extend(entries, deleted)
+                if redacted:
+                    # It may have the text. The transcript has not: who is behind reads that.
+                    self._shrink()
         if about:
             self.drafts.show({conversation_id for conversation_id, _ in about})
         about.update(entry.about for entry in entries)

@@ -9,17 +9,19 @@ from recollect_server.domain.conversation import (
     Abbreviated,
     Began,
     Conversation,
+    MessagesRedacted,
     MetaUpdated,
     SplitSuggested,
     TitleAssigned,
     fold,
 )
-from recollect_server.domain.message import Message
+from recollect_server.domain.message import Message, Redaction
 from recollect_server.domain.update import (
     Created,
     Deleted,
     Kind,
     NotesWritten,
+    Redacted,
     Renamed,
     Split,
     Update,
@@ -128,6 +130,8 @@ def _kind(row: UpdateRow, conversation: Conversation, entries: Mapping[int, Entr
             return Renamed(title, manually_named=bool(manually_named), topics=conversation.topics)
         case Abbreviated(text=text, topics=topics):
             return NotesWritten(text, conversation.topics if topics is None else topics)
+        case MessagesRedacted(sequences=sequences, time=time, by=by):
+            return Redacted(conversation, sequences, Redaction(by, time))
         case SplitSuggested(reason=reason, titles=titles):
             return Split(reason, titles)
         case _:  # a model, a pin, a summary; or a line that cannot be read any more

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from recollect_server.domain.errors import ConversationNotFound, StorageUnavailable
 from recollect_server.domain.filters import Filter
+from recollect_server.domain.live import Live
 from recollect_server.domain.update import ConversationList, ConversationLoaded, Update
 from recollect_server.services.streaming.log import Interest, Position, UpdateLog
 from recollect_server.services.working_context import Limits, WorkingContext, read_places
@@ -41,7 +42,7 @@ class Snapshot:
 class Snapshots:
     """Takes snapshots. Safe to call from any thread."""
 
-    def __init__(self, log: UpdateLog, limits: Limits) -> None:
+    def __init__(self, log: UpdateLog, limits: Live[Limits]) -> None:
         self._log = log
         self._limits = limits
         self._guard = threading.Lock()  # guards `_kept`; nothing slow happens under it
@@ -53,7 +54,7 @@ class Snapshots:
         Raises IndexUnavailable, StorageUnavailable; and, but for a `reset`, ConversationNotFound if
         the chosen conversation is not there, or not wanted.
         """
-        key = (interest, choice, max_turns or self._limits.max_turns, reset)
+        key = (interest, choice, max_turns or self._limits.now.max_turns, reset)
         index = self._log.space.index
         with self._guard:
             cached = self._cache.get(key)
@@ -91,8 +92,8 @@ class Snapshots:
             _CONVERSATIONS,
             loaded=_loaded(chosen, choice),
             max_turns=max_turns,
-            max_tokens=self._limits.max_tokens,
-            max_bytes=self._limits.max_bytes,
+            max_tokens=self._limits.now.max_tokens,
+            max_bytes=self._limits.now.max_bytes,
         )
         loaded = ConversationLoaded()
         if newest.loaded is not None and space.is_lagging(newest.loaded.id):

@@ -34,6 +34,7 @@ from recollect_server.services.space.deletion import (
 )
 from recollect_server.services.space.logs import IndexAhead, Logs, Totals
 from recollect_server.services.space.logs import Recovered as RecoveredLog
+from recollect_server.services.space.redaction import finish_interrupted
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import (
@@ -344,11 +345,13 @@ def _count_activity(logs: LogStore, index: Index, progress: Progress) -> None:
 def _look_after_all(
     logs: LogStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool
 ) -> Recovered:
-    deleting = logs.deleted()
-    if deleting and not rebuilt:
+    deleting, redacting = logs.deleted(), logs.redacting()
+    if (deleting or redacting) and not rebuilt:
         index.log.skip_cursors()  # what goes may have changed before, and the index not know of it
     anchors = AnchorLedger(logs) if deleting else None
     bring_up_forgotten(logs, index)
+    for conversation_id in () if rebuilt else redacting:
+        finish_interrupted(logs, index, conversation_id, clock())
     for conversation_id in deleting:
         if anchors:
             anchors.drop_source(conversation_id)
@@ -358,6 +361,8 @@ def _look_after_all(
         _count_activity(logs, index, progress)
     conversations = _catch_up_all(ConversationLogs(logs), index, clock, progress, rebuilt=rebuilt)
     index.settle()
+    for conversation_id in redacting if rebuilt else ():  # the index has none of the text
+        finish_interrupted(logs, index, conversation_id, clock())
     forget_anchors_again(logs, index)
     external = _catch_up_all(CommunicationLogs(logs), index, clock, unheard, rebuilt=rebuilt)
     if not rebuilt and (miscount := index.miscount()):

@@ -188,6 +188,19 @@ class ConversationTable:
                 for row in connection.execute(query, (orjson.dumps(conversation_ids).decode(),))
             }
 
+    def copies(self, conversation_id: str, turn: int, limit: int) -> list[str]:
+        """Return the conversations that may have copies of a turn: the forks of a conversation, and
+        the one that it is a fork of.
+        """
+        with self._database.reading() as connection:
+            query = (
+                "SELECT id FROM conversations WHERE origin_id = ?1 AND origin_turn >= ?2"
+                " UNION SELECT origin_id FROM conversations WHERE id = ?1 AND origin_turn >= ?2"
+                " AND origin_id IN (SELECT id FROM conversations) ORDER BY 1 LIMIT ?3"
+            )
+            rows = connection.execute(query, (conversation_id, turn, limit))
+            return [str(row[0]) for row in rows]
+
     def progress(self) -> dict[str, tuple[int, int]]:
         """Return the indexed length of every transcript by conversation: bytes and lines."""
         with self._database.reading() as connection:

@@ -18,6 +18,7 @@ from recollect_server.domain.conversation import (
     Compressed,
     Continued,
     Conversation,
+    MessagesRedacted,
     MetaUpdated,
     SplitSuggested,
     TitleAssigned,
@@ -36,6 +37,7 @@ _KINDS: dict[type, UpdateKind] = {
     Abbreviated: UpdateKind.ABBREVIATION,
     Continued: UpdateKind.CHANGED,
     SplitSuggested: UpdateKind.SPLIT,
+    MessagesRedacted: UpdateKind.REDACTED,
 }
 
 Update = list[Any]  # not a tuple: the last line of a batch is set as it grows

@@ -13,7 +13,7 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.index import requests, words
+from recollect_server.storage.index import redaction, requests, words
 from recollect_server.storage.index.activity import ActivityTable
 from recollect_server.storage.index.anchors import AnchorTable
 from recollect_server.storage.index.conversations import ConversationTable, Lengths
@@ -25,6 +25,7 @@ from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.messages import MessageTable
 from recollect_server.storage.index.migrations import expected_tables
 from recollect_server.storage.index.notes import NoteQueue
+from recollect_server.storage.index.redaction import Erased
 from recollect_server.storage.index.removal import Removal
 from recollect_server.storage.index.requests import RequestTable
 from recollect_server.storage.index.routing import Routing
@@ -72,6 +73,11 @@ class Index:
         self.external = ExternalIndex(self._database, self._names)
         self.tiers = TierLog(self._database)
         self.activity = ActivityTable(self._database)
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder that its file is in."""
+        return self._database.path.parent
 
     def stored(self) -> tuple[int, int]:
         """Return the number of conversations, and the bytes of the logs of conversations and
@@ -131,6 +137,46 @@ class Index:
             own, after.text_bytes, after.message_count - (before.message_count if before else 0)
         )
         return own, cursor
+
+    def redact(
+        self,
+        number: int,
+        before: Conversation,
+        after: Conversation,
+        line: Line,
+        erased: Erased,
+        *,
+        time: int,
+    ) -> int:
+        """Take the text of messages out, durably, and take in the line that says so. Return its
+        cursor.
+
+        `before` is the conversation as it is indexed, `after` as its transcript is now. Raise
+        IndexUnavailable.
+        """
+        entries: list[words.Entry] | None = None
+        if words.have_notes_changed(before, after):
+            with self.reading() as connection:
+                entries = words.entries_of_notes(connection, after)
+        updates = updates_of([line], time)
+        if line.entry is not None and line.entry.stamp.request_id:
+            self._names.add(line.entry.stamp.request_id)
+        cursors: list[int] = []
+
+        def job(connection: apsw.Connection, cursor: int) -> None:
+            document = partial(
+                document_of, number, before, after, [line], updates, (), entries, cursor
+            )
+            redaction.redact(connection, number, before, after, erased, document)
+            cursors.append(cursor + len(updates))
+
+        news = Added(number, after, [line], updates)
+        self._database.writer.write(job, updates=len(updates), news=lambda: news)
+        self._lengths.set(number, after.text_bytes, 0)
+        hit("redact.indexed")
+        self.removal.purge_words(number)
+        self.removal.end(number)
+        return cursors[0]
 
     def settle(self) -> None:
         """Wait until everything that was added before is taken in, or was refused and its `failed`

@@ -43,7 +43,7 @@ _SHORT = 64 << 10
 # so is a text of less than this part of the index: editing costs less than rewriting all
 _SHARE = 256
 # bytes: one longer message would keep the writer for more than 0.2 s by `secure-delete`
-_LONG_MESSAGE = 32 << 10
+LONG_MESSAGE = 32 << 10
 _STEP = 0.08  # seconds that one step of a merge should take
 _MERGED = 2  # changes: a merge that makes fewer had nothing to do
 _LOG_PATIENCE = 100  # milliseconds that cutting the log waits for a reader, while other writes wait
@@ -133,7 +133,7 @@ class Removal:
             query = "SELECT coalesce(sum(length), 0), coalesce(max(length), 0) FROM messages WHERE id BETWEEN ? AND ?"
             text, longest = connection.execute(query, id_range(number)).get
             pages = int(connection.pragma("page_count")) * int(connection.pragma("page_size"))
-        return int(longest) > _LONG_MESSAGE or int(text) > _SHORT + pages // _SHARE
+        return int(longest) > LONG_MESSAGE or int(text) > _SHORT + pages // _SHARE
 
     def remove_messages(self, number: int, messages: list[Spoken], *, mark: bool = False) -> None:
         """Remove messages of a conversation with their words. With `mark` the words are only
@@ -146,7 +146,7 @@ class Removal:
                 return
             # In the transaction of the first markers: a start that follows a crash knows that words
             # are left to purge.
-            connection.execute("INSERT OR REPLACE INTO identity VALUES(?, '')", (_purge(number),))
+            connection.execute("INSERT OR REPLACE INTO identity VALUES(?, '')", (purge_of(number),))
             connection.execute("INSERT INTO turns_fts(turns_fts, rank) VALUES('secure-delete', 0)")
             _remove_messages(connection, number, messages)
             # Else the commit would flush, when `secure-delete` is on again.
@@ -165,7 +165,7 @@ class Removal:
         """
         with self._database.reading() as connection:
             if (
-                connection.execute("SELECT 1 FROM identity WHERE name = ?", (_purge(number),)).get
+                connection.execute("SELECT 1 FROM identity WHERE name = ?", (purge_of(number),)).get
                 is None
             ):
                 return
@@ -195,7 +195,7 @@ class Removal:
         """Forget the conversation, of which nothing is left to remove."""
 
         def job(connection: apsw.Connection, _: int) -> None:
-            connection.execute("DELETE FROM identity WHERE name = ?", (_purge(number),))
+            connection.execute("DELETE FROM identity WHERE name = ?", (purge_of(number),))
             connection.execute("DELETE FROM deletions WHERE number = ?", (number,))
 
         self._database.write(job)
@@ -229,7 +229,7 @@ def _remove_messages(connection: apsw.Connection, number: int, messages: list[Sp
     )
 
 
-def _purge(number: int) -> str:
+def purge_of(number: int) -> str:
     """Return the name in `identity` that says that words of a removed conversation are marked and
     still there.
     """

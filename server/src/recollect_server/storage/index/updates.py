@@ -49,6 +49,7 @@ class UpdateKind(StrEnum):
     CHANGED = "changed"
     SPLIT = "split"
     DELETED = "deleted"
+    REDACTED = "redacted"
 
 
 def after(

@@ -6,7 +6,7 @@ forgotten, so that the text is nowhere in it any more.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 import structlog
@@ -124,6 +124,20 @@ class AnchorLedger:
             return self.rewrite(
                 lambda anchor: None if anchor.conversation_id == conversation_id else anchor
             )
+
+    def drop_messages(self, conversation_id: str, sequences: Collection[int]) -> int:
+        """Remove the anchors that came from messages of a conversation. Return how many. Raises
+        LogUnavailable.
+        """
+
+        def is_dropped(anchor: AnchorSet) -> bool:
+            return anchor.conversation_id == conversation_id and anchor.sequence in sequences
+
+        with self.lock:
+            contents = [entry.content for entry in self.entries]
+            if not any(isinstance(it, AnchorSet) and is_dropped(it) for it in contents):
+                return 0
+            return self.rewrite(lambda anchor: None if is_dropped(anchor) else anchor)
 
     def _read(self) -> None:
         lines: list[Line] = []

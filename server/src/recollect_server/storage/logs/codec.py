@@ -66,6 +66,12 @@ def _texts(value: Any, member: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _numbers(value: Any, member: str) -> tuple[int, ...]:
+    if type(value) is not list:
+        raise TypeError(f"{member} is not a list of numbers")
+    return tuple(NUMBER.read(it, member) for it in value)
+
+
 TEXT = exactly(str)
 SWITCH = exactly(bool)
 FLAG = Value(lambda value, member: value is not None and SWITCH.read(value, member))
@@ -79,6 +85,7 @@ ARRIVAL = Value(lambda value, _: 0 if value is None else from_text(value), to_te
 TEXTS = Value(_texts)
 BYTES = Value(_bytes, lambda value: base64.b64encode(value).decode())
 """Bytes, as base64."""
+NUMBERS = Value(_numbers)
 NAMES = Value(lambda value, member: tuple(dict.fromkeys(_texts(value, member))))
 """Texts, each once, where it stands first: a foreign line may repeat one, the index refuses it."""
 

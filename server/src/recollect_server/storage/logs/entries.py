@@ -14,8 +14,10 @@ from recollect_server.domain.conversation import (
     CommandRun,
     Compressed,
     Continued,
+    MessagesRedacted,
     MetaUpdated,
     ModelUse,
+    NoteErased,
     Party,
     SplitSuggested,
     TitleAssigned,
@@ -33,13 +35,14 @@ from recollect_server.domain.external import (
     TrustSet,
 )
 from recollect_server.domain.ids import is_communication_id
-from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
+from recollect_server.domain.message import Attachment, Message, Redaction, Role, ToolCall, Usage
 from recollect_server.storage.logs.codec import (
     ARRIVAL,
     BYTES,
     FLAG,
     NAMES,
     NUMBER,
+    NUMBERS,
     OBJECT,
     REAL,
     SWITCH,
@@ -48,6 +51,7 @@ from recollect_server.storage.logs.codec import (
     TIME,
     Codec,
     Field,
+    Value,
     number,
     one_of,
 )
@@ -70,6 +74,26 @@ _ATTACHMENT = Codec(
 _ATTACHMENTS = Field("attachments", _ATTACHMENT.values, default=())
 _ARRIVED = Field("arrived", ARRIVAL, default=0)
 
+ERASED = "erased"
+"""Member of a line whose text was removed; it has the room of what was there."""
+
+
+def _redaction(value: Any, member: str) -> Redaction:
+    time, _, by = TEXT.read(value, member).strip().partition(" ")
+    return Redaction(by, int(time, 36) if time not in ("", "-") else 0)
+
+
+def note_of(redaction: Redaction) -> str:
+    """Return a redaction as the value of its member. Never empty: that would not be written."""
+    digits, rest = "", redaction.time
+    while rest:
+        rest, digit = divmod(rest, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+    return f"{digits or '-'} {redaction.by}".rstrip()
+
+
+_REDACTION = Value(_redaction, note_of)
+
 MESSAGE = Codec(
     Message,
     Field("role", one_of(Role)),
@@ -87,6 +111,7 @@ MESSAGE = Codec(
     _ATTACHMENTS,
     Field("metadata", OBJECT, default=None),
     _ARRIVED,
+    Field(ERASED, _REDACTION, "redaction", None),
     head={"type": "turn"},
     numbered="sequence",
 )
@@ -199,6 +224,13 @@ _EVENTS: dict[str, Codec[Any]] = {
             Field("mail", TEXTS, default=()),
         ),
         _event(
+            MessagesRedacted,
+            "redacted",
+            Field("sequences", NUMBERS),
+            Field("by", TEXT, default=""),
+        ),
+        _event(NoteErased, ERASED, _MODEL_USE),
+        _event(
             TrustSet,
             "trust_set",
             Field("trust", one_of(Trust)),
@@ -306,6 +338,8 @@ def content_of(fields: dict[str, Any], line: int) -> AnyContent:
     match fields["type"]:
         case "turn":
             codec = MESSAGE
+            if ERASED in fields:
+                fields = fields | {"content": ""}
         case "event":
             name = fields["event"]
             codec = _EVENTS.get(name) if isinstance(name, str) else None

@@ -2,6 +2,7 @@
 a store promises).
 """
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import (
     COPY,
     DELETING,
+    REDACTING,
     SUFFIX,
     TORN,
     make_folder,
@@ -89,11 +91,7 @@ class FolderStore:
         with _failing(log, "written"):
             make_folder(path.parent)
             copy.unlink(missing_ok=True)
-            handle = open_transcript(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            with os.fdopen(handle, "wb") as file:
-                file.writelines(lines)
-                file.flush()
-                os.fsync(handle)
+            _write(copy, lines)
             hit("anchors.copied")
             copy.rename(path)
             self._writer.forget(path)
@@ -280,7 +278,8 @@ class FolderStore:
                 removed["torn_tail"] = torn.stat().st_size
                 torn.unlink()
                 hit("delete.torn_removed")
-            _beside(self.path(log), COPY).unlink(missing_ok=True)
+            for suffix in (COPY, REDACTING):
+                _beside(self.path(log), suffix).unlink(missing_ok=True)
             # before the file itself goes: after that nobody comes back for them
             sync_folder(path.parent)
             path.unlink()
@@ -288,6 +287,75 @@ class FolderStore:
             sync_folder(path.parent)
             hit("delete.file_gone")
         return removed
+
+    # Redacting ------------------------------------------------------------------------------------
+
+    def begin_redaction(self, log: str, lines: Sequence[bytes]) -> None:
+        """Exchange a file, durably, for one of these lines, and keep what it was until
+        `end_redaction`. What cannot be exchanged is as it was.
+        """
+        path = self.path(log)
+        copy, old = _beside(path, COPY), _beside(path, REDACTING)
+        with _failing(log, "written"):
+            try:
+                hit("redact.begun")
+                copy.unlink(missing_ok=True)
+                _write(copy, lines)
+                hit("redact.copied")
+                _keep(path, old)
+                hit("redact.kept")
+                sync_folder(path.parent)
+                copy.rename(path)
+            except OSError:
+                with suppress(OSError):
+                    copy.unlink(missing_ok=True)
+                    old.unlink(missing_ok=True)
+                raise
+            self._writer.forget(path)
+            hit("redact.replaced")
+            sync_folder(path.parent)
+            hit("redact.durable")
+
+    def redacting(self) -> list[str]:
+        """Return the conversations whose redaction has begun and not ended."""
+        with _failing(Kind.CONVERSATION, "listed"):
+            return [name for name, _ in self._entries(Kind.CONVERSATION, SUFFIX + REDACTING)]
+
+    def is_redacted(self, log: str) -> bool:
+        """Return whether the file of a log whose redaction has begun was exchanged: the new one is
+        longer, by the line that says so.
+        """
+        with _failing(log, "read"):
+            path = self.path(log)
+            return path.stat().st_size > _beside(path, REDACTING).stat().st_size
+
+    def raw_redacting(self, log: str) -> list[bytes]:
+        """Return the lines of a log as they were before a redaction that has not ended, undecoded
+        and without their newlines.
+        """
+        with _failing(log, "read"):
+            return list(raw_lines(_beside(self.path(log), REDACTING)))
+
+    def cancel_redaction(self, log: str) -> None:
+        """Leave a log as it is, whose redaction has begun and changed nothing."""
+        path = self.path(log)
+        with _failing(log, "deleted"):
+            for suffix in (COPY, REDACTING):
+                _beside(path, suffix).unlink(missing_ok=True)
+            sync_folder(path.parent)
+
+    def end_redaction(self, log: str) -> None:
+        """Remove what the file was, and what was cut off it before."""
+        path = self.path(log)
+        with _failing(log, "deleted"):
+            self.torn_path(log).unlink(missing_ok=True)
+            _beside(path, COPY).unlink(missing_ok=True)
+            # before the old file goes: after that nobody comes back for them
+            sync_folder(path.parent)
+            _beside(path, REDACTING).unlink(missing_ok=True)
+            hit("redact.old_removed")
+            sync_folder(path.parent)
+            hit("redact.old_gone")
 
     # Files ----------------------------------------------------------------------------------------
 
@@ -345,6 +413,27 @@ def _path(root: Path, log: str) -> Path:
 
 def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
+
+
+def _keep(path: Path, name: Path) -> None:
+    """Give a file a second name; where the file system has none such, a copy has it. Raises
+    OSError.
+    """
+    try:
+        os.link(path, name, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        _write(name, [path.read_bytes()])
+
+
+def _write(path: Path, lines: Iterable[bytes]) -> None:
+    """Make a file of these lines, durable but for its name. Raises OSError."""
+    handle = open_transcript(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    with os.fdopen(handle, "wb") as file:
+        file.writelines(lines)
+        file.flush()
+        os.fsync(handle)
 
 
 @contextmanager

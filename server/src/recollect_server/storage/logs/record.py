@@ -66,11 +66,13 @@ def encode(entry: Entry) -> bytes:
     return seal(fields)
 
 
-def seal(fields: dict[str, Any]) -> bytes:
+def seal(fields: dict[str, Any], spaces: int = 0) -> bytes:
     """Return a line of these fields with its checksum and newline; `fields` is not empty. Raises
     ValueError as `encode`.
+
+    `spaces` make it longer, where it takes the place of another line.
     """
-    body = orjson.dumps(fields)[:-1]
+    body = orjson.dumps(fields)[:-1] + b" " * spaces
     return b'%b,"crc":"%08x"}\n' % (body, crc32(body))
 
 

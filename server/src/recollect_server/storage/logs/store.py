@@ -208,6 +208,31 @@ class LogStore(Protocol):
     def raw_deleted(self, log: str) -> Iterator[bytes]:
         """Yield the lines of a log whose delete has begun, undecoded and without their newlines."""
 
+    def begin_redaction(self, log: str, lines: Sequence[bytes]) -> None:
+        """Let a log have these lines and nothing else, durably: more of them than it had, each of
+        the first ones as long as it was. What it was can be read by `raw_redacting` until
+        `end_redaction`.
+        """
+
+    def redacting(self) -> list[str]:
+        """Return the logs whose redaction has begun and not ended."""
+
+    def is_redacted(self, log: str) -> bool:
+        """Return whether a log whose redaction has begun has its new lines: after a crash it may
+        have the old ones.
+        """
+
+    def raw_redacting(self, log: str) -> list[bytes]:
+        """Return the lines of a log as they were before a redaction that has not ended, undecoded
+        and without their newlines.
+        """
+
+    def cancel_redaction(self, log: str) -> None:
+        """Leave a log as it is, whose redaction has begun and changed nothing."""
+
+    def end_redaction(self, log: str) -> None:
+        """Remove the last byte of what a log was before a redaction, or that was cut off it."""
+
     def end_delete(self, log: str) -> dict[str, int]:
         """Remove the last byte of a deleted log. Return how many bytes were removed, by what they
         were.

@@ -40,7 +40,16 @@ _PAGE_BYTES = 1 << 20  # of lines that are read at once
 _PAGE_NAMES = 10_000
 _CHANGED = "the log is not as this server left it: something else wrote to it"
 _LEDGER = "ledger"
-Change = Literal["append", "cancel_begin", "replace", "begin_delete", "end_delete", "remove_empty"]
+Change = Literal[
+    "append",
+    "cancel_begin",
+    "replace",
+    "begin_redaction",
+    "end_redaction",
+    "begin_delete",
+    "end_delete",
+    "remove_empty",
+]
 
 
 class PostgresStore:
@@ -281,6 +290,54 @@ class PostgresStore:
         self._change("end_delete", "deleted", log)
         hit("delete.file_gone")
         return {"transcript": size}
+
+    # Redacting ------------------------------------------------------------------------------------
+
+    def begin_redaction(self, log: str, lines: Sequence[bytes]) -> None:
+        """Replace the lines of a log, and keep what they were, in one transaction."""
+        hit("redact.begun")
+        status = self._change("begin_redaction", "written", log, uuid4(), _bodies(lines))
+        if status == "missing":
+            raise LogNotFound(log, "written", "there is no log of that name")
+        hit("redact.durable")
+
+    def redacting(self) -> list[str]:
+        """Return the logs whose redaction has begun and not ended."""
+        rows = self._query(
+            Kind.CONVERSATION,
+            "listed",
+            "SELECT DISTINCT log FROM recollect.redacted_lines WHERE space = %s",
+            self._space,
+            is_name=True,
+        )
+        return [name for (name,) in rows]
+
+    def is_redacted(self, log: str) -> bool:
+        """Return True: a redaction has begun only where the log has its new lines."""
+        self.length(log)  # raises LogNotFound
+        return True
+
+    def raw_redacting(self, log: str) -> list[bytes]:
+        """Return the lines of a log as they were before a redaction that has not ended."""
+        rows = self._query(
+            log,
+            "read",
+            "SELECT body FROM recollect.redacted_lines WHERE space = %s AND log = %s"
+            ' ORDER BY "offset"',
+            self._space,
+            log,
+        )
+        if not rows:
+            raise LogNotFound(log, "read", "no redaction of it has begun")
+        return [body for (body,) in rows]
+
+    def cancel_redaction(self, log: str) -> None:
+        """Do nothing: what has begun has changed the log."""
+
+    def end_redaction(self, log: str) -> None:
+        """Remove the lines of before."""
+        self._change("end_redaction", "deleted", log)
+        hit("redact.old_gone")
 
     # Statements -----------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ is served while another is worked out, and another beside it has the texts of ot
 """
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -68,6 +68,18 @@ def hash_of(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=16).digest()
 
 
+def forget_lines(folder: Path, conversation_id: str, lines: Collection[int]) -> None:
+    """Remove the vectors of lines from a file that nobody has open, if it is there. Raises
+    VectorsUnavailable.
+    """
+    if (folder / NAME).exists():
+        store = VectorStore(folder)
+        try:
+            store.forget_lines(conversation_id, lines)
+        finally:
+            store.close()
+
+
 class VectorStore:
     """The file, open. Safe to call from any thread. Raises VectorsUnavailable."""
 
@@ -77,6 +89,8 @@ class VectorStore:
         self._guard = threading.Lock()  # guards the connection, and `_gone`
         # deleted conversations: vectors that were computed for them meanwhile are dropped
         self._deleted: set[str] = set()
+        # likewise lines of messages that were redacted
+        self._forgotten: set[tuple[str, int]] = set()
         self._closed = False
         self._connection = connect(self.path)
         with failures():
@@ -309,7 +323,12 @@ class VectorStore:
         Places of conversations that were deleted meanwhile are skipped.
         """
         with self._using() as connection:
-            present = [place for place in places if place.conversation_id not in self._deleted]
+            present = [
+                place
+                for place in places
+                if place.conversation_id not in self._deleted
+                and (place.conversation_id, place.line) not in self._forgotten
+            ]
             keys: dict[str, int] = {}
             for name in {*progress, *(place.conversation_id for place in present)} - self._deleted:
                 connection.execute("INSERT OR IGNORE INTO conversations(id) VALUES(?)", (name,))
@@ -357,6 +376,20 @@ class VectorStore:
                     connection.execute("DELETE FROM places WHERE model = ? AND place = ?", where)
                     _drop_unused(connection, [text])
                     removed.append(line)
+        return removed
+
+    def forget_lines(self, conversation_id: str, lines: Collection[int]) -> int:
+        """Remove the texts of lines for every model, from every page and the write-ahead log, and
+        return how many there were. Vectors that are being computed for them are dropped.
+        """
+        with self._using() as connection:
+            # the abbreviation is written again
+            self._forgotten.update((conversation_id, it) for it in lines if it != ABBREVIATION)
+            connection.execute("DELETE FROM parts WHERE conversation = ?", (conversation_id,))
+            models = [row[0] for row in connection.execute("SELECT model FROM models")]
+        removed = sum(len(self.remove_places(model, conversation_id, lines)) for model in models)
+        with self._using(alone=True) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return removed
 
     def remove(self, conversation_id: str) -> int:

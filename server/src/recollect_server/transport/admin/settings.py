@@ -5,9 +5,12 @@ from typing import Protocol
 from recollect.v1 import admin_pb2
 from recollect.v1 import admin_service_pb2 as api
 
-from recollect_server.domain.setting import Setting, SettingList
+from recollect_server.domain.setting import Changed, Setting, SettingList
 from recollect_server.transport.admin.reach import check_whole_server
+from recollect_server.transport.checks import Checks
 from recollect_server.transport.handling import Call
+
+_MAX_KEY, _MAX_VALUE = 64, 10_000  # characters
 
 
 class Settings(Protocol):
@@ -15,6 +18,12 @@ class Settings(Protocol):
 
     def list(self) -> SettingList:
         """Return all settings."""
+
+    def set(self, key: str, value: str) -> Changed:
+        """Set a setting. Raises InvalidField, StorageUnavailable."""
+
+    def reset(self, key: str) -> Changed:
+        """Let a setting have its default again. Raises InvalidField, StorageUnavailable."""
 
 
 class SettingHandlers:
@@ -31,6 +40,24 @@ class SettingHandlers:
         listed = self._settings.list()
         return api.ListSettingsResponse(
             settings=map(setting_to, listed.settings), file=listed.file, locked=listed.locked
+        )
+
+    def SetSetting(self, request: api.SetSettingRequest, call: Call) -> api.SetSettingResponse:
+        """Set a setting, or let it have its default again."""
+        check_whole_server(call, "SetSetting")
+        checks = Checks()
+        checks.one_line("key", request.key, least=1, most=_MAX_KEY)
+        checks.one_line("value", request.value, most=_MAX_VALUE)
+        if request.reset and request.value:
+            checks.refuse("value", "does not go with `reset`")
+        checks.done()
+        changed = (
+            self._settings.reset(request.key)
+            if request.reset
+            else self._settings.set(request.key, request.value)
+        )
+        return api.SetSettingResponse(
+            setting=setting_to(changed.setting), restart_needed=not changed.in_force
         )
 
 

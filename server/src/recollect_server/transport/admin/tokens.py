@@ -1,17 +1,28 @@
 """AdminService: the tokens."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from recollect.v1 import admin_pb2
 from recollect.v1 import admin_service_pb2 as api
 
+from recollect_server.domain.errors import (
+    InvalidField,
+    PermissionDenied,
+    TokenNotFound,
+    Violation,
+)
 from recollect_server.domain.principal import EVERY_SPACE, Principal
-from recollect_server.domain.time import Clock
-from recollect_server.domain.tokens import Token
+from recollect_server.domain.time import DAY, Clock, to_text
+from recollect_server.domain.tokens import Grant, Token, is_token_id, scopes_of
 from recollect_server.services.tokens import Tokens
-from recollect_server.transport.access_service import scope_numbers
+from recollect_server.transport.access_service import SCOPES, scope_numbers
 from recollect_server.transport.checks import Checks
-from recollect_server.transport.convert import timestamp
+from recollect_server.transport.convert import optional_milliseconds, timestamp
 from recollect_server.transport.handling import Call
 from recollect_server.transport.pages import Seal, page_size
+
+_MAX_OVERLAP = 366 * DAY
 
 
 class TokenHandlers:
@@ -48,6 +59,131 @@ class TokenHandlers:
                 request, (last.created, last.id) if last else None
             ),
         )
+
+    def CreateToken(self, request: api.CreateTokenRequest, call: Call) -> api.CreateTokenResponse:
+        """Create a token, and return it with its secret, this once."""
+        checks = Checks()
+        scopes = _scopes(checks, request)
+        if request.HasField("expire_time"):
+            checks.moment("expire_time", request.expire_time)
+        checks.done()
+        with _fields_of_the_contract():
+            grant = Grant(
+                request.kind,
+                scopes_of(request.kind, scopes),
+                tuple(dict.fromkeys(request.spaces)) or (call.principal.space,),
+                optional_milliseconds(request, "expire_time") or 0,
+                request.note,
+                request.conversation_id,
+                request.channel,
+                dict(request.limits),
+            )
+            grant.check()
+            if 0 < grant.expires <= self._clock():
+                raise InvalidField.of("expire_time", "is in the past")
+            check_grant(call.principal, grant, "CreateToken")
+            token, secret = self._tokens.create(grant)
+        return api.CreateTokenResponse(token=token_to(token, self._clock()), secret=secret)
+
+    def RevokeToken(self, request: api.RevokeTokenRequest, call: Call) -> api.RevokeTokenResponse:
+        """Revoke a token."""
+        token = self._reached(call.principal, request.token_id)
+        revoked = self._tokens.revoke(token.id)
+        return api.RevokeTokenResponse(token=token_to(revoked, self._clock()))
+
+    def RotateToken(self, request: api.RotateTokenRequest, call: Call) -> api.RotateTokenResponse:
+        """Create a token like another one, which ends after a while."""
+        checks = Checks()
+        if request.HasField("expire_time"):
+            checks.moment("expire_time", request.expire_time)
+        overlap = request.overlap.ToMilliseconds() if request.HasField("overlap") else DAY
+        if not 0 <= overlap <= _MAX_OVERLAP:
+            checks.refuse("overlap", "must be from 0 to 366 days")
+        checks.done()
+        old = self._reached(call.principal, request.token_id)
+        expires = optional_milliseconds(request, "expire_time") or 0
+        if 0 < expires <= self._clock():
+            raise InvalidField.of("expire_time", "is in the past")
+        with _fields_of_the_contract():
+            token, secret = self._tokens.rotate(
+                old.id,
+                expires,
+                overlap,
+                check=lambda grant: check_grant(call.principal, grant, "RotateToken"),
+            )
+        return api.RotateTokenResponse(
+            token=token_to(token, self._clock()),
+            secret=secret,
+            replaced=token_to(self._tokens.get(old.id), self._clock()),
+        )
+
+    def _reached(self, principal: Principal, token_id: str) -> Token:
+        """Return a token that the caller administers. Raises InvalidField, TokenNotFound."""
+        if not is_token_id(token_id):
+            raise InvalidField.of(
+                "token_id", "is not the id of a token: 12 digits and lower case letters"
+            )
+        self._tokens.refresh()
+        token = self._tokens.get(token_id)
+        if not is_within_reach(principal, token):
+            raise TokenNotFound(token_id)
+        return token
+
+
+def check_grant(principal: Principal, grant: Grant, method: str) -> None:
+    """Check that a caller grants no more than it has: else a token for administration alone could
+    make itself one that reads, and one that ends soon one that does not. Raises PermissionDenied.
+    """
+    beyond: list[str] = []
+    if more := sorted(grant.scopes - principal.scopes):
+        beyond.append(f"the scopes {', '.join(more)}")
+    spaces = [it for it in grant.spaces if not principal.is_for_every_space]
+    if more_spaces := [it for it in spaces if it == EVERY_SPACE or not principal.is_for(it)]:
+        beyond.append(f"the spaces {', '.join(more_spaces)}")
+    if principal.channel and grant.channel != principal.channel:
+        beyond.append("other channels")
+    if principal.expires and not 0 < grant.expires <= principal.expires:
+        beyond.append(f"a time after {to_text(principal.expires)}")
+    if beyond:
+        denied = PermissionDenied(
+            f"AdminService/{method}",
+            f"the new token would be for {' and '.join(beyond)}, and the caller's own is not",
+        )
+        denied.principal = principal
+        raise denied
+
+
+@contextmanager
+def _fields_of_the_contract() -> Iterator[None]:
+    """Give violations the names that fields have in the contract."""
+    try:
+        yield
+    except InvalidField as error:
+        raise InvalidField(
+            *(Violation(_FIELDS.get(it.field, it.field), it.description) for it in error.violations)
+        ) from None
+
+
+_FIELDS = {
+    "space": "spaces",
+    "conversation": "conversation_id",
+    "limit": "limits",
+    "token": "token_id",
+}
+
+
+def _scopes(checks: Checks, request: api.CreateTokenRequest) -> tuple[str, ...]:
+    """Return the names of the scopes of a request; refuse numbers that this version does not
+    know.
+    """
+    names = []
+    for index, number in enumerate(request.scopes):
+        name = SCOPES.get(number)
+        if name is None:
+            checks.refuse(f"scopes[{index}]", f"is {number}, which is not a scope")
+        else:
+            names.append(name.value)
+    return tuple(names)
 
 
 def is_within_reach(principal: Principal, token: Token) -> bool:

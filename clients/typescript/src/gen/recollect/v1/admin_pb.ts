@@ -420,7 +420,7 @@ export const JobFailureSchema: GenMessage<JobFailure> = /*@__PURE__*/
  */
 export type Job = Message<"recollect.v1.Job"> & {
   /**
-   * Name: `embedding`, `notes`, `compaction`, `repair`, `updates` or `tiers`. Later versions may
+   * Name: `repair`, `embedding`, `notes`, `compaction`, `updates` or `tiers`. Later versions may
    * have more.
    *
    * @generated from field: string name = 1;
@@ -449,7 +449,8 @@ export type Job = Message<"recollect.v1.Job"> & {
   state: JobState;
 
   /**
-   * Conversations that have work due; of `updates` whole updates.
+   * Conversations that have work due, or will have once they are idle. Of jobs that do not go by
+   * conversations 0.
    *
    * @generated from field: int64 due = 5;
    */
@@ -470,7 +471,7 @@ export type Job = Message<"recollect.v1.Job"> & {
   failures: JobFailure[];
 
   /**
-   * When it last had a turn since the server started; unset: it had none.
+   * When it last had a turn, or took up work, since the space was opened; unset: it did not.
    *
    * @generated from field: google.protobuf.Timestamp last_run_time = 8;
    */

@@ -6,8 +6,11 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { ServerStats, Setting, Space, SpaceStats, Token } from "./admin_pb.js";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Job, ServerStats, Setting, Space, SpaceStats, Token } from "./admin_pb.js";
 import { file_recollect_v1_admin } from "./admin_pb.js";
+import type { Scope } from "./scope_pb.js";
 import { file_recollect_v1_scope } from "./scope_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -15,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/admin_service.proto.
  */
 export const file_recollect_v1_admin_service: GenFile = /*@__PURE__*/
-  fileDesc("CiByZWNvbGxlY3QvdjEvYWRtaW5fc2VydmljZS5wcm90bxIMcmVjb2xsZWN0LnYxIhUKE0xpc3RTZXR0aW5nc1JlcXVlc3QiXQoUTGlzdFNldHRpbmdzUmVzcG9uc2USJwoIc2V0dGluZ3MYASADKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIMCgRmaWxlGAIgASgJEg4KBmxvY2tlZBgDIAEoCSJJChFMaXN0U3BhY2VzUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJSChJMaXN0U3BhY2VzUmVzcG9uc2USIwoGc3BhY2VzGAEgAygLMhMucmVjb2xsZWN0LnYxLlNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJRChFMaXN0VG9rZW5zUmVxdWVzdBIVCg1pbmNsdWRlX2VuZGVkGAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlIKEkxpc3RUb2tlbnNSZXNwb25zZRIjCgZ0b2tlbnMYASADKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiAKD0dldFN0YXRzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSJmChBHZXRTdGF0c1Jlc3BvbnNlEicKBXNwYWNlGAEgASgLMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdHMSKQoGc2VydmVyGAIgASgLMhkucmVjb2xsZWN0LnYxLlNlcnZlclN0YXRzMvoCCgxBZG1pblNlcnZpY2USXwoMTGlzdFNldHRpbmdzEiEucmVjb2xsZWN0LnYxLkxpc3RTZXR0aW5nc1JlcXVlc3QaIi5yZWNvbGxlY3QudjEuTGlzdFNldHRpbmdzUmVzcG9uc2UiCJACAdrbGAEMElkKCkxpc3RTcGFjZXMSHy5yZWNvbGxlY3QudjEuTGlzdFNwYWNlc1JlcXVlc3QaIC5yZWNvbGxlY3QudjEuTGlzdFNwYWNlc1Jlc3BvbnNlIgiQAgHa2xgBDBJZCgpMaXN0VG9rZW5zEh8ucmVjb2xsZWN0LnYxLkxpc3RUb2tlbnNSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLkxpc3RUb2tlbnNSZXNwb25zZSIIkAIB2tsYAQwSUwoIR2V0U3RhdHMSHS5yZWNvbGxlY3QudjEuR2V0U3RhdHNSZXF1ZXN0Gh4ucmVjb2xsZWN0LnYxLkdldFN0YXRzUmVzcG9uc2UiCJACAdrbGAEMYgZwcm90bzM", [file_recollect_v1_admin, file_recollect_v1_scope]);
+  fileDesc("CiByZWNvbGxlY3QvdjEvYWRtaW5fc2VydmljZS5wcm90bxIMcmVjb2xsZWN0LnYxIhUKE0xpc3RTZXR0aW5nc1JlcXVlc3QiXQoUTGlzdFNldHRpbmdzUmVzcG9uc2USJwoIc2V0dGluZ3MYASADKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIMCgRmaWxlGAIgASgJEg4KBmxvY2tlZBgDIAEoCSI+ChFTZXRTZXR0aW5nUmVxdWVzdBILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSDQoFcmVzZXQYAyABKAgiVAoSU2V0U2V0dGluZ1Jlc3BvbnNlEiYKB3NldHRpbmcYASABKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIWCg5yZXN0YXJ0X25lZWRlZBgCIAEoCCJJChFMaXN0U3BhY2VzUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJSChJMaXN0U3BhY2VzUmVzcG9uc2USIwoGc3BhY2VzGAEgAygLMhMucmVjb2xsZWN0LnYxLlNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJRChFMaXN0VG9rZW5zUmVxdWVzdBIVCg1pbmNsdWRlX2VuZGVkGAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlIKEkxpc3RUb2tlbnNSZXNwb25zZRIjCgZ0b2tlbnMYASADKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIq0CChJDcmVhdGVUb2tlblJlcXVlc3QSDAoEa2luZBgBIAEoCRIjCgZzY29wZXMYAiADKA4yEy5yZWNvbGxlY3QudjEuU2NvcGUSDgoGc3BhY2VzGAMgAygJEhcKD2NvbnZlcnNhdGlvbl9pZBgEIAEoCRIPCgdjaGFubmVsGAUgASgJEi8KC2V4cGlyZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI8CgZsaW1pdHMYByADKAsyLC5yZWNvbGxlY3QudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0LkxpbWl0c0VudHJ5EgwKBG5vdGUYCCABKAkaLQoLTGltaXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4ASJJChNDcmVhdGVUb2tlblJlc3BvbnNlEiIKBXRva2VuGAEgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuEg4KBnNlY3JldBgCIAEoCSImChJSZXZva2VUb2tlblJlcXVlc3QSEAoIdG9rZW5faWQYASABKAkiOQoTUmV2b2tlVG9rZW5SZXNwb25zZRIiCgV0b2tlbhgBIAEoCzITLnJlY29sbGVjdC52MS5Ub2tlbiKDAQoSUm90YXRlVG9rZW5SZXF1ZXN0EhAKCHRva2VuX2lkGAEgASgJEi8KC2V4cGlyZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgdvdmVybGFwGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInAKE1JvdGF0ZVRva2VuUmVzcG9uc2USIgoFdG9rZW4YASABKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SDgoGc2VjcmV0GAIgASgJEiUKCHJlcGxhY2VkGAMgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuIiAKD0xpc3RKb2JzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSIzChBMaXN0Sm9ic1Jlc3BvbnNlEh8KBGpvYnMYASADKAsyES5yZWNvbGxlY3QudjEuSm9iIiAKD0dldFN0YXRzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSJmChBHZXRTdGF0c1Jlc3BvbnNlEicKBXNwYWNlGAEgASgLMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdHMSKQoGc2VydmVyGAIgASgLMhkucmVjb2xsZWN0LnYxLlNlcnZlclN0YXRzMr4GCgxBZG1pblNlcnZpY2USXwoMTGlzdFNldHRpbmdzEiEucmVjb2xsZWN0LnYxLkxpc3RTZXR0aW5nc1JlcXVlc3QaIi5yZWNvbGxlY3QudjEuTGlzdFNldHRpbmdzUmVzcG9uc2UiCJACAdrbGAEMElkKClNldFNldHRpbmcSHy5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1JlcXVlc3QaIC5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1Jlc3BvbnNlIgiQAgLa2xgBDBJZCgpMaXN0U3BhY2VzEh8ucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXNwb25zZSIIkAIB2tsYAQwSWQoKTGlzdFRva2VucxIfLnJlY29sbGVjdC52MS5MaXN0VG9rZW5zUmVxdWVzdBogLnJlY29sbGVjdC52MS5MaXN0VG9rZW5zUmVzcG9uc2UiCJACAdrbGAEMElkKC0NyZWF0ZVRva2VuEiAucmVjb2xsZWN0LnYxLkNyZWF0ZVRva2VuUmVxdWVzdBohLnJlY29sbGVjdC52MS5DcmVhdGVUb2tlblJlc3BvbnNlIgXa2xgBDBJcCgtSZXZva2VUb2tlbhIgLnJlY29sbGVjdC52MS5SZXZva2VUb2tlblJlcXVlc3QaIS5yZWNvbGxlY3QudjEuUmV2b2tlVG9rZW5SZXNwb25zZSIIkAIC2tsYAQwSWQoLUm90YXRlVG9rZW4SIC5yZWNvbGxlY3QudjEuUm90YXRlVG9rZW5SZXF1ZXN0GiEucmVjb2xsZWN0LnYxLlJvdGF0ZVRva2VuUmVzcG9uc2UiBdrbGAEMElMKCEdldFN0YXRzEh0ucmVjb2xsZWN0LnYxLkdldFN0YXRzUmVxdWVzdBoeLnJlY29sbGVjdC52MS5HZXRTdGF0c1Jlc3BvbnNlIgiQAgHa2xgBDBJTCghMaXN0Sm9icxIdLnJlY29sbGVjdC52MS5MaXN0Sm9ic1JlcXVlc3QaHi5yZWNvbGxlY3QudjEuTGlzdEpvYnNSZXNwb25zZSIIkAIB2tsYAQxiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_recollect_v1_admin, file_recollect_v1_scope]);
 
 /**
  * Request for all settings.
@@ -68,6 +71,69 @@ export const ListSettingsResponseSchema: GenMessage<ListSettingsResponse> = /*@_
   messageDesc(file_recollect_v1_admin_service, 1);
 
 /**
+ * Request to set a setting.
+ *
+ * @generated from message recollect.v1.SetSettingRequest
+ */
+export type SetSettingRequest = Message<"recollect.v1.SetSettingRequest"> & {
+  /**
+   * Name of the setting.
+   *
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * Its new value, as the file writes it (`10m`, `true`); one line of at most 10,000 characters.
+   *
+   * @generated from field: string value = 2;
+   */
+  value: string;
+
+  /**
+   * Take it out of the file, so that its default counts. Then `value` is unset.
+   *
+   * @generated from field: bool reset = 3;
+   */
+  reset: boolean;
+};
+
+/**
+ * Describes the message recollect.v1.SetSettingRequest.
+ * Use `create(SetSettingRequestSchema)` to create a new message.
+ */
+export const SetSettingRequestSchema: GenMessage<SetSettingRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 2);
+
+/**
+ * A setting that was set.
+ *
+ * @generated from message recollect.v1.SetSettingResponse
+ */
+export type SetSettingResponse = Message<"recollect.v1.SetSettingResponse"> & {
+  /**
+   * The setting as it is now.
+   *
+   * @generated from field: recollect.v1.Setting setting = 1;
+   */
+  setting?: Setting | undefined;
+
+  /**
+   * Whether the new value counts from the next start of the server on.
+   *
+   * @generated from field: bool restart_needed = 2;
+   */
+  restartNeeded: boolean;
+};
+
+/**
+ * Describes the message recollect.v1.SetSettingResponse.
+ * Use `create(SetSettingResponseSchema)` to create a new message.
+ */
+export const SetSettingResponseSchema: GenMessage<SetSettingResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 3);
+
+/**
  * Request for a page of spaces.
  *
  * @generated from message recollect.v1.ListSpacesRequest
@@ -100,7 +166,7 @@ export type ListSpacesRequest = Message<"recollect.v1.ListSpacesRequest"> & {
  * Use `create(ListSpacesRequestSchema)` to create a new message.
  */
 export const ListSpacesRequestSchema: GenMessage<ListSpacesRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 2);
+  messageDesc(file_recollect_v1_admin_service, 4);
 
 /**
  * A page of spaces.
@@ -128,7 +194,7 @@ export type ListSpacesResponse = Message<"recollect.v1.ListSpacesResponse"> & {
  * Use `create(ListSpacesResponseSchema)` to create a new message.
  */
 export const ListSpacesResponseSchema: GenMessage<ListSpacesResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 3);
+  messageDesc(file_recollect_v1_admin_service, 5);
 
 /**
  * Request for a page of tokens.
@@ -163,7 +229,7 @@ export type ListTokensRequest = Message<"recollect.v1.ListTokensRequest"> & {
  * Use `create(ListTokensRequestSchema)` to create a new message.
  */
 export const ListTokensRequestSchema: GenMessage<ListTokensRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 4);
+  messageDesc(file_recollect_v1_admin_service, 6);
 
 /**
  * A page of tokens.
@@ -191,7 +257,260 @@ export type ListTokensResponse = Message<"recollect.v1.ListTokensResponse"> & {
  * Use `create(ListTokensResponseSchema)` to create a new message.
  */
 export const ListTokensResponseSchema: GenMessage<ListTokensResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 5);
+  messageDesc(file_recollect_v1_admin_service, 7);
+
+/**
+ * Request for a new token.
+ *
+ * @generated from message recollect.v1.CreateTokenRequest
+ */
+export type CreateTokenRequest = Message<"recollect.v1.CreateTokenRequest"> & {
+  /**
+   * Kind: `brain`, `project`, `gateway`, `panel`, `reader`, `admin`, or `custom` with `scopes`.
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * Permissions of a `custom` token; other kinds name none.
+   *
+   * @generated from field: repeated recollect.v1.Scope scopes = 2;
+   */
+  scopes: Scope[];
+
+  /**
+   * Spaces that it is for, at most 1000; `*`: every space. Unset means the space of the call.
+   *
+   * @generated from field: repeated string spaces = 3;
+   */
+  spaces: string[];
+
+  /**
+   * The only conversation that it may name. `project` requires it, and other kinds than `custom` do
+   * not take it.
+   *
+   * @generated from field: string conversation_id = 4;
+   */
+  conversationId: string;
+
+  /**
+   * The channel that its holder speaks from. Unset means any.
+   *
+   * @generated from field: string channel = 5;
+   */
+  channel: string;
+
+  /**
+   * When it ends. Unset means never.
+   *
+   * @generated from field: google.protobuf.Timestamp expire_time = 6;
+   */
+  expireTime?: Timestamp | undefined;
+
+  /**
+   * Limits of its own in place of the settings', by name (`calls`, `burst`, `bytes`, `streams`).
+   *
+   * @generated from field: map<string, double> limits = 7;
+   */
+  limits: { [key: string]: number };
+
+  /**
+   * Note for the list; one line of at most 256 characters.
+   *
+   * @generated from field: string note = 8;
+   */
+  note: string;
+};
+
+/**
+ * Describes the message recollect.v1.CreateTokenRequest.
+ * Use `create(CreateTokenRequestSchema)` to create a new message.
+ */
+export const CreateTokenRequestSchema: GenMessage<CreateTokenRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 8);
+
+/**
+ * A new token.
+ *
+ * @generated from message recollect.v1.CreateTokenResponse
+ */
+export type CreateTokenResponse = Message<"recollect.v1.CreateTokenResponse"> & {
+  /**
+   * The token.
+   *
+   * @generated from field: recollect.v1.Token token = 1;
+   */
+  token?: Token | undefined;
+
+  /**
+   * The text that its holder presents: `rcl_…`. Nobody can learn it again.
+   *
+   * @generated from field: string secret = 2;
+   */
+  secret: string;
+};
+
+/**
+ * Describes the message recollect.v1.CreateTokenResponse.
+ * Use `create(CreateTokenResponseSchema)` to create a new message.
+ */
+export const CreateTokenResponseSchema: GenMessage<CreateTokenResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 9);
+
+/**
+ * Request to revoke a token.
+ *
+ * @generated from message recollect.v1.RevokeTokenRequest
+ */
+export type RevokeTokenRequest = Message<"recollect.v1.RevokeTokenRequest"> & {
+  /**
+   * Id of the token.
+   *
+   * @generated from field: string token_id = 1;
+   */
+  tokenId: string;
+};
+
+/**
+ * Describes the message recollect.v1.RevokeTokenRequest.
+ * Use `create(RevokeTokenRequestSchema)` to create a new message.
+ */
+export const RevokeTokenRequestSchema: GenMessage<RevokeTokenRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 10);
+
+/**
+ * A revoked token.
+ *
+ * @generated from message recollect.v1.RevokeTokenResponse
+ */
+export type RevokeTokenResponse = Message<"recollect.v1.RevokeTokenResponse"> & {
+  /**
+   * The token as it is now.
+   *
+   * @generated from field: recollect.v1.Token token = 1;
+   */
+  token?: Token | undefined;
+};
+
+/**
+ * Describes the message recollect.v1.RevokeTokenResponse.
+ * Use `create(RevokeTokenResponseSchema)` to create a new message.
+ */
+export const RevokeTokenResponseSchema: GenMessage<RevokeTokenResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 11);
+
+/**
+ * Request for a token in place of another one.
+ *
+ * @generated from message recollect.v1.RotateTokenRequest
+ */
+export type RotateTokenRequest = Message<"recollect.v1.RotateTokenRequest"> & {
+  /**
+   * Id of the token that is replaced.
+   *
+   * @generated from field: string token_id = 1;
+   */
+  tokenId: string;
+
+  /**
+   * When the new one ends. Unset means as long after now as the old one was to live, or never.
+   *
+   * @generated from field: google.protobuf.Timestamp expire_time = 2;
+   */
+  expireTime?: Timestamp | undefined;
+
+  /**
+   * How long the old one stays valid, at most 366 days. Unset means a day.
+   *
+   * @generated from field: google.protobuf.Duration overlap = 3;
+   */
+  overlap?: Duration | undefined;
+};
+
+/**
+ * Describes the message recollect.v1.RotateTokenRequest.
+ * Use `create(RotateTokenRequestSchema)` to create a new message.
+ */
+export const RotateTokenRequestSchema: GenMessage<RotateTokenRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 12);
+
+/**
+ * A token in place of another one.
+ *
+ * @generated from message recollect.v1.RotateTokenResponse
+ */
+export type RotateTokenResponse = Message<"recollect.v1.RotateTokenResponse"> & {
+  /**
+   * The new token.
+   *
+   * @generated from field: recollect.v1.Token token = 1;
+   */
+  token?: Token | undefined;
+
+  /**
+   * The text that its holder presents. Nobody can learn it again.
+   *
+   * @generated from field: string secret = 2;
+   */
+  secret: string;
+
+  /**
+   * The old token as it is now.
+   *
+   * @generated from field: recollect.v1.Token replaced = 3;
+   */
+  replaced?: Token | undefined;
+};
+
+/**
+ * Describes the message recollect.v1.RotateTokenResponse.
+ * Use `create(RotateTokenResponseSchema)` to create a new message.
+ */
+export const RotateTokenResponseSchema: GenMessage<RotateTokenResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 13);
+
+/**
+ * Request for the jobs of a space.
+ *
+ * @generated from message recollect.v1.ListJobsRequest
+ */
+export type ListJobsRequest = Message<"recollect.v1.ListJobsRequest"> & {
+  /**
+   * The space. Unset means that of the call.
+   *
+   * @generated from field: string space = 1;
+   */
+  space: string;
+};
+
+/**
+ * Describes the message recollect.v1.ListJobsRequest.
+ * Use `create(ListJobsRequestSchema)` to create a new message.
+ */
+export const ListJobsRequestSchema: GenMessage<ListJobsRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 14);
+
+/**
+ * The jobs of a space.
+ *
+ * @generated from message recollect.v1.ListJobsResponse
+ */
+export type ListJobsResponse = Message<"recollect.v1.ListJobsResponse"> & {
+  /**
+   * The jobs.
+   *
+   * @generated from field: repeated recollect.v1.Job jobs = 1;
+   */
+  jobs: Job[];
+};
+
+/**
+ * Describes the message recollect.v1.ListJobsResponse.
+ * Use `create(ListJobsResponseSchema)` to create a new message.
+ */
+export const ListJobsResponseSchema: GenMessage<ListJobsResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 15);
 
 /**
  * Request for the state of a space.
@@ -212,7 +531,7 @@ export type GetStatsRequest = Message<"recollect.v1.GetStatsRequest"> & {
  * Use `create(GetStatsRequestSchema)` to create a new message.
  */
 export const GetStatsRequestSchema: GenMessage<GetStatsRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 6);
+  messageDesc(file_recollect_v1_admin_service, 16);
 
 /**
  * State of a space, and of the server.
@@ -240,7 +559,7 @@ export type GetStatsResponse = Message<"recollect.v1.GetStatsResponse"> & {
  * Use `create(GetStatsResponseSchema)` to create a new message.
  */
 export const GetStatsResponseSchema: GenMessage<GetStatsResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 7);
+  messageDesc(file_recollect_v1_admin_service, 17);
 
 /**
  * Administers the server. Every call needs SCOPE_ADMIN.
@@ -268,6 +587,21 @@ export const AdminService: GenService<{
     output: typeof ListSettingsResponseSchema;
   },
   /**
+   * Set a setting: checked with the rules of the server's start, written to the file of settings,
+   * and applied at once if it can be. The file keeps its comments and its order. A server that was
+   * started without a file makes `recollect.yaml` in its data folder, which its next start reads.
+   * A setting that comes from the environment or a flag is refused, and so is one that says where
+   * data lies or who reaches the server (`Setting.locked`): ERROR_REASON_INVALID_FIELD names `key`.
+   * Needs a token for every space.
+   *
+   * @generated from rpc recollect.v1.AdminService.SetSetting
+   */
+  setSetting: {
+    methodKind: "unary";
+    input: typeof SetSettingRequestSchema;
+    output: typeof SetSettingResponseSchema;
+  },
+  /**
    * List the spaces, by name, in pages: those on the server's disk and those that are open.
    *
    * @generated from rpc recollect.v1.AdminService.ListSpaces
@@ -288,6 +622,41 @@ export const AdminService: GenService<{
     output: typeof ListTokensResponseSchema;
   },
   /**
+   * Create a token. Its secret is answered this once: the server keeps only its hash. A caller grants
+   * no more than its own token has: no other scopes, spaces or channel, and no later end; else the
+   * call fails with ERROR_REASON_PERMISSION_DENIED. Do not repeat the call blindly: each one makes a
+   * token.
+   *
+   * @generated from rpc recollect.v1.AdminService.CreateToken
+   */
+  createToken: {
+    methodKind: "unary";
+    input: typeof CreateTokenRequestSchema;
+    output: typeof CreateTokenResponseSchema;
+  },
+  /**
+   * Revoke a token: calls with it fail from now on, and its open streams end within a second. A
+   * second time changes nothing. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
+   *
+   * @generated from rpc recollect.v1.AdminService.RevokeToken
+   */
+  revokeToken: {
+    methodKind: "unary";
+    input: typeof RevokeTokenRequestSchema;
+    output: typeof RevokeTokenResponseSchema;
+  },
+  /**
+   * Create a token that allows the same as another one, which stays valid for a while. The rules of
+   * CreateToken hold. Fails with ERROR_REASON_NOT_FOUND if there is no such token.
+   *
+   * @generated from rpc recollect.v1.AdminService.RotateToken
+   */
+  rotateToken: {
+    methodKind: "unary";
+    input: typeof RotateTokenRequestSchema;
+    output: typeof RotateTokenResponseSchema;
+  },
+  /**
    * Return what a space holds and what is left to do there. A token for every space also gets what
    * concerns the whole server. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
    *
@@ -297,6 +666,17 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof GetStatsRequestSchema;
     output: typeof GetStatsResponseSchema;
+  },
+  /**
+   * List the background jobs of a space with their states, the work that is due, and their failures
+   * by conversation. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+   *
+   * @generated from rpc recollect.v1.AdminService.ListJobs
+   */
+  listJobs: {
+    methodKind: "unary";
+    input: typeof ListJobsRequestSchema;
+    output: typeof ListJobsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_recollect_v1_admin_service, 0);

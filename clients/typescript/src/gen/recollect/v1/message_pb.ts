@@ -14,7 +14,7 @@ import type { JsonObject, Message as Message$1 } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/message.proto.
  */
 export const file_recollect_v1_message: GenFile = /*@__PURE__*/
-  fileDesc("ChpyZWNvbGxlY3QvdjEvbWVzc2FnZS5wcm90bxIMcmVjb2xsZWN0LnYxIiYKBVVzYWdlEg0KBWlucHV0GAEgASgDEg4KBm91dHB1dBgCIAEoAyI3CghUb29sQ2FsbBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhEKCWFyZ3VtZW50cxgDIAEoCSJDCgpBdHRhY2htZW50EhIKCm1lZGlhX3R5cGUYASABKAkSCwoDdXJpGAIgASgJEhQKDGJ5dGVzX2xlbmd0aBgDIAEoAyLKAwoHTWVzc2FnZRIQCghzZXF1ZW5jZRgBIAEoAxITCgt0dXJuX251bWJlchgCIAEoBRIgCgRyb2xlGAMgASgOMhIucmVjb2xsZWN0LnYxLlJvbGUSDwoHY29udGVudBgEIAEoCRItCgl0aW1lc3RhbXAYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDXRoaW5raW5nX3RleHQYBiABKAkSJwoFdXNhZ2UYByABKAsyEy5yZWNvbGxlY3QudjEuVXNhZ2VIAIgBARIRCgRjb3N0GAggASgBSAGIAQESDwoHY2hhbm5lbBgJIAEoCRIOCgZzZW5kZXIYCiABKAkSKgoKdG9vbF9jYWxscxgLIAMoCzIWLnJlY29sbGVjdC52MS5Ub29sQ2FsbBIUCgx0b29sX2NhbGxfaWQYDCABKAkSLQoLYXR0YWNobWVudHMYDSADKAsyGC5yZWNvbGxlY3QudjEuQXR0YWNobWVudBIpCghtZXRhZGF0YRgOIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEwoLc2VuZGVyX25hbWUYDyABKAlCCAoGX3VzYWdlQgcKBV9jb3N0Kk4KBFJvbGUSFAoQUk9MRV9VTlNQRUNJRklFRBAAEg0KCVJPTEVfVVNFUhABEhIKDlJPTEVfQVNTSVNUQU5UEAISDQoJUk9MRV9UT09MEANiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChpyZWNvbGxlY3QvdjEvbWVzc2FnZS5wcm90bxIMcmVjb2xsZWN0LnYxIiYKBVVzYWdlEg0KBWlucHV0GAEgASgDEg4KBm91dHB1dBgCIAEoAyI3CghUb29sQ2FsbBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhEKCWFyZ3VtZW50cxgDIAEoCSJDCgpBdHRhY2htZW50EhIKCm1lZGlhX3R5cGUYASABKAkSCwoDdXJpGAIgASgJEhQKDGJ5dGVzX2xlbmd0aBgDIAEoAyJBCglSZWRhY3Rpb24SCgoCYnkYASABKAkSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi9gMKB01lc3NhZ2USEAoIc2VxdWVuY2UYASABKAMSEwoLdHVybl9udW1iZXIYAiABKAUSIAoEcm9sZRgDIAEoDjISLnJlY29sbGVjdC52MS5Sb2xlEg8KB2NvbnRlbnQYBCABKAkSLQoJdGltZXN0YW1wGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg10aGlua2luZ190ZXh0GAYgASgJEicKBXVzYWdlGAcgASgLMhMucmVjb2xsZWN0LnYxLlVzYWdlSACIAQESEQoEY29zdBgIIAEoAUgBiAEBEg8KB2NoYW5uZWwYCSABKAkSDgoGc2VuZGVyGAogASgJEioKCnRvb2xfY2FsbHMYCyADKAsyFi5yZWNvbGxlY3QudjEuVG9vbENhbGwSFAoMdG9vbF9jYWxsX2lkGAwgASgJEi0KC2F0dGFjaG1lbnRzGA0gAygLMhgucmVjb2xsZWN0LnYxLkF0dGFjaG1lbnQSKQoIbWV0YWRhdGEYDiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhMKC3NlbmRlcl9uYW1lGA8gASgJEioKCXJlZGFjdGlvbhgQIAEoCzIXLnJlY29sbGVjdC52MS5SZWRhY3Rpb25CCAoGX3VzYWdlQgcKBV9jb3N0Kk4KBFJvbGUSFAoQUk9MRV9VTlNQRUNJRklFRBAAEg0KCVJPTEVfVVNFUhABEhIKDlJPTEVfQVNTSVNUQU5UEAISDQoJUk9MRV9UT09MEANiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Tokens that a model read and wrote, as the caller counted them.
@@ -115,6 +115,34 @@ export type Attachment = Message$1<"recollect.v1.Attachment"> & {
  */
 export const AttachmentSchema: GenMessage<Attachment> = /*@__PURE__*/
   messageDesc(file_recollect_v1_message, 2);
+
+/**
+ * What is known of the removal of a message's text.
+ *
+ * @generated from message recollect.v1.Redaction
+ */
+export type Redaction = Message$1<"recollect.v1.Redaction"> & {
+  /**
+   * The id of the token that asked for it. Unset for a caller without a token.
+   *
+   * @generated from field: string by = 1;
+   */
+  by: string;
+
+  /**
+   * When it was removed.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 2;
+   */
+  time?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message recollect.v1.Redaction.
+ * Use `create(RedactionSchema)` to create a new message.
+ */
+export const RedactionSchema: GenMessage<Redaction> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_message, 3);
 
 /**
  * One message of a conversation: a user's words, the agent's, or a tool call's result.
@@ -248,6 +276,16 @@ export type Message = Message$1<"recollect.v1.Message"> & {
    * @generated from field: string sender_name = 15;
    */
   senderName: string;
+
+  /**
+   * Output only. Set if the text was removed by RedactMessage: a tombstone stays. Its `content` is
+   * `[redacted]`; of its tool calls the ids stay, for results name them; thinking, sender,
+   * attachments and metadata are gone. A line that was very short may have no room for `by` and
+   * `time`: the update and the answer of RedactMessage have both.
+   *
+   * @generated from field: recollect.v1.Redaction redaction = 16;
+   */
+  redaction?: Redaction | undefined;
 };
 
 /**
@@ -255,7 +293,7 @@ export type Message = Message$1<"recollect.v1.Message"> & {
  * Use `create(MessageSchema)` to create a new message.
  */
 export const MessageSchema: GenMessage<Message> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_message, 3);
+  messageDesc(file_recollect_v1_message, 4);
 
 /**
  * Role of a speaker. System prompts are not stored, so they have no role.

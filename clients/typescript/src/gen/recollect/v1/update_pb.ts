@@ -10,7 +10,7 @@ import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Conversation } from "./conversation_pb.js";
 import { file_recollect_v1_conversation } from "./conversation_pb.js";
-import type { Message as Message$1 } from "./message_pb.js";
+import type { Message as Message$1, Redaction } from "./message_pb.js";
 import { file_recollect_v1_message } from "./message_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/update.proto.
  */
 export const file_recollect_v1_update: GenFile = /*@__PURE__*/
-  fileDesc("ChlyZWNvbGxlY3QvdjEvdXBkYXRlLnByb3RvEgxyZWNvbGxlY3QudjEi4wUKBlVwZGF0ZRIOCgZjdXJzb3IYASABKAkSFwoPY29udmVyc2F0aW9uX2lkGAIgASgJEigKBHRpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXJlc2V0GAQgASgIEjsKEWNvbnZlcnNhdGlvbl9saXN0GAUgASgLMh4ucmVjb2xsZWN0LnYxLkNvbnZlcnNhdGlvbkxpc3RIABI/ChNjb252ZXJzYXRpb25fbG9hZGVkGAYgASgLMiAucmVjb2xsZWN0LnYxLkNvbnZlcnNhdGlvbkxvYWRlZEgAEkEKFGNvbnZlcnNhdGlvbl9jcmVhdGVkGAcgASgLMiEucmVjb2xsZWN0LnYxLkNvbnZlcnNhdGlvbkNyZWF0ZWRIABJBChRjb252ZXJzYXRpb25fdXBkYXRlZBgIIAEoCzIhLnJlY29sbGVjdC52MS5Db252ZXJzYXRpb25VcGRhdGVkSAASQQoUY29udmVyc2F0aW9uX3JlbmFtZWQYCSABKAsyIS5yZWNvbGxlY3QudjEuQ29udmVyc2F0aW9uUmVuYW1lZEgAEkkKGGNvbnZlcnNhdGlvbl9hYmJyZXZpYXRlZBgKIAEoCzIlLnJlY29sbGVjdC52MS5Db252ZXJzYXRpb25BYmJyZXZpYXRlZEgAEkEKFGNvbnZlcnNhdGlvbl9kZWxldGVkGAsgASgLMiEucmVjb2xsZWN0LnYxLkNvbnZlcnNhdGlvbkRlbGV0ZWRIABI3Cg9zcGxpdF9zdWdnZXN0ZWQYDCABKAsyHC5yZWNvbGxlY3QudjEuU3BsaXRTdWdnZXN0ZWRIABIzCg1tZXNzYWdlX2RlbHRhGA0gASgLMhoucmVjb2xsZWN0LnYxLk1lc3NhZ2VEZWx0YUgAEiwKCWhlYXJ0YmVhdBgOIAEoCzIXLnJlY29sbGVjdC52MS5IZWFydGJlYXRIAEIGCgRraW5kIkUKEENvbnZlcnNhdGlvbkxpc3QSMQoNY29udmVyc2F0aW9ucxgBIAMoCzIaLnJlY29sbGVjdC52MS5Db252ZXJzYXRpb24ingEKEkNvbnZlcnNhdGlvbkxvYWRlZBIwCgxjb252ZXJzYXRpb24YASABKAsyGi5yZWNvbGxlY3QudjEuQ29udmVyc2F0aW9uEicKCG1lc3NhZ2VzGAIgAygLMhUucmVjb2xsZWN0LnYxLk1lc3NhZ2USEAoIaGFzX21vcmUYAyABKAgSGwoTY29tcHJlc3Npb25fc3VtbWFyeRgEIAEoCSJHChNDb252ZXJzYXRpb25DcmVhdGVkEjAKDGNvbnZlcnNhdGlvbhgBIAEoCzIaLnJlY29sbGVjdC52MS5Db252ZXJzYXRpb24iggEKE0NvbnZlcnNhdGlvblVwZGF0ZWQSMAoMY29udmVyc2F0aW9uGAEgASgLMhoucmVjb2xsZWN0LnYxLkNvbnZlcnNhdGlvbhInCghtZXNzYWdlcxgCIAMoCzIVLnJlY29sbGVjdC52MS5NZXNzYWdlEhAKCGRyYWZ0X2lkGAMgASgJIkwKE0NvbnZlcnNhdGlvblJlbmFtZWQSDQoFdGl0bGUYASABKAkSFgoObWFudWFsbHlfbmFtZWQYAiABKAgSDgoGdG9waWNzGAMgAygJIj8KF0NvbnZlcnNhdGlvbkFiYnJldmlhdGVkEhQKDGFiYnJldmlhdGlvbhgBIAEoCRIOCgZ0b3BpY3MYAiADKAkiFQoTQ29udmVyc2F0aW9uRGVsZXRlZCIwCg5TcGxpdFN1Z2dlc3RlZBIOCgZyZWFzb24YASABKAkSDgoGdGl0bGVzGAIgAygJIl0KDE1lc3NhZ2VEZWx0YRIQCghkcmFmdF9pZBgBIAEoCRIOCgZvZmZzZXQYAiABKAMSDAoEdGV4dBgDIAEoCRIMCgRkb25lGAQgASgIEg8KB2Ryb3BwZWQYBSABKAgiCwoJSGVhcnRiZWF0YgZwcm90bzM", [file_google_protobuf_timestamp, file_recollect_v1_conversation, file_recollect_v1_message]);
+  fileDesc("ChlyZWNvbGxlY3QvdjEvdXBkYXRlLnByb3RvEgxyZWNvbGxlY3QudjEioAYKBlVwZGF0ZRIOCgZjdXJzb3IYASABKAkSFwoPY29udmVyc2F0aW9uX2lkGAIgASgJEigKBHRpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXJlc2V0GAQgASgIEjsKEWNvbnZlcnNhdGlvbl9saXN0GAUgASgLMh4ucmVjb2xsZWN0LnYxLkNvbnZlcnNhdGlvbkxpc3RIABI/ChNjb252ZXJzYXRpb25fbG9hZGVkGAYgASgLMiAucmVjb2xsZWN0LnYxLkNvbnZlcnNhdGlvbkxvYWRlZEgAEkEKFGNvbnZlcnNhdGlvbl9jcmVhdGVkGAcgASgLMiEucmVjb2xsZWN0LnYxLkNvbnZlcnNhdGlvbkNyZWF0ZWRIABJBChRjb252ZXJzYXRpb25fdXBkYXRlZBgIIAEoCzIhLnJlY29sbGVjdC52MS5Db252ZXJzYXRpb25VcGRhdGVkSAASQQoUY29udmVyc2F0aW9uX3JlbmFtZWQYCSABKAsyIS5yZWNvbGxlY3QudjEuQ29udmVyc2F0aW9uUmVuYW1lZEgAEkkKGGNvbnZlcnNhdGlvbl9hYmJyZXZpYXRlZBgKIAEoCzIlLnJlY29sbGVjdC52MS5Db252ZXJzYXRpb25BYmJyZXZpYXRlZEgAEkEKFGNvbnZlcnNhdGlvbl9kZWxldGVkGAsgASgLMiEucmVjb2xsZWN0LnYxLkNvbnZlcnNhdGlvbkRlbGV0ZWRIABI3Cg9zcGxpdF9zdWdnZXN0ZWQYDCABKAsyHC5yZWNvbGxlY3QudjEuU3BsaXRTdWdnZXN0ZWRIABIzCg1tZXNzYWdlX2RlbHRhGA0gASgLMhoucmVjb2xsZWN0LnYxLk1lc3NhZ2VEZWx0YUgAEiwKCWhlYXJ0YmVhdBgOIAEoCzIXLnJlY29sbGVjdC52MS5IZWFydGJlYXRIABI7ChFtZXNzYWdlc19yZWRhY3RlZBgPIAEoCzIeLnJlY29sbGVjdC52MS5NZXNzYWdlc1JlZGFjdGVkSABCBgoEa2luZCJFChBDb252ZXJzYXRpb25MaXN0EjEKDWNvbnZlcnNhdGlvbnMYASADKAsyGi5yZWNvbGxlY3QudjEuQ29udmVyc2F0aW9uIp4BChJDb252ZXJzYXRpb25Mb2FkZWQSMAoMY29udmVyc2F0aW9uGAEgASgLMhoucmVjb2xsZWN0LnYxLkNvbnZlcnNhdGlvbhInCghtZXNzYWdlcxgCIAMoCzIVLnJlY29sbGVjdC52MS5NZXNzYWdlEhAKCGhhc19tb3JlGAMgASgIEhsKE2NvbXByZXNzaW9uX3N1bW1hcnkYBCABKAkiRwoTQ29udmVyc2F0aW9uQ3JlYXRlZBIwCgxjb252ZXJzYXRpb24YASABKAsyGi5yZWNvbGxlY3QudjEuQ29udmVyc2F0aW9uIoIBChNDb252ZXJzYXRpb25VcGRhdGVkEjAKDGNvbnZlcnNhdGlvbhgBIAEoCzIaLnJlY29sbGVjdC52MS5Db252ZXJzYXRpb24SJwoIbWVzc2FnZXMYAiADKAsyFS5yZWNvbGxlY3QudjEuTWVzc2FnZRIQCghkcmFmdF9pZBgDIAEoCSJMChNDb252ZXJzYXRpb25SZW5hbWVkEg0KBXRpdGxlGAEgASgJEhYKDm1hbnVhbGx5X25hbWVkGAIgASgIEg4KBnRvcGljcxgDIAMoCSI/ChdDb252ZXJzYXRpb25BYmJyZXZpYXRlZBIUCgxhYmJyZXZpYXRpb24YASABKAkSDgoGdG9waWNzGAIgAygJIhUKE0NvbnZlcnNhdGlvbkRlbGV0ZWQigwEKEE1lc3NhZ2VzUmVkYWN0ZWQSMAoMY29udmVyc2F0aW9uGAEgASgLMhoucmVjb2xsZWN0LnYxLkNvbnZlcnNhdGlvbhIRCglzZXF1ZW5jZXMYAiADKAMSKgoJcmVkYWN0aW9uGAMgASgLMhcucmVjb2xsZWN0LnYxLlJlZGFjdGlvbiIwCg5TcGxpdFN1Z2dlc3RlZBIOCgZyZWFzb24YASABKAkSDgoGdGl0bGVzGAIgAygJIl0KDE1lc3NhZ2VEZWx0YRIQCghkcmFmdF9pZBgBIAEoCRIOCgZvZmZzZXQYAiABKAMSDAoEdGV4dBgDIAEoCRIMCgRkb25lGAQgASgIEg8KB2Ryb3BwZWQYBSABKAgiCwoJSGVhcnRiZWF0YgZwcm90bzM", [file_google_protobuf_timestamp, file_recollect_v1_conversation, file_recollect_v1_message]);
 
 /**
  * One change of one conversation, or one part of a snapshot.
@@ -148,6 +148,14 @@ export type Update = Message<"recollect.v1.Update"> & {
      */
     value: Heartbeat;
     case: "heartbeat";
+  } | {
+    /**
+     * The text of messages was removed for good.
+     *
+     * @generated from field: recollect.v1.MessagesRedacted messages_redacted = 15;
+     */
+    value: MessagesRedacted;
+    case: "messagesRedacted";
   } | { case: undefined; value?: undefined };
 };
 
@@ -356,6 +364,42 @@ export const ConversationDeletedSchema: GenMessage<ConversationDeleted> = /*@__P
   messageDesc(file_recollect_v1_update, 7);
 
 /**
+ * The text of messages was removed for good. Drop it, and what was made of it. Updates that came
+ * before and are read again from a cursor show tombstones.
+ *
+ * @generated from message recollect.v1.MessagesRedacted
+ */
+export type MessagesRedacted = Message<"recollect.v1.MessagesRedacted"> & {
+  /**
+   * The conversation as it is now: without a title, notes or a summary that came from the text.
+   *
+   * @generated from field: recollect.v1.Conversation conversation = 1;
+   */
+  conversation?: Conversation | undefined;
+
+  /**
+   * The messages, by their `sequence`, ascending.
+   *
+   * @generated from field: repeated int64 sequences = 2;
+   */
+  sequences: bigint[];
+
+  /**
+   * By whom and when.
+   *
+   * @generated from field: recollect.v1.Redaction redaction = 3;
+   */
+  redaction?: Redaction | undefined;
+};
+
+/**
+ * Describes the message recollect.v1.MessagesRedacted.
+ * Use `create(MessagesRedactedSchema)` to create a new message.
+ */
+export const MessagesRedactedSchema: GenMessage<MessagesRedacted> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_update, 8);
+
+/**
  * A conversation seems to be about several subjects. Nothing splits it automatically.
  *
  * @generated from message recollect.v1.SplitSuggested
@@ -381,7 +425,7 @@ export type SplitSuggested = Message<"recollect.v1.SplitSuggested"> & {
  * Use `create(SplitSuggestedSchema)` to create a new message.
  */
 export const SplitSuggestedSchema: GenMessage<SplitSuggested> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_update, 8);
+  messageDesc(file_recollect_v1_update, 9);
 
 /**
  * More text of an answer that is still being written. Never stored.
@@ -430,7 +474,7 @@ export type MessageDelta = Message<"recollect.v1.MessageDelta"> & {
  * Use `create(MessageDeltaSchema)` to create a new message.
  */
 export const MessageDeltaSchema: GenMessage<MessageDelta> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_update, 9);
+  messageDesc(file_recollect_v1_update, 10);
 
 /**
  * Nothing happened.
@@ -445,5 +489,5 @@ export type Heartbeat = Message<"recollect.v1.Heartbeat"> & {
  * Use `create(HeartbeatSchema)` to create a new message.
  */
 export const HeartbeatSchema: GenMessage<Heartbeat> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_update, 10);
+  messageDesc(file_recollect_v1_update, 11);
 

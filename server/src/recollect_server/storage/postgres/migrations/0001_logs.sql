@@ -37,6 +37,16 @@ CREATE TABLE recollect.lines (
 ) PARTITION BY HASH (space);
 COMMENT ON TABLE recollect.lines IS 'One JSON line each, without its newline, byte for byte.';
 
+CREATE TABLE recollect.redacted_lines (
+    space text COLLATE "C" NOT NULL,
+    log text COLLATE "C" NOT NULL,
+    "offset" bigint NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (space, log, "offset")
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 0);
+COMMENT ON TABLE recollect.redacted_lines IS
+    'Logs as they were before a redaction that has not ended: empty but for moments.';
+
 DO $$
 BEGIN
     FOR part IN 0..15 LOOP
@@ -160,6 +170,40 @@ BEGIN
     PERFORM FROM recollect.logs WHERE space = in_space AND log = in_log FOR NO KEY UPDATE;
     DELETE FROM recollect.lines WHERE space = in_space AND log = in_log;
     PERFORM recollect.add_lines(in_space, in_log, 0, 0, NULL, bodies);
+    RETURN 'done';
+END $$;
+
+CREATE FUNCTION recollect.begin_redaction(
+    server bigint, in_space text, in_log text, append_id uuid, bodies bytea[]
+) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    held recollect.logs;
+BEGIN
+    IF NOT recollect.is_owner(server) THEN
+        RETURN 'fenced';
+    END IF;
+    SELECT * INTO held FROM recollect.logs
+        WHERE space = in_space AND log = in_log FOR NO KEY UPDATE;
+    IF NOT FOUND OR held.deleting THEN
+        RETURN 'missing';
+    ELSIF held.last_append = append_id THEN
+        RETURN 'done';
+    END IF;
+    INSERT INTO recollect.redacted_lines (space, log, "offset", body)
+        SELECT space, log, "offset", body FROM recollect.lines
+        WHERE space = in_space AND log = in_log;
+    DELETE FROM recollect.lines WHERE space = in_space AND log = in_log;
+    PERFORM recollect.add_lines(in_space, in_log, 0, 0, append_id, bodies);
+    RETURN 'done';
+END $$;
+
+CREATE FUNCTION recollect.end_redaction(server bigint, in_space text, in_log text)
+RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT recollect.is_owner(server) THEN
+        RETURN 'fenced';
+    END IF;
+    DELETE FROM recollect.redacted_lines WHERE space = in_space AND log = in_log;
     RETURN 'done';
 END $$;
 

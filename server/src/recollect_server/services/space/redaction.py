@@ -1,0 +1,322 @@
+"""Redaction: the text of messages is removed for good, and the messages stay as tombstones.
+
+1. The transcript is written anew, without the text and with a last line that says what was
+   redacted, by whom and when. It takes the transcript's name; what it was is kept beside it.
+2. The index takes out the words, and everything else that it had of the text, with the new line.
+3. Anchors that came from the messages go, then their vectors.
+4. What the transcript was is removed, and what was cut off it before; the folder is synced.
+5. The write-ahead log is cut, so that no page with the text is left there.
+
+Up to the exchange of the files in step 1 nothing has happened; from there on a start-up finishes
+what a crash interrupted. Each line is as long as it was, so who reads the transcript meanwhile
+finds every message in its place. Numbers, times, roles, usage and cost stay, and with them all
+sums.
+
+Everything that was derived from the text goes: notes, titles that were not given by hand, summaries
+of its turn, anchors, replies that quote it. The notes are queued to be made again. What people
+wrote themselves about it elsewhere stays: other messages, a title by hand, metadata; so do forks,
+which are conversations of their own.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from contextlib import suppress
+
+import structlog
+
+from recollect_server.domain.addresses import EMAIL
+from recollect_server.domain.conversation import Conversation, MessagesRedacted
+from recollect_server.domain.errors import (
+    ConversationNotFound,
+    IndexUnavailable,
+    InvalidField,
+    StorageUnavailable,
+)
+from recollect_server.domain.frozen import frozen
+from recollect_server.domain.ids import MAX_LINES
+from recollect_server.domain.message import Message, Redaction
+from recollect_server.domain.routing import mail_ids_of
+from recollect_server.domain.time import Clock
+from recollect_server.services.space.conversation_logs import ConversationLogs
+from recollect_server.services.space.events import Appended, Redacted
+from recollect_server.services.space.locks import Locks
+from recollect_server.services.space.logs import entries_of
+from recollect_server.services.space.pending import PendingWrites
+from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.requests import Requests
+from recollect_server.services.space.routes import Routes
+from recollect_server.services.space.state import ConversationState, RequestKey
+from recollect_server.services.space.states import States
+from recollect_server.services.space.writes import Writes
+from recollect_server.storage.failpoints import hit
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.redaction import Erased
+from recollect_server.storage.logs.anchors import AnchorLedger
+from recollect_server.storage.logs.lines import Line, contents_of, encoded, line_of, messages_of
+from recollect_server.storage.logs.redaction import erased
+from recollect_server.storage.logs.store import LogNotFound, LogStore
+from recollect_server.storage.vectors.file import VectorsUnavailable
+from recollect_server.storage.vectors.store import ABBREVIATION, forget_lines
+
+log = structlog.get_logger("recollect.redaction")
+
+
+@frozen
+class RedactionDone:
+    """Result of a redaction: the tombstones, and the conversation behind it."""
+
+    conversation: Conversation
+    messages: list[Message]
+    time: int
+    cursor: int
+    duplicate: bool
+
+
+class Redactions:
+    """The redactions of a space. Safe to call from any thread."""
+
+    def __init__(
+        self,
+        transcripts: ConversationLogs,
+        projection: Projection,
+        pending: PendingWrites,
+        states: States,
+        writes: Writes,
+        routes: Routes,
+        requests: Requests,
+        anchors: AnchorLedger,
+        locks: Locks,
+        clock: Clock,
+        publish: Callable[[object], None],
+    ) -> None:
+        self._transcripts = transcripts
+        self._store = transcripts.store
+        self._projection = projection
+        self._pending = pending
+        self._states = states
+        self._writes = writes
+        self._routes = routes
+        self._requests = requests
+        self._anchors = anchors
+        self._locks = locks
+        self._clock = clock
+        self._publish = publish
+        self._counts: Counter[str] = Counter()
+
+    def count(self, conversation_id: str) -> int:
+        """Return how often a conversation was redacted since the start: who writes notes of what it
+        read before compares it. Hold the conversation's lock.
+        """
+        return self._counts[conversation_id]
+
+    def redact(
+        self,
+        conversation_id: str,
+        sequence: int,
+        turn: int,
+        by: str,
+        request: RequestKey | None,
+    ) -> RedactionDone:
+        """Remove the text of the message of a line, or, where that is 0, of all messages of a turn
+        (see `Space.redact`).
+        """
+        with self._locks.exclusive(
+            request=request.id if request else "", conversation=conversation_id
+        ):
+            state = self._writes.end(conversation_id)
+            if self._pending.of(conversation_id):
+                raise StorageUnavailable(
+                    "the transcript cannot be written yet, and messages of it are held: try again"
+                )
+            if request and (earlier := self._requests.find(request, conversation_id)):
+                lines, conversation = self._requests.replay_lines(earlier)
+                return self._answer(conversation, lines[-1], earlier.cursor, duplicate=True)
+            if state.number is None or not state.indexed:
+                raise IndexUnavailable(
+                    "it lacks lines of the conversation, which may have the text"
+                )
+            raw = self._raw(conversation_id)
+            lines = _lines_of(raw)
+            messages = _chosen(lines, state, sequence, turn)
+            if all(message.redaction for message in messages):
+                return RedactionDone(state.conversation, messages, self._clock(), 0, duplicate=True)
+            if state.lines == MAX_LINES:
+                raise InvalidField.of(
+                    "conversation_id",
+                    "is full: delete the conversation, or another one of its lines",
+                )
+            time = self._clock()
+            sequences = tuple(it.sequence for it in messages)
+            after = erased(lines, raw, sequences, Redaction(by, time))
+            entries = entries_of([MessagesRedacted(sequences, time, by)], request)
+            event, data = encoded(entries, state.lines, state.size)
+            self._projection.index.settle()  # what it lacks after a crash would have it made anew
+            self._store.begin_redaction(conversation_id, [*after, *data])
+            return self._finish(state, event[0], time)
+
+    def _raw(self, conversation_id: str) -> list[bytes]:
+        if conversation_id in self._store.redacting():
+            raise StorageUnavailable(
+                "an earlier redaction of it was interrupted, and ends with the next start"
+            )
+        try:
+            return self._store.raw(conversation_id).split(b"\n")[:-1]
+        except LogNotFound:
+            raise ConversationNotFound(conversation_id) from None
+
+    def _finish(self, state: ConversationState, event: Line, time: int) -> RedactionDone:
+        conversation_id, index = state.conversation.id, self._projection.index
+        self._counts[conversation_id] += 1
+        try:
+            done = finish_redaction(
+                self._transcripts, index, self._anchors, conversation_id, time, self._publish
+            )
+        except (IndexUnavailable, StorageUnavailable) as error:
+            # The index may have the text, and nothing in it says so: it is made anew.
+            index.condemn(f"a redaction of {conversation_id} was interrupted: {error}")
+            with suppress(IndexUnavailable):
+                index.want_rebuild(str(error))
+            raise
+        finally:
+            self._states.forget(conversation_id)
+            self._routes.changed()
+        conversation, cursor = done
+        self._states.keep(
+            ConversationState(conversation, event.end, event.sequence, state.number, indexed=True)
+        )
+        self._publish(Appended(conversation_id, [event]))
+        hit("redact.log_emptied")
+        return self._answer(conversation, event, cursor, duplicate=False)
+
+    def _answer(
+        self, conversation: Conversation, event: Line, cursor: int, *, duplicate: bool
+    ) -> RedactionDone:
+        content = event.entry.content if event.entry else None
+        assert isinstance(content, MessagesRedacted)
+        sequences = set(content.sequences)
+        there = _lines_of(self._store.raw(conversation.id).split(b"\n")[:-1])
+        messages = [it for it in messages_of(there) if it.sequence in sequences]
+        return RedactionDone(conversation, messages, content.time, cursor, duplicate)
+
+
+def _lines_of(raw: list[bytes]) -> list[Line]:
+    lines: list[Line] = []
+    offset = 0
+    for sequence, text in enumerate(raw, 1):
+        lines.append(line_of(text, sequence, offset))
+        offset += len(text) + 1
+    return lines
+
+
+def _chosen(lines: list[Line], state: ConversationState, sequence: int, turn: int) -> list[Message]:
+    """Return the messages that are to be redacted. Raises InvalidField if there are none."""
+    if sequence:
+        line = lines[sequence - 1] if sequence <= len(lines) else None
+        if line is not None and line.entry is None:
+            raise InvalidField.of(
+                "sequence",
+                f"is {sequence}, a line that is damaged ({line.damage}): only Delete removes it",
+            )
+        chosen = messages_of([line]) if line else []
+        if not chosen:
+            raise InvalidField.of("sequence", f"is {sequence}, and no message has that line")
+        return chosen
+    chosen = [message for message in messages_of(lines) if message.turn_number == turn]
+    if not chosen:
+        raise InvalidField.of(
+            "turn_number", f"is {turn}; the newest turn is {state.conversation.turn_count}"
+        )
+    return chosen
+
+
+def finish_redaction(
+    transcripts: ConversationLogs,
+    index: Index,
+    anchors: AnchorLedger,
+    conversation_id: str,
+    time: int,
+    publish: Callable[[object], None],
+) -> tuple[Conversation, int]:
+    """Take steps 2 to 5; to take them again after a crash is harmless. Return the conversation and
+    the cursor of the redaction, 0 if the index had it.
+
+    Raises IndexUnavailable, StorageUnavailable: then the next start finishes it. Hold the
+    conversation's lock.
+    """
+    store = transcripts.store
+    old = _lines_of(store.raw_redacting(conversation_id))
+    lines, conversation = transcripts.read_whole(conversation_id)
+    event = lines[len(old)]
+    redacted = event.entry.content if event.entry else None
+    stored = index.conversations.find(conversation_id)
+    if conversation is None or not isinstance(redacted, MessagesRedacted) or stored is None:
+        raise IndexUnavailable(f"it does not have {conversation_id} as it was before a redaction")
+    cursor = 0
+    if stored.lines < event.sequence:
+        if (stored.lines, stored.bytes) != (old[-1].sequence, old[-1].end):
+            raise IndexUnavailable(f"it lacks lines of {conversation_id}")
+        cursor = index.redact(
+            stored.number,
+            stored.conversation,
+            conversation,
+            event,
+            _erased(old, lines, redacted.sequences, conversation),
+            time=time,
+        )
+    else:
+        index.removal.purge_words(stored.number)
+        index.removal.end(stored.number)
+    anchors.drop_messages(conversation_id, redacted.sequences)
+    anchors.changed()
+    publish(Redacted(conversation_id, stored.number, redacted.sequences))
+    hit("redact.forgotten")
+    store.end_redaction(conversation_id)
+    if not index.removal.empty_log():
+        log.warning("log_not_emptied", conversation=conversation_id)
+    return conversation, cursor
+
+
+def _erased(
+    old: list[Line], new: list[Line], sequences: Collection[int], conversation: Conversation
+) -> Erased:
+    messages: list[tuple[Message, Message]] = []
+    events: list[int] = []
+    requests: set[str] = set()
+    for before, after in zip(old, new, strict=False):
+        if before.entry is None or after.entry is None or before.entry == after.entry:
+            continue
+        if before.entry.stamp != after.entry.stamp:
+            requests.add(after.entry.stamp.request_id)
+        one, other = before.entry.content, after.entry.content
+        if not isinstance(one, Message) or not isinstance(other, Message):
+            events.append(after.sequence)
+        elif after.sequence in sequences:
+            messages.append((one, other))
+    mail = mail_ids_of(contents_of(new)) if conversation.channel == EMAIL else ()
+    return Erased(messages, events, requests - {""}, mail)
+
+
+def finish_interrupted(store: LogStore, index: Index, conversation_id: str, time: int) -> None:
+    """Finish, or take back, a redaction that a crash interrupted. No other call may be under way.
+
+    Raises IndexUnavailable: then a new index helps; StorageUnavailable.
+    """
+    log.warning("finishing_interrupted_redaction", conversation=conversation_id)
+    try:
+        exchanged = store.is_redacted(conversation_id)
+    except LogNotFound:  # it was deleted meanwhile
+        store.end_redaction(conversation_id)
+        raise IndexUnavailable(
+            f"it may have words of {conversation_id}, which is deleted"
+        ) from None
+    if not exchanged:
+        store.cancel_redaction(conversation_id)
+        return
+
+    def forget(event: object) -> None:
+        assert isinstance(event, Redacted)
+        with suppress(VectorsUnavailable):  # a file that cannot be used is made anew
+            forget_lines(index.folder, event.conversation_id, (*event.sequences, ABBREVIATION))
+
+    logs, anchors = ConversationLogs(store), AnchorLedger(store)
+    finish_redaction(logs, index, anchors, conversation_id, time, forget)

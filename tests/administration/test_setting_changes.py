@@ -1,0 +1,207 @@
+"""Settings that an administrator changes: in the file, and in the running server."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from recollect import Client, InvalidArgument, Message, Setting, Unavailable
+from recollect_server import app
+from recollect_server.settings import Settings
+
+from tests.conftest import RunningServer, Start
+
+WRITTEN = """\
+# Kept by Ada.
+recall_limit: 5   # more only confuse it
+
+models: [opus, "sonnet"]
+idle_timeout: 20m
+"""
+
+
+@contextmanager
+def administrator(server: RunningServer) -> Iterator[Client]:
+    with Client(server.target) as client:
+        yield client
+
+
+def listed(client: Client, key: str) -> Setting:
+    return next(it for it in client.admin.list_settings().settings if it.key == key)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Write a file of settings as a person does."""
+    path = tmp_path / "its.yaml"
+    path.write_text(WRITTEN)
+    path.chmod(0o640)
+    return path
+
+
+def test_a_set_value_is_in_the_file_with_its_comments_and_in_force(
+    start_server: Start, file: Path
+) -> None:
+    with administrator(start_server(config=file)) as client:
+        changed = client.admin.set_setting("recall_limit", "7")
+        assert (changed.setting.value, changed.setting.source, changed.restart_needed) == (
+            "7",
+            "file",
+            False,
+        )
+        client.admin.set_setting("threads", "16")
+        client.admin.set_setting("models", "haiku, opus")
+        client.admin.set_setting("acknowledgement", "It's here: thank you #1")
+        client.admin.set_setting("compaction", "true")
+        client.admin.set_setting("idle_timeout", reset=True)
+    assert file.read_text() == (
+        "# Kept by Ada.\n"
+        "recall_limit: 7   # more only confuse it\n"
+        "\n"
+        "models: haiku, opus\n"
+        "threads: 16\n"
+        "acknowledgement: 'It''s here: thank you #1'\n"
+        "compaction: true\n"
+    )
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert [it.name for it in file.parent.glob("its.yaml*")] == ["its.yaml"]
+
+
+def test_what_needs_a_restart_is_told_until_the_restart(start_server: Start, file: Path) -> None:
+    server = start_server(config=file)
+    with administrator(server) as client:
+        changed = client.admin.set_setting("threads", "16")
+        assert changed.restart_needed
+        setting = listed(client, "threads")
+        assert (setting.value, setting.source) == ("32", "default")
+        assert (setting.pending, setting.pending_value) == (True, "16")
+    server.stop()
+    with administrator(start_server(config=file)) as client:
+        setting = listed(client, "threads")
+        assert (setting.value, setting.source, setting.pending) == ("16", "file", False)
+
+
+def test_a_server_without_a_file_keeps_its_settings_in_the_data_folder(
+    start_server: Start, tmp_path: Path
+) -> None:
+    server = start_server()
+    with administrator(server) as client:
+        client.admin.set_setting("warm_for", "45m")
+        assert client.admin.list_settings().file == str(tmp_path / "data" / "recollect.yaml")
+    server.stop()
+    with administrator(start_server()) as client:
+        setting = listed(client, "warm_for")
+        assert (setting.value, setting.source) == ("45m", "file")
+    assert (tmp_path / "data" / "recollect.yaml").stat().st_mode & 0o777 == 0o600
+
+
+REFUSED: list[tuple[str, str, str, str]] = [
+    ("warm_fro", "1m", "key", "do you mean warm_for?"),
+    ("warm_for", "soon", "value", "is not a duration"),
+    ("recall_limit", "51", "value", "less than or equal to 50"),
+    ("recall_limit", "", "value", "valid integer"),
+    ("compaction_messages", "20", "value", "compaction_keep must be less than compaction_messages"),
+    ("log_level", "loud", "value", "'debug', 'info', 'warning' or 'error'"),
+    ("data_dir", "/elsewhere", "key", "where data lies"),
+    ("listen", "0.0.0.0:1", "key", "who reaches the server"),
+    ("abbreviation_url", "http://collector.example.org", "key", "key are sent"),
+    ("warm_for", "1m\nthreads: 1", "value", "one line"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "field", "words"), REFUSED)
+def test_a_wrong_change_is_refused_by_its_field_and_changes_nothing(
+    key: str, value: str, field: str, words: str, shared: tuple[Client, Path]
+) -> None:
+    client, file = shared
+    before = client.admin.list_settings()
+    with pytest.raises(InvalidArgument) as refused:
+        client.admin.set_setting(key, value)
+    assert {it.field for it in refused.value.violations} == {field}
+    assert words in str(refused.value)
+    assert file.read_text() == WRITTEN
+    assert client.admin.list_settings() == before
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Path]]:
+    """Yield an administrator of one server for all that is refused, and its file."""
+    folder = tmp_path_factory.mktemp("shared")
+    file = folder / "its.yaml"
+    file.write_text(WRITTEN)
+    values = {"listen": "127.0.0.1:0", "data_dir": folder / "data", "shutdown_grace": "2s"}
+    server = app.start(Settings.load(file, values))
+    with Client(server.address) as client:
+        yield client, file
+    server.stop()
+
+
+def test_what_comes_from_the_environment_or_a_flag_is_refused_by_its_name(
+    start_server: Start, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOLLECT_RECALL_LIMIT", "9")
+    with administrator(start_server(config=file, warm_for="1h")) as client:
+        with pytest.raises(InvalidArgument, match="RECOLLECT_RECALL_LIMIT in the environment"):
+            client.admin.set_setting("recall_limit", "7")
+        with pytest.raises(InvalidArgument, match="the flag --warm-for"):
+            client.admin.set_setting("warm_for", "7m")
+    assert file.read_text() == WRITTEN
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{recall_limit: 5}\n", "not one name and its value in each line"),
+        ("recall_limit: &n 5\nmax_working_turns: *n\n", "edit it by hand"),
+        ("recall_limit: 5\nwarm_for: soon\n", "correct them first: warm_for"),
+    ],
+)
+def test_a_file_that_cannot_be_changed_safely_stays_as_it_is(
+    text: str, words: str, start_server: Start, file: Path
+) -> None:
+    with administrator(start_server(config=file)) as client:
+        file.write_text(text)
+        with pytest.raises(InvalidArgument, match=words):
+            client.admin.set_setting("recall_limit", "7")
+        assert listed(client, "recall_limit").value == "5"
+    assert file.read_text() == text
+
+
+def test_a_folder_that_refuses_the_file_changes_nothing(start_server: Start, file: Path) -> None:
+    with administrator(start_server(config=file)) as client:
+        (file.parent / "its.yaml.new").mkdir()  # root may write into any folder
+        with pytest.raises(Unavailable, match="cannot be written"):
+            client.admin.set_setting("recall_limit", "7", timeout=5)
+        assert listed(client, "recall_limit").value == "5"
+    assert file.read_text() == WRITTEN
+
+
+def test_a_change_is_audited_by_its_name_without_its_value(
+    start_server: Start, tmp_path: Path
+) -> None:
+    with administrator(start_server()) as client:
+        client.admin.set_setting("acknowledgement", "swordfish")
+    audit = (tmp_path / "data" / "audit.jsonl").read_text()
+    assert '"method":"AdminService.SetSetting"' in audit.replace('": "', '":"')
+    assert "acknowledgement" in audit
+    assert "swordfish" not in audit
+
+
+def test_a_limit_counts_at_once(start_server: Start) -> None:
+    with administrator(start_server()) as client:
+        client.conversations.create("web")
+        client.admin.set_setting("space_conversations", "1")
+        with pytest.raises(Exception, match="reached its limit conversations of 1"):
+            client.conversations.create("web", timeout=2)
+        client.admin.set_setting("space_conversations", reset=True)
+        client.conversations.create("web")
+
+
+def test_the_turns_of_a_load_count_at_once(start_server: Start) -> None:
+    with administrator(start_server()) as client:
+        conversation = client.conversations.create("web")
+        for number in range(3):
+            messages = [Message.user(f"{number}?"), Message.assistant(f"{number}.")]
+            client.conversations.append_turn(conversation.id, messages)
+        client.admin.set_setting("max_working_turns", "1")
+        assert len(client.conversations.load(conversation.id).messages) == 2

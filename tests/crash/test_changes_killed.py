@@ -1,0 +1,97 @@
+"""Killed while it forks or deletes many: a fork is whole or not there, and a receipt is true."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import grpc
+import pytest
+from recollect.v1 import conversation_service_pb2 as api
+
+from tests.conftest import Start
+from tests.crash.checker import check_index
+from tests.crash.load import connected, process
+from tests.server.conftest import Service, agent, files_with, user
+
+OF_A_FORK = [
+    "create.begun:2", "create.file_made:2", "create.half_written:2", "create.written:2", "create.synced:2", "index.put:4",
+]  # fmt: skip
+OF_A_DELETE = [
+    "delete.begun", "delete.renamed", "delete.durable", "delete.row_removed", "delete.history_removed", "delete.part_removed",
+    "delete.words_removed", "delete.file_removed", "delete.file_gone", "delete.log_emptied", "delete.remembered",
+]  # fmt: skip
+WORD = "quixotriple"
+
+
+def fork(service: Service, conversation_id: str) -> api.ForkResponse:
+    request = api.ForkRequest(conversation_id=conversation_id, request_id="fork")
+    return service.conversations.Fork(request)
+
+
+@pytest.mark.parametrize("point", OF_A_FORK)
+def test_a_fork_that_is_killed_is_whole_or_not_there(
+    point: str, tmp_path: Path, start_server: Start
+) -> None:
+    data = tmp_path / "killed"
+    with process(data, point) as server:
+        with connected(server.target) as service:
+            origin = service.create().id
+            service.append(origin, user("One"), agent("Noted"), request_id="a")
+            service.listed()
+            service.append(origin, user("Two"), request_id="b")
+            service.listed()
+            with suppress(grpc.RpcError):
+                fork(service, origin)
+                service.listed()
+        assert server.was_killed
+    running = start_server(data_dir=data)
+    with connected(running.target) as service:
+        there = [it for it in service.listed().conversations if it.id != origin]
+        assert [it.message_count for it in there] in ([], [3])
+        done = fork(service, origin)
+        assert done.duplicate == bool(there)
+        forks = [it.id for it in service.listed().conversations if it.id != origin]
+        assert forks == [done.conversation.id]
+        assert [it.content for it in service.load(forks[0]).messages] == ["One", "Noted", "Two"]
+    running.stop()
+    folder = data / "default" / "conversations"
+    assert check_index(folder, tmp_path / "beside") == []
+    assert len(list(folder.glob("conv-*.jsonl"))) == 2
+
+
+def delete(service: Service) -> api.DeleteManyResponse:
+    return service.conversations.DeleteMany(
+        api.DeleteManyRequest(channels=["cli"], request_id="clean")
+    )
+
+
+@pytest.mark.parametrize(
+    "point",
+    [*(f"{point}:2" for point in OF_A_DELETE), "index.job_done:9", "index.job_committed:9"],
+)
+def test_the_receipt_of_a_killed_delete_of_many_is_true_after_a_restart(
+    point: str, tmp_path: Path, start_server: Start
+) -> None:
+    data = tmp_path / "killed"
+    with process(data, point) as server:
+        with connected(server.target) as service:
+            stays = service.told("Stays")
+            goes = [service.told(f"{WORD} {number}", channel="cli") for number in range(3)]
+            service.listed()
+            with suppress(grpc.RpcError):
+                delete(service)
+                service.delete(stays)
+        assert server.was_killed
+    running = start_server(data_dir=data)
+    with connected(running.target) as service:
+        left = [it.id for it in service.listed().conversations if it.id != stays]
+        assert set(left) <= set(goes)
+        receipt = delete(service)
+        assert not receipt.has_more
+        # What this call deleted, and, where it had been remembered, what it deleted before.
+        assert set(left) <= set(receipt.conversation_ids) <= set(goes)
+        if left:
+            assert set(receipt.conversation_ids) == set(left)
+        assert delete(service) == receipt
+    running.stop()
+    assert files_with(data, WORD) == []
+    assert check_index(data / "default" / "conversations", tmp_path / "beside") == []

@@ -1,0 +1,215 @@
+"""RedactMessage: the text of a message is gone from every byte, and its place stays."""
+
+from functools import partial
+from typing import Any
+
+from recollect.v1 import channel_service_pb2 as channel_api
+from recollect.v1 import conversation_service_pb2 as api
+from recollect.v1 import recall_service_pb2 as recall_api
+from recollect.v1.anchor_pb2 import AnchorSource
+from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
+from recollect.v1.message_pb2 import Attachment, Message, ToolCall
+
+from tests.conftest import MovableClock, RunningServer, Start
+from tests.server.conftest import (
+    Connect,
+    Service,
+    agent,
+    delete_index,
+    failure_of,
+    files_with,
+    moment,
+    tool,
+    transcript,
+    user,
+)
+
+SECRETS = [
+    "quixotriple", "wimblezark", "florbtangle", "snorquibble", "grumpfelix", "zanthquork", "plimborax", "drofwhistle",
+]  # fmt: skip
+
+
+def redact(service: Service, conversation_id: str, **fields: Any) -> api.RedactMessageResponse:
+    request = api.RedactMessageRequest(conversation_id=conversation_id, **fields)
+    return service.conversations.RedactMessage(request)
+
+
+def secret_turn(service: Service, conversation_id: str) -> list[Message]:
+    """Append a turn of three messages with a secret word in each of their fields."""
+    words = iter(SECRETS)
+    question = user(
+        f"My password is {next(words)}, zebra",
+        sender=next(words),
+        sender_name=next(words),
+        attachments=[Attachment(media_type="a/b", uri=next(words))],
+    )
+    question.metadata.update({"k": next(words)})
+    call = ToolCall(id="c", name=next(words), arguments=next(words))
+    answer = agent("", thinking_text=next(words), tool_calls=[call], cost=0.5)
+    done = service.append(
+        conversation_id, question, answer, tool("c", SECRETS[0]), request_id="secret"
+    )
+    return list(done.messages)
+
+
+def test_no_byte_of_any_file_has_the_text_of_a_redacted_turn(
+    service: Service, server: RunningServer, clock: MovableClock
+) -> None:
+    others = [service.told(f"other {number} with zebra") for number in range(3)]
+    conversation_id = service.told("Good morning")
+    before = secret_turn(service, conversation_id)
+    service.turn(conversation_id, "And now something else", "Gladly, about otters.")
+    service.abbreviate(conversation_id, f"notes {SECRETS[0]}", [f"about-{SECRETS[1]}"])
+    service.compress(conversation_id, 2, f"summary {SECRETS[2]}")
+    service.conversations.Rename(
+        api.RenameRequest(conversation_id=conversation_id, title=f"On {SECRETS[3]}", automatic=True)
+    )
+    service.recall.SetAnchor(
+        recall_api.SetAnchorRequest(
+            key="password",
+            value=SECRETS[4],
+            source=AnchorSource(conversation_id=conversation_id, sequence=before[0].sequence),
+        )
+    )
+    torn = transcript(server, conversation_id).with_suffix(".jsonl.torn")
+    torn.write_text(SECRETS[0])
+    usage = service.get(conversation_id).cost_total
+    there = files_with(server.data_dir, *SECRETS)
+    assert len({line.split(": ")[1] for line in there}) == len(SECRETS)
+    clock.move(5000)
+    done = redact(service, conversation_id, turn_number=2, request_id="r")
+    assert files_with(server.data_dir, *SECRETS) == []
+    assert [it.content for it in done.messages] == ["[redacted]"] * 3
+    assert done.redact_time == moment(clock.now)
+    after = service.load(conversation_id, max_tokens=100_000).messages
+    assert [it.sequence for it in after if it.turn_number == 2] == [it.sequence for it in before]
+    assert list(done.messages) == [it for it in after if it.HasField("redaction")]
+    for tombstone, message in zip(done.messages, before, strict=True):
+        assert (tombstone.role, tombstone.timestamp) == (message.role, message.timestamp)
+        assert tombstone.redaction.time == moment(clock.now)
+    assert [it.id for it in done.messages[1].tool_calls] == [done.messages[2].tool_call_id]
+    conversation = service.get(conversation_id)
+    assert conversation == done.conversation
+    assert (conversation.title, conversation.abbreviation, list(conversation.topics)) == (
+        "",
+        "",
+        [],
+    )
+    assert (conversation.compressed_through, conversation.cost_total) == (0, usage)
+    assert (conversation.turn_count, conversation.message_count) == (3, 6)
+    assert set(service.found("zebra")) == set(others)
+    assert service.found("otters") == [conversation_id]
+
+
+def test_a_repeat_answers_the_same_and_brings_nothing_back(
+    start_server: Start, connect: Connect
+) -> None:
+    """Of the redaction, and of the append that brought the message; also with a new index."""
+    server = start_server()
+    service = connect(server)
+    conversation_id = service.told("Good morning")
+    before = secret_turn(service, conversation_id)
+    first = redact(service, conversation_id, sequence=before[0].sequence, request_id="r")
+    redact(service, conversation_id, turn_number=2)
+    assert not first.duplicate
+    again: list[Any] = []
+    for _ in range(2):
+        repeat = redact(service, conversation_id, sequence=before[0].sequence, request_id="r")
+        assert repeat.duplicate
+        repeat.duplicate = False
+        assert repeat == first
+        appended = service.append(
+            conversation_id, user("Something else altogether"), request_id="secret"
+        )
+        again.append(appended)
+        assert appended.duplicate
+        assert [it.content for it in appended.messages] == ["[redacted]"] * 3
+        assert redact(service, conversation_id, sequence=before[1].sequence).duplicate
+        server.stop()
+        delete_index(server)
+        server = start_server()
+        service = connect(server)
+    assert files_with(server.data_dir, *SECRETS) == []
+    assert len(service.load(conversation_id).messages) == 4
+
+
+def test_what_cannot_be_redacted_is_refused_by_the_field_and_changes_nothing(
+    service: Service, server: RunningServer
+) -> None:
+    conversation_id = service.told("one")
+    before = transcript(server, conversation_id).read_bytes()
+    for fields, field in (
+        ({"sequence": 1}, "sequence"),
+        ({"sequence": 3}, "sequence"),
+        ({"sequence": 1 << 60}, "sequence"),
+        ({"sequence": -1}, "sequence"),
+        ({"turn_number": 2}, "turn_number"),
+        ({}, "sequence"),
+        ({"sequence": 2, "turn_number": 1}, "sequence"),
+        ({"sequence": 2, "request_id": "a b"}, "request_id"),
+    ):
+        failure = failure_of(partial(redact, service, conversation_id, **fields))
+        assert failure.reason == "INVALID_FIELD"
+        assert field in failure.fields
+    assert transcript(server, conversation_id).read_bytes() == before
+
+
+def test_shortest_messages_and_plain_lines_have_room_for_their_tombstones(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server()
+    service = connect(server)
+    conversation_id = service.told("x")
+    service.append(conversation_id, agent("", tool_calls=[ToolCall(id="c", name="l")]), tool("c"))
+    server.stop()
+    with transcript(server, conversation_id).open("a") as file:
+        file.write(
+            '{"type":"turn","role":"user","content":"y","timestamp":"2026-01-01T00:00:00Z","turnNumber":2}\n'
+        )
+    server = start_server()
+    service = connect(server)
+    size = len(service.load(conversation_id).messages)
+    redact(service, conversation_id, turn_number=1)
+    done = redact(service, conversation_id, turn_number=2)
+    assert len(service.load(conversation_id).messages) == size == 4
+    assert [it.content for it in done.messages] == ["[redacted]"]
+    assert '"y"' not in transcript(server, conversation_id).read_text()
+    server.stop()
+    assert transcript(server, conversation_id).read_text().count('"content"') == 0
+    assert len(connect(start_server()).load(conversation_id).messages) == 4
+
+
+def test_a_context_shows_that_a_message_was_redacted_and_a_fork_keeps_its_copy(
+    service: Service, server: RunningServer
+) -> None:
+    conversation_id = service.told("Good morning", SECRETS[0])
+    fork = service.conversations.Fork(api.ForkRequest(conversation_id=conversation_id))
+    done = redact(service, conversation_id, turn_number=2)
+    assert list(done.copied_in) == [fork.conversation.id]
+    assert list(redact(service, fork.conversation.id, turn_number=2).copied_in) == [conversation_id]
+    assert files_with(server.data_dir, SECRETS[0]) == []
+    built = service.recall.BuildContext(
+        recall_api.BuildContextRequest(conversation_id=conversation_id, message="And now?")
+    )
+    assert "[redacted]" in str(built)
+    again = service.conversations.Fork(api.ForkRequest(conversation_id=conversation_id))
+    copies = service.load(again.conversation.id).messages
+    assert [it.HasField("redaction") for it in copies] == [False, True]
+
+
+def test_a_command_that_quoted_a_message_quotes_it_no_more(
+    service: Service, server: RunningServer
+) -> None:
+    channels = ChannelServiceStub(service.channel)
+    conversation_id = service.create("cli", pinned=True).id
+    service.append(conversation_id, user(f"It is {SECRETS[0]}"))
+    command = partial(
+        channels.RunCommand,
+        channel_api.RunCommandRequest(
+            conversation_id=conversation_id, text="/history 5", request_id="h"
+        ),
+    )
+    assert SECRETS[0] in str(command())
+    redact(service, conversation_id, sequence=2)
+    assert files_with(server.data_dir, SECRETS[0]) == []
+    assert SECRETS[0] not in str(command())

@@ -1,0 +1,169 @@
+// What stands beside a transcript: notes, anchors, and the context that an agent would get.
+import { useEffect, useState } from "preact/hooks";
+import {
+  ContextFormat, ContextTier, Scope, type Anchor, type BuildContextResponse, type ContextMessage, type Conversation,
+} from "@recollect/client";
+import { recall } from "../../api/calls";
+import { describe } from "../../api/errors";
+import { may } from "../../api/session";
+import { link, setQuery } from "../../router";
+import { t } from "../../texts";
+import { Icon } from "../../ui/Icon";
+import { oneLine } from "../../ui/text";
+import { fullTime, dayOf } from "../../ui/time";
+import { Text } from "./MessageLine";
+
+const d = t.conversation.details;
+
+export function Details({ conversation }: { conversation: Conversation }) {
+  return (
+    <aside class="details" id="details" aria-label={t.conversation.panel} onKeyDown={(event) => event.key === "Escape" && close()}>
+      <button class="quiet details-close" aria-label={t.app.close} onClick={close}><Icon name="close" /></button>
+      <Notes conversation={conversation} />
+      {may(Scope.RECALL) && <Anchors conversationId={conversation.id} />}
+      {may(Scope.RECALL) && <Context conversationId={conversation.id} />}
+    </aside>
+  );
+}
+
+function close(): void {
+  setQuery({ details: undefined });
+}
+
+function Notes({ conversation }: { conversation: Conversation }) {
+  const { abbreviation, notes, topics, participants, model, usageTotal, costTotal, origin } = conversation;
+  const record = notes?.abbreviation;
+  const facts: [string, string][] = [
+    [d.began, dayOf(conversation.createTime)],
+    [d.participants, participants.map(oneLine).join(", ")],
+    [d.model, oneLine(model)],
+    [d.usage, usageTotal?.input || usageTotal?.output ? d.tokens(Number(usageTotal.input), Number(usageTotal.output)) : ""],
+    [d.cost, costTotal ? `$${costTotal.toFixed(costTotal < 1 ? 4 : 2)}` : ""],
+  ];
+  return (
+    <section>
+      <h2>{d.notes}</h2>
+      {abbreviation ? <Text text={abbreviation} /> : <p class="muted">{d.noNotes}</p>}
+      {record && <p class="muted tiny" title={fullTime(record.writeTime)}>{d.writer(oneLine(record.writer), oneLine(record.model))}</p>}
+      {notes?.failure && <p class="error">{d.failure} {oneLine(notes.failure)}</p>}
+      {topics.length > 0 && <p class="topics">{topics.map((it) => <span key={it}>{oneLine(it)}</span>)}</p>}
+      <dl class="facts">
+        {facts.filter(([, value]) => value).map(([name, value]) => (
+          <div key={name}><dt>{name}</dt><dd><bdi>{value}</bdi></dd></div>
+        ))}
+        {origin && (
+          <div><dt>{d.fork}</dt><dd><a href={link(`/c/${origin.conversationId}`, { turn: String(origin.turnNumber) })}>{t.conversation.turn(origin.turnNumber)}</a></dd></div>
+        )}
+      </dl>
+    </section>
+  );
+}
+
+function Anchors({ conversationId }: { conversationId: string }) {
+  const [anchors, setAnchors] = useState<Anchor[]>([]);
+  const [problem, setProblem] = useState<string>();
+  useEffect(() => {
+    recall.listAnchors({}).then((it) => setAnchors(it.anchors), (error) => setProblem(describe(error)));
+  }, [conversationId]);
+  const own = anchors.filter((it) => it.source?.conversationId === conversationId);
+  const others = anchors.filter((it) => it.source?.conversationId !== conversationId).slice(0, 50);
+  return (
+    <section>
+      <h2>{d.anchors}</h2>
+      {problem && <p class="error">{problem}</p>}
+      {own.length ? <AnchorList anchors={own} /> : <p class="muted">{d.noAnchors}</p>}
+      {others.length > 0 && (
+        <details class="fold">
+          <summary><Icon name="chevron" /><span class="fold-title">{d.otherAnchors}</span></summary>
+          <div class="fold-body"><AnchorList anchors={others} /></div>
+        </details>
+      )}
+    </section>
+  );
+}
+
+function AnchorList({ anchors }: { anchors: Anchor[] }) {
+  return (
+    <dl class="facts anchors">
+      {anchors.map((it) => (
+        <div key={it.key}>
+          <dt>{oneLine(it.key)}</dt>
+          <dd><bdi>{oneLine(it.value)}</bdi> <span class="muted tiny nowrap">{d.confidence(it.confidence)}</span></dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Context({ conversationId }: { conversationId: string }) {
+  const [question, setQuestion] = useState("");
+  const [answer, setAnswer] = useState<BuildContextResponse>();
+  const [problem, setProblem] = useState<string>();
+  const build = async (event: Event) => {
+    event.preventDefault();
+    setProblem(undefined);
+    try {
+      const request = { conversationId, message: question, format: ContextFormat.XML, explain: true };
+      setAnswer(await recall.buildContext(request));
+    } catch (error) {
+      setProblem(describe(error));
+    }
+  };
+  return (
+    <section>
+      <h2>{d.context}</h2>
+      <p class="muted tiny">{d.contextHint}</p>
+      <form class="context-form" onSubmit={build}>
+        <input aria-label={d.question} placeholder={d.question} value={question} dir="auto" onInput={(event) => setQuestion(event.currentTarget.value)} />
+        <button class="button">{d.build}</button>
+      </form>
+      {problem && <p class="error" role="alert">{problem}</p>}
+      {answer && (
+        <div role="status">
+          <p class="context-total">{d.total(answer.renderedTokens)}</p>
+          <Tier answer={answer} tier={ContextTier.COLD} messages={answer.cold} />
+          <Tier answer={answer} tier={ContextTier.WARM} messages={answer.warm} />
+          <Tier answer={answer} tier={ContextTier.HOT} messages={answer.hot} />
+          {answer.dropped.length > 0 && <p class="muted tiny">{d.dropped(answer.dropped.length)}</p>}
+          {answer.degraded.map((it) => <p key={it.leg} class="error">{t.search.degraded(it.leg, it.reason)}</p>)}
+          <details class="fold">
+            <summary><Icon name="chevron" /><span class="fold-title">{d.rendered}</span></summary>
+            <div class="fold-body"><Text text={answer.rendered} isCode /></div>
+          </details>
+        </div>
+      )}
+    </section>
+  );
+}
+
+interface TierProps {
+  answer: BuildContextResponse;
+  tier: ContextTier;
+  messages: ContextMessage[];
+}
+
+function Tier({ answer, tier, messages }: TierProps) {
+  const use = answer.allocation.find((it) => it.tier === tier);
+  return (
+    <div class="tier">
+      <h3>
+        {d.tiers[tier]}
+        {use && <span class="muted tiny">{d.used(use.used, use.budget)}</span>}
+      </h3>
+      {use && <meter min={0} max={Math.max(use.budget, 1)} value={use.used} aria-label={d.used(use.used, use.budget)} />}
+      {use?.note && <p class="muted tiny">{oneLine(use.note)}</p>}
+      {messages.length === 0 && <p class="muted tiny">{d.nothing}</p>}
+      <ul>
+        {messages.map((it) => (
+          <li key={`${it.conversationId} ${it.message?.sequence}`}>
+            <a href={link(`/c/${it.conversationId}`, { turn: String(it.message?.turnNumber ?? 1) })}>
+              {t.conversation.turn(it.message?.turnNumber ?? 0)}
+            </a>{" "}
+            <bdi>{oneLine((it.message?.content || it.message?.thinkingText || "…").slice(0, 240))}</bdi>
+            <span class="muted tiny"> {oneLine(it.reason)}</span>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
