@@ -79,7 +79,7 @@ class App:
     """Addresses for clients, in the order of the setting."""
     data_dir: Path
     place: str
-    """Where the logs are, for people: the data folder, or a database."""
+    """Place of the logs, for people: the data folder, or a database."""
     recovered: Recovered
     """Of the default space."""
     spaces: Spaces[OpenSpace]

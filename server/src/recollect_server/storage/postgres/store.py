@@ -441,12 +441,12 @@ class PostgresStore:
         if not self._unanswered:
             return
         with self._guard:
-            begun = [
+            begins = [
                 (log, name)
                 for log, (bytes_before, _, name) in self._unanswered.items()
                 if not bytes_before and _kind_of(log) != _LEDGER
             ]
-        for log, name in begun:
+        for log, name in begins:
             self._change("cancel_begin", "written", log, _kind_of(log), name)
             with self._guard:
                 self._unanswered.pop(log, None)
