@@ -8,7 +8,7 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 .PHONY: help serve test hostile bench install docs lint format proto proto-check breaking contract clean
 
 help:
-	@echo "make serve   install what is missing and start the server on 127.0.0.1:50051 over ./.recollect"
+	@echo "make serve   install what is missing and start the server on 127.0.0.1:50051 over ./.recollect, and the page"
 	@echo "make test    install what is missing and run the tests"
 	@echo "make hostile the tests of hostile callers in their long form"
 	@echo "make bench   every benchmark in a short form, one table, and the pictures in bench/"
@@ -19,7 +19,7 @@ help:
 	@echo "make clean   remove what these made (not your data)"
 
 serve: $(VENV)/.served
-	@exec $(VENV)/bin/recollect-server serve $(ARGS)
+	@exec $(VENV)/bin/python scripts/serve.py $(ARGS)
 
 # The tests start hundreds of servers: what each would compile anew is kept, whatever the environment says.
 test: $(VENV)/.tested
@@ -41,7 +41,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.served: $(VENV)/bin/python client/pyproject.toml server/pyproject.toml constraints.txt
 	@echo "Installing Recollect into $(VENV) ..."
-	@$(PIP) install --constraint constraints.txt --editable client --editable server
+	@$(PIP) install --constraint constraints.txt --editable "client[web]" --editable server
 	@touch $@
 
 $(VENV)/.tested: $(VENV)/.served pyproject.toml

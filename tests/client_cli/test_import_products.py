@@ -6,13 +6,14 @@ import io
 import json
 import tracemalloc
 import zipfile
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from recollect import ArchiveFilter, Client, Message, Role, ToolCall
-from recollect.cli.products import chatgpt
+from recollect.cli.products import chatgpt, claude, gemini
 from recollect.cli.products.items import items
 from recollect.cli.products.markup import plain_text
 from recollect.cli.transcript import Damaged
@@ -471,6 +472,65 @@ def test_a_damaged_conversation_is_named_and_the_others_come(
     ]
     whole = {it.metadata["importId"] for it in client.conversations.list()}
     assert whole == {"c-0", "c-2", "c-4"}
+
+
+STUDIO: dict[str, Any] = {
+    "runSettings": {"model": "models/gemini-2.5-pro"},
+    "systemInstruction": {"text": "Be brief"},
+    "chunkedPrompt": {
+        "chunks": [
+            {"text": "How many?", "role": "user", "createTime": "2025-06-01T09:00:00Z"},
+            {"driveImage": {"id": "d1"}, "role": "user"},
+            {"text": "Let me count.", "role": "model", "isThought": True},
+            {"executableCode": {"code": "1+1"}, "role": "model"},
+            {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}, "role": "model"},
+            {"parts": [{"text": "Two"}], "role": "model"},
+        ]
+    },
+}
+
+
+ODD: list[Any] = [None, True, -1, 1e308, 10**30, "\ud800\x00", [], [None], {}, {"a": []}]
+"""Values of every type of JSON."""
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the place of every value within a value, as keys and indices."""
+    yield place
+    if isinstance(value, dict):
+        for key, other in value.items():
+            yield from places(other, (*place, key))
+    elif isinstance(value, list):
+        for index, other in enumerate(value):
+            yield from places(other, (*place, index))
+
+
+def changed(value: Any, place: tuple[Any, ...], other: Any) -> Any:
+    """Return a copy of a value with another at a place."""
+    if not place:
+        return other
+    copy: Any = value.copy()
+    copy[place[0]] = changed(value[place[0]], place[1:], other)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("whole", "read"),
+    [(RICH, chatgpt.plan), (CLAUDE, claude.plan), (STUDIO, gemini.studio)],
+    ids=["chatgpt", "claude", "ai-studio"],
+)
+def test_a_value_of_any_other_type_is_taken_or_named_as_damage(
+    whole: Any, read: Callable[[Any, str], Any]
+) -> None:
+    outcomes = set()
+    for place in places(whole):
+        for other in ODD:
+            try:
+                read(changed(whole, place, other), "file")
+                outcomes.add("taken")
+            except Damaged:
+                outcomes.add("named")
+    assert outcomes == {"taken", "named"}
 
 
 def test_a_damaged_archive_and_what_is_no_export_are_named(

@@ -225,7 +225,7 @@ async def test_a_turn_that_is_too_long_is_cut_and_its_resource_has_all_of_it(
             assert mark
             assert note == f"{len(whole) - len(shown)} more characters: read the resource {where}]"
         assert size(answer) < MAX_CHARACTERS + 300
-        [template] = (await mcp.list_resource_templates()).resource_templates
+        _, template = (await mcp.list_resource_templates()).resource_templates
         assert template.uri_template == "recollect://{conversationId}/turns/{turn}"
         [content] = (await mcp.read_resource(where)).contents
         assert isinstance(content, TextResourceContents)

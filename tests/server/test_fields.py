@@ -34,7 +34,7 @@ from recollect_server.domain.external import (
     Trust,
     TrustSet,
 )
-from recollect_server.domain.message import Message, Role, ToolCall, Usage
+from recollect_server.domain.message import Message, Redaction, Role, ToolCall, Usage
 from recollect_server.storage.index import columns, external_rows
 from recollect_server.storage.index.columns import Columns, dump_json
 from recollect_server.storage.index.index import Index
@@ -46,6 +46,7 @@ from tests.fields import SEQUENCE, filled, filled_proto, unset
 from tests.server.conftest import Connect, Service, user
 
 ASSIGNED = {"sequence", "turn_number"}  # fields of the contract that the server sets
+REDACTION = "redaction"  # set by the server too, of a message without text (`test_redact.py`)
 CONVERSATION = "conv-01HQ0000000000000000000000"
 COMMUNICATION = "ext-01HQ0000000000000000000000"
 ESCALATION = "esc-01HQ0000000000000000000000"
@@ -97,6 +98,13 @@ def test_the_columns_of_a_table_have_every_field_of_its_rows(declared: Columns[A
 @pytest.mark.parametrize("kind", [Message, ExternalMessage])
 def test_a_transcript_keeps_every_field_of_a_message(kind: type[Message | ExternalMessage]) -> None:
     message = filled(kind)
+    if isinstance(message, Message):  # one that is redacted has no text
+        message = dataclasses.replace(message, redaction=None)
+    assert decode(encode(Entry(message)).rstrip(b"\n"), SEQUENCE).content == message
+
+
+def test_a_transcript_keeps_the_place_of_a_redacted_message_and_who_redacted_it() -> None:
+    message = Message(Role.USER, "", TIME, SEQUENCE, 2, redaction=filled(Redaction))
     assert decode(encode(Entry(message)).rstrip(b"\n"), SEQUENCE).content == message
 
 
@@ -106,12 +114,14 @@ def test_a_transcript_keeps_every_field_of_a_message(kind: type[Message | Extern
 def test_a_server_answers_with_every_field_of_a_message_that_was_sent(
     service: Service,
 ) -> None:
-    call = filled_proto(ProtoMessage(), *ASSIGNED, "role", "tool_call_id")
+    call = filled_proto(ProtoMessage(), *ASSIGNED, REDACTION, "role", "tool_call_id")
     call.role = ROLE_ASSISTANT
     result = ProtoMessage(role=ROLE_TOOL, tool_call_id=call.tool_calls[0].id, content="a result")
     sent = (call, result)
     given = {field.name for message in sent for field, _ in message.ListFields()}
-    assert given | ASSIGNED == {field.name for field in ProtoMessage.DESCRIPTOR.fields}
+    assert given | ASSIGNED | {REDACTION} == {
+        field.name for field in ProtoMessage.DESCRIPTOR.fields
+    }
     conversation_id = service.told("one")
     watching = updates(service)
     next(of_kind(watching, "conversation_loaded"))

@@ -334,6 +334,25 @@ def test_nothing_shuts_anybody_out(stage: Stage, window: Browsing, width: int) -
     page.close()
 
 
+def test_a_long_list_is_a_short_page(stage: Stage, window: Browsing) -> None:
+    for number in range(120):
+        stage.client.conversations.create("list", messages=[Message.user(f"item {number}")])
+    page = window.tab("/?on=list")
+    page.wait_for_selector(ROW)
+    assert page.evaluate("document.querySelectorAll('*').length") < 300
+    wait(page, _TO_THE_END)
+    assert page.locator("[aria-posinset='120'][aria-setsize='120']").count() == 1
+    assert page.evaluate("document.querySelectorAll('*').length") < 300
+    page.close()
+
+
+_TO_THE_END = """() => {
+  const list = document.querySelector('[data-list]');
+  list.scrollTop = list.scrollHeight;
+  return document.querySelector("[aria-posinset='120']") !== null;
+}"""
+
+
 def test_a_theme_is_chosen_by_hand(window: Browsing) -> None:
     page = window.tab()
     page.emulate_media(color_scheme="light")

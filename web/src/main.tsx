@@ -1,7 +1,6 @@
 // The beginning of the page.
-import { effect } from "@preact/signals";
 import { render } from "preact";
-import { openSession, session } from "./api/session";
+import { openSession, refreshSession } from "./api/session";
 import { App } from "./App";
 import { joinStream } from "./live/connection";
 import { keepList } from "./state/conversations";
@@ -11,11 +10,10 @@ import "./styles/shell.css";
 import "./styles/conversation.css";
 
 render(<App />, document.getElementById("app")!);
-void openSession();
-
-const stop = effect(() => {
-  if (session.value.kind !== "open") return;
-  queueMicrotask(() => stop());
+// Who the caller is, the list and the stream are asked for at once. A caller without a session or a
+// token is refused by each of them, and signing in begins anew.
+void openSession().then(() => {
   keepList();
   joinStream();
+  return refreshSession();
 });

@@ -39,7 +39,7 @@ from recollect_server.domain.store_url import without_password
 _PREFIX = "RECOLLECT_"  # of each setting in the environment
 _OTHERS = {
     *("ADDRESS", "TOKEN", "CA", "CLIENT_CERT", "CLIENT_KEY"),
-    *("MCP_TOKEN", "CONVERSATION_ID", "MODEL", "KILL_AT"),
+    *("MCP_TOKEN", "WEB_LISTEN", "CONVERSATION_ID", "MODEL", "KILL_AT"),
 }
 """Names after the prefix that are no settings: clients read or set all but the last, which tests
 set.

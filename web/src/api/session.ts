@@ -28,14 +28,13 @@ export function hasToken(): boolean {
   return session.value.kind === "open" && session.value.caller.tokenId !== "";
 }
 
-/** Exchange the key in the address for a session, and learn what the caller may do. */
+/** Exchange the key in the address, if there is one, for a session. */
 export async function openSession(): Promise<void> {
   const key = new URLSearchParams(location.hash.slice(1)).get("key");
   if (key) {
     history.replaceState(null, "", location.pathname + location.search);
     await post("/session/open", { key }).catch(() => undefined);
   }
-  await refreshSession();
 }
 
 /** Ask the server who the caller is. */

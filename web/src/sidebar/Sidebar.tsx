@@ -97,6 +97,7 @@ export function Sidebar() {
           tabIndex={-1}
           onKeyDown={onKeyDown}
           virtualRef={virtual}
+          overscan={2}
           count={lines.length}
           listRole="list"
           listLabel={t.sidebar.title}

@@ -162,14 +162,15 @@ export function keepList(): void {
   listen(take);
   effect(() => {
     const now = readFilters();
-    const isNew = generation.value > 0 && keptGeneration !== generation.value;
+    // Read at once, and again when the stream stands: what changed in between is not passed on.
+    const isNew = keptGeneration !== generation.value;
     const isOther = JSON.stringify(now) !== JSON.stringify(filters);
     filters = now;
     keptGeneration = generation.value;
     if (isOther) list.value = { items: [], state: "loading", hasMore: false };
     if (isNew) writing.value = new Set();
-    if (generation.value > 0 && (isNew || isOther)) void loadFirst();
+    if (isNew || isOther) void loadFirst();
   });
 }
 
-let keptGeneration = 0;
+let keptGeneration = -1;

@@ -1,7 +1,9 @@
-"""Data classes as JSON: names in camelCase as in a transcript, times in UTC to the millisecond."""
+"""Data classes as JSON: names in camelCase as in a transcript, times in UTC to the millisecond,
+lengths of time in seconds.
+"""
 
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 _EMPTY: tuple[Any, ...] = (None, "", (), {})
@@ -37,6 +39,10 @@ def _value(it: Any) -> Any:
         return {camel(field.name): _value(getattr(it, field.name)) for field in fields(it)}
     if isinstance(it, datetime):
         return time_text(it)
+    if isinstance(it, timedelta):
+        return it.total_seconds()
     if isinstance(it, tuple):
         return [_value(item) for item in it]
+    if isinstance(it, frozenset):
+        return sorted(it)
     return it

@@ -19,8 +19,8 @@ MEANINGS = {
     OK: "done",
     FAILED: "failed: a fault of the server, damaged data, a file that cannot be read or written",
     USAGE: "wrong usage: an unknown flag, or a value that the server refuses",
-    NOT_FOUND: "no such conversation (or anchor, owner, communication, escalation), or it was"
-    " deleted",
+    NOT_FOUND: "no such conversation (or anchor, owner, communication, escalation, token, space),"
+    " or it was deleted",
     NOT_REACHABLE: "no server answers, or not in time",
     REFUSED: "the server refuses it as things stand now",
     INCOMPLETE: "done, but something was left out; each is named on standard error",

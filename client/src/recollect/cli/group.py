@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from recollect.cli import exits
+from recollect.cli.administration import admin
 from recollect.cli.anchors import anchors
 from recollect.cli.browsing import list_, recent, show
 from recollect.cli.changing import (
@@ -97,7 +98,7 @@ for command in (
         import_,
         stats,
     ),
-    *(anchors, owners, communications, escalations),
+    *(anchors, owners, communications, escalations, admin),
 ):
     commands.add_command(command)
 

@@ -22,7 +22,7 @@ def main() -> None:
     """
     parser = argparse.ArgumentParser(
         prog="recollect-mcp",
-        description="Gives an agent three tools to recall the conversations of a Recollect"
+        description="Gives an agent tools to recall the conversations of a Recollect"
         " server, over MCP. The token of a server that asks for one is read from RECOLLECT_TOKEN.",
     )
     address = os.environ.get(ADDRESS) or DEFAULT_TARGET
@@ -42,6 +42,8 @@ def main() -> None:
     parser.add_argument("--insecure", action="store_true", help=text)
     text = "the tools to offer, separated by commas [those that the token allows]"
     parser.add_argument("--tools", metavar="NAME,…", help=text)
+    text = "offer the tools that write, too: remember and append_messages"
+    parser.add_argument("--write", action="store_true", help=text)
     text = "speak streamable HTTP at HOST:PORT/mcp, instead of stdio"
     http = parser.add_argument_group(
         "HTTP",
@@ -60,7 +62,8 @@ def main() -> None:
     from recollect.mcp import server
     from recollect.mcp.http import TOKEN, HttpOptions
 
-    offered = _names(arguments.tools, tuple(server.TOOLS), parser)
+    choices = (*server.TOOLS, *(server.WRITING if arguments.write else ()))
+    offered = _names(arguments.tools, choices, parser)
     access = {name: getattr(arguments, name) for name in ("space", "ca", "insecure")}
     options = None
     try:

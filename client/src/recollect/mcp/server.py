@@ -15,13 +15,17 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
-from recollect import AsyncClient, NotFound, RecollectError, Unavailable
-from recollect.mcp import shapes, tools
+from recollect import AsyncClient, Conversation, NotFound, RecollectError, Unavailable
+from recollect.mcp import prompts, shapes, tools
+from recollect.mcp.bounds import MAX_NOTES, clipped
 from recollect.mcp.http import HttpOptions, serve_http
-from recollect.mcp.tools import WrongArgument, resource_of
+from recollect.mcp.tools import WrongArgument, conversation_resource, resource_of
 
 _LISTING_TIMEOUT = 5.0
 """Seconds that a list of the tools waits for the server: whoever lists them may wait to begin."""
+_LISTED = 20
+"""Conversations that are listed as resources: the newest ones."""
+_CONVERSATION = re.compile(r"recollect://conversation/(conv-[0-9A-Z]{26})")
 _RESOURCE = re.compile(r"recollect://(conv-[0-9A-Z]{26})/turns/([0-9]{1,9})")
 _INSTRUCTIONS = (
     "Recollect keeps every conversation that the user had with their agents. Search it before"
@@ -52,6 +56,7 @@ class _Tool:
     run: Callable[[AsyncClient, Any], Awaitable[BaseModel]]
     scope: str = "recall"
     """The scope that the calls of the tool need."""
+    writes: bool = False
 
 
 TOOLS = {
@@ -83,6 +88,32 @@ TOOLS = {
         tools.recent_conversations,
     ),
 }
+
+WRITING = {
+    "remember": _Tool(
+        "Remember",
+        "Keep a lasting fact about the user, so that every agent of theirs knows it from now on."
+        " Only what the user said or would say again next month, and no secrets.",
+        shapes.Remember,
+        shapes.Remembered,
+        tools.remember,
+        "anchors.write",
+        writes=True,
+    ),
+    "append_messages": _Tool(
+        "Append messages",
+        "Store messages at the end of a conversation, or as a new one, word for word. They cannot"
+        " be changed later.",
+        shapes.AppendMessages,
+        shapes.Appended,
+        tools.append_messages,
+        "conversations.write",
+        writes=True,
+    ),
+}
+"""Tools that are offered only where `--write` asks for them."""
+
+_EVERY = TOOLS | WRITING
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +156,19 @@ def build(client: AsyncClient, target: str, offered: tuple[str, ...] = tuple(TOO
             caller = await client.access.who_am_i(timeout=_LISTING_TIMEOUT)
         except RecollectError:  # the tools that are called say what is wrong
             return list(offered)
-        return [name for name in offered if TOOLS[name].scope in caller.scopes]
+        return [name for name in offered if _EVERY[name].scope in caller.scopes]
 
     async def list_tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         return types.ListToolsResult(
-            tools=[_described(name, TOOLS[name]) for name in await allowed()]
+            tools=[_described(name, _EVERY[name]) for name in await allowed()]
         )
 
     async def call_tool(
         _: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        tool = TOOLS.get(params.name) if params.name in offered else None
+        tool = _EVERY.get(params.name) if params.name in offered else None
         if tool is None:
             return _failed(f"no such tool: {params.name}. There are {', '.join(offered)}.")
         try:
@@ -160,7 +191,15 @@ def build(client: AsyncClient, target: str, offered: tuple[str, ...] = tuple(TOO
     async def list_resources(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        return types.ListResourcesResult(resources=[])
+        if not reads_turns:
+            return types.ListResourcesResult(resources=[])
+        try:
+            recent = await client.recall.recent(limit=_LISTED, timeout=_LISTING_TIMEOUT)
+        except RecollectError:  # what is read says what is wrong
+            return types.ListResourcesResult(resources=[])
+        return types.ListResourcesResult(
+            resources=[_resource(it.conversation, it.snippet) for it in recent]
+        )
 
     async def list_templates(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
@@ -173,29 +212,62 @@ def build(client: AsyncClient, target: str, offered: tuple[str, ...] = tuple(TOO
             " it.",
             mime_type="application/json",
         )
+        conversation = types.ResourceTemplate(
+            uri_template=conversation_resource("{conversationId}"),
+            name="conversation",
+            title="A conversation, its last turns",
+            description="What fetch_context answers of a conversation without a range of turns.",
+            mime_type="application/json",
+        )
         return types.ListResourceTemplatesResult(
-            resource_templates=[template] if reads_turns else []
+            resource_templates=[conversation, template] if reads_turns else []
         )
 
     async def read_resource(
         _: ServerRequestContext[Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         named = _RESOURCE.fullmatch(str(params.uri)) if reads_turns else None
-        if named is None:
-            raise MCPError(
-                code=types.INVALID_PARAMS,
-                message=f"uri: is like {resource_of('conv-01HQ…', 7)}, not {params.uri}",
-            )
+        last_turns = _CONVERSATION.fullmatch(str(params.uri)) if reads_turns else None
         try:
-            turn = await tools.whole_turn(client, named[1], int(named[2]))
+            if last_turns is not None:
+                request = shapes.FetchContext.model_validate({"conversationId": last_turns[1]})
+                answer = await tools.fetch_context(client, request)
+                content = answer.model_dump(mode="json", by_alias=True)
+            elif named is not None:
+                content = await tools.whole_turn(client, named[1], int(named[2]))
+            else:
+                raise MCPError(
+                    code=types.INVALID_PARAMS,
+                    message=f"uri: is like {conversation_resource('conv-01HQ…')} or"
+                    f" {resource_of('conv-01HQ…', 7)}, not {params.uri}",
+                )
         except RecollectError as error:
             raise MCPError(code=types.INVALID_PARAMS, message=_sentence(error, target)) from None
-        text = json.dumps(turn, ensure_ascii=False)
+        text = json.dumps(content, ensure_ascii=False)
         return types.ReadResourceResult(
             contents=[
                 types.TextResourceContents(uri=params.uri, mime_type="application/json", text=text)
             ]
         )
+
+    async def list_prompts(
+        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=prompts.listed())
+
+    async def get_prompt(
+        _: ServerRequestContext[Any], params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        try:
+            return prompts.written(params.name, params.arguments or {})
+        except ValueError as error:
+            raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from None
+
+    async def complete(
+        _: ServerRequestContext[Any], params: types.CompleteRequestParams
+    ) -> types.CompleteResult:
+        values = await prompts.completed(client, params.argument.name, params.argument.value)
+        return types.CompleteResult(completion=values)
 
     return Server(
         "recollect",
@@ -207,6 +279,9 @@ def build(client: AsyncClient, target: str, offered: tuple[str, ...] = tuple(TOO
         on_list_resources=list_resources,
         on_list_resource_templates=list_templates,
         on_read_resource=read_resource,
+        on_list_prompts=list_prompts,
+        on_get_prompt=get_prompt,
+        on_completion=complete,
     )
 
 
@@ -219,11 +294,23 @@ def _described(name: str, tool: _Tool) -> types.Tool:
         output_schema=tool.answers.model_json_schema(by_alias=True, mode="serialization"),
         annotations=types.ToolAnnotations(
             title=tool.title,
-            read_only_hint=True,
+            read_only_hint=not tool.writes,
             destructive_hint=False,
-            idempotent_hint=True,
+            idempotent_hint=not tool.writes,
             open_world_hint=False,
         ),
+    )
+
+
+def _resource(conversation: Conversation, snippet: str) -> types.Resource:
+    return types.Resource(
+        uri=conversation_resource(conversation.id),
+        name=conversation.id,
+        title=conversation.title or None,
+        description=clipped(
+            conversation.abbreviation or snippet, MAX_NOTES, "read it to have the turns"
+        ),
+        mime_type="application/json",
     )
 
 

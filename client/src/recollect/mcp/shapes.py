@@ -1,7 +1,7 @@
 """The input and output of the tools, in the names that agents know: camelCase."""
 
 import json
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -91,6 +91,40 @@ class RecentConversations(_Input):
         None, description="Only conversations with their newest message within it."
     )
     limit: Limit = 10
+
+
+class Remember(_Input):
+    """The arguments of `remember`."""
+
+    key: str = Field(
+        pattern=r"^[a-z0-9_.-]{1,64}$",
+        description="A short name of the fact: lower-case letters, digits, `_`, `.` and `-`, as"
+        " `home.city`. A value that the key has is superseded.",
+    )
+    value: str = Field(min_length=1, description="The fact, in a few words.")
+
+
+class Said(_Input):
+    """A message to append."""
+
+    role: Literal["user", "assistant"] = Field(description="Who says it.")
+    content: str = Field(min_length=1, description="Its text.")
+
+
+class AppendMessages(_Input):
+    """The arguments of `append_messages`."""
+
+    messages: Annotated[list[Said], BeforeValidator(_from_text)] = Field(
+        min_length=1, max_length=100, description="The messages, in their order."
+    )
+    conversation_id: str | None = Field(
+        None, description="The conversation, as `conv-01HQ…`. Without it a new one begins."
+    )
+    request_id: str | None = Field(
+        None,
+        description="A text of your own, 1 to 128 letters and digits. The same call with it again"
+        " appends nothing more.",
+    )
 
 
 class Turns(_Output):
@@ -226,3 +260,18 @@ class Recent(_Output):
     continuation: str | None = Field(
         description="How to ask for older ones. Null if these are all."
     )
+
+
+class Remembered(_Output):
+    """The answer of `remember`."""
+
+    key: str
+    value: str
+
+
+class Appended(_Output):
+    """The answer of `append_messages`."""
+
+    conversation_id: str
+    turn_number: int = Field(description="The turn of the last message.")
+    message_count: int = Field(description="The messages of the conversation now.")

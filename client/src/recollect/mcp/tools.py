@@ -1,4 +1,4 @@
-"""The three tools: plain functions of a client and their arguments."""
+"""The tools: plain functions of a client and their arguments."""
 
 import json
 from datetime import UTC, datetime
@@ -13,12 +13,19 @@ from recollect.mcp import shapes
 from recollect.mcp.bounds import MAX_NOTES, choose, clipped
 
 LAST_TURNS = 10
+CHANNEL = "mcp"
+"""Channel of the conversations that `append_messages` begins."""
 _MOST = 100
 _DOUBTFUL = 0.3  # a best score below it: most likely nothing answers
 
 
 class WrongArgument(Exception):
     """An argument is not what the tool takes. The text names it."""
+
+
+def conversation_resource(conversation_id: str) -> str:
+    """Return the resource of a conversation: its last turns."""
+    return f"recollect://conversation/{conversation_id}"
 
 
 def resource_of(conversation_id: str, turn: int | str) -> str:
@@ -181,6 +188,34 @@ async def recent_conversations(
             for it in entries
         ],
         continuation=continuation,
+    )
+
+
+async def remember(client: AsyncClient, request: shapes.Remember) -> shapes.Remembered:
+    """Set an anchor. Raises RecollectError."""
+    anchor = await client.recall.set_anchor(request.key, request.value)
+    return shapes.Remembered(key=anchor.key, value=anchor.value)
+
+
+async def append_messages(client: AsyncClient, request: shapes.AppendMessages) -> shapes.Appended:
+    """Append messages to a conversation, or begin one with them. Raises RecollectError."""
+    messages = [
+        Message.user(it.content) if it.role == "user" else Message.assistant(it.content)
+        for it in request.messages
+    ]
+    if request.conversation_id is None:
+        conversation = await client.conversations.create(
+            CHANNEL, messages=messages, request_id=request.request_id
+        )
+    else:
+        turn = await client.conversations.append_turn(
+            request.conversation_id, messages, request_id=request.request_id
+        )
+        conversation = turn.conversation
+    return shapes.Appended(
+        conversation_id=conversation.id,
+        turn_number=conversation.turn_count,
+        message_count=conversation.message_count,
     )
 
 

@@ -11,6 +11,8 @@ from recollect._shared.channel import ADDRESS, DEFAULT_TARGET
 from recollect._shared.endpoint import Endpoint
 
 DEFAULT_LISTEN = "127.0.0.1:50080"
+LISTEN = "RECOLLECT_WEB_LISTEN"
+"""The environment variable with the address of the page."""
 _MAX_PORT = 0xFFFF
 
 
@@ -26,8 +28,10 @@ def main() -> None:
     address = os.environ.get(ADDRESS) or DEFAULT_TARGET
     text = f"the server: host:port or unix:PATH [{ADDRESS}, else {DEFAULT_TARGET}]"
     parser.add_argument("--address", default=address, help=text)
-    text = "a loopback address to serve the page on; port 0 takes a free one [%(default)s]"
-    parser.add_argument("--listen", metavar="HOST:PORT", default=DEFAULT_LISTEN, help=text)
+    listen = os.environ.get(LISTEN) or DEFAULT_LISTEN
+    text = "a loopback address to serve the page on; port 0 takes a free one"
+    text += f" [{LISTEN}, else {DEFAULT_LISTEN}]"
+    parser.add_argument("--listen", metavar="HOST:PORT", default=listen, help=text)
     text = "the space: whose data is meant [RECOLLECT_SPACE]"
     parser.add_argument("--space", metavar="NAME", help=text)
     text = "speak TLS to the server: the authority of its certificate, or `system` [RECOLLECT_CA]"

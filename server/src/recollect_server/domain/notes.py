@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.languages import ENGLISH, language_of
+from recollect_server.domain.languages import ENGLISH, guess_language, language_of
 from recollect_server.domain.text import UNSPACED_RUN, sentence_ends
 
 MIN_ABBREVIATION, MAX_ABBREVIATION = 100, 200
@@ -29,7 +29,11 @@ MAX_SPLIT_TITLES = 5
 MAX_REASON = 300  # characters
 
 _KEY = re.compile(r"[a-z0-9_.-]{1,64}")
-_WORD = re.compile(r"[^\W_]+(?:['’.+#&-][^\W_]+|[+#]+)*")
+# A letter or digit. The vowel signs of Indic scripts and the points of Arabic are parts of words.
+_LETTER = "(?:[^\\W_]|[\u0300-\u036f\u064b-\u065f\u0670\u0900-\u0903\u093a-\u094f\u0951-\u0963\u0981-\u0983\u09bc-\u09cd"
+_LETTER += "\u0b82\u0bbe-\u0bcd\u0c00-\u0c04\u0c3e-\u0c56\u0e31\u0e34-\u0e3a\u0e47-\u0e4e])"
+_WORD = re.compile(rf"{_LETTER}+(?:['’.+#&-]{_LETTER}+|[+#]+)*")
+_PART = re.compile(f"{_LETTER}+")
 # Small words stay small inside a title, as in the usual title case.
 _SMALL = frozenset(
     [
@@ -129,7 +133,7 @@ def title_of(text: str) -> str:
     most = sum(max(1, length // 3) for length in unspaced)
     if least < MIN_TITLE_WORDS or most > MAX_TITLE_WORDS:
         return ""
-    if language_of([" ".join(words)]) == ENGLISH:
+    if _is_english(" ".join(words)):
         last = len(words) - 1
         title = " ".join(
             _cased(word, inside=0 < number < last) for number, word in enumerate(words)
@@ -140,11 +144,20 @@ def title_of(text: str) -> str:
     return title if len(title) <= MAX_TITLE else ""
 
 
+def _is_english(title: str) -> bool:
+    """Return whether a title is English. Where its words do not tell, its letters do."""
+    if language_of([title]) != ENGLISH:
+        return False
+    is_plain = not any(it.isalpha() and not it.isascii() for it in title)
+    return is_plain or guess_language(title) == ENGLISH
+
+
 def topic_of(text: str) -> str:
     """Return the text in kebab-case (`Server monitoring` -> `server-monitoring`), empty without a
     letter or digit.
     """
-    parts = re.findall(r"[^\W_]+", text.casefold())
+    # A capital I with a dot has two characters when it is small.
+    parts = _PART.findall(text.casefold().replace("i\u0307", "i"))
     topic = ""
     for part in parts:
         longer = f"{topic}-{part}" if topic else part

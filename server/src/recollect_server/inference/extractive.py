@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import log
 
 from recollect_server.domain.budget import estimate_tokens
-from recollect_server.domain.languages import language_of
+from recollect_server.domain.languages import ENGLISH, language_of
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.notes import (
     MAX_ABBREVIATION,
@@ -36,6 +36,7 @@ from recollect_server.inference.sentences import (
     topical,
 )
 from recollect_server.inference.statements import anchors_in
+from recollect_server.inference.subjects import subjects_of
 from recollect_server.inference.tools import called_in, listed, parted
 
 _LENGTH = 0.85  # power of its length that a sentence's weight is divided by
@@ -75,16 +76,21 @@ class Extractive:
         weights = weigh(sentences)
         speakers = {word for message in messages for word in topical(message.sender)}
         language = language_of(message.content for message in spoken(messages))
-        topics = topics_of(sentences, weights, speakers, language)
-        title, source = headline(messages, sentences)
+        subjects: tuple[str, ...] = ()
+        if language == ENGLISH:
+            often = Counter(word for sentence in sentences for word in topical(sentence.text))
+            topics = tuple(telling(topics_of(sentences, weights, speakers, language), often))
+        else:
+            topics, often = subjects_of(sentences, speakers, language)
+            subjects = topics
+        title, source = headline(messages, sentences, subjects)
         abbreviation = self._abbreviated(messages, sentences, weights, source)
         if not abbreviation:  # small talk, or a text without words
             abbreviation = clipped(
                 " ".join(" ".join(message.content for message in messages).split()),
                 MAX_ABBREVIATION // 2,
             )
-        often = Counter(word for sentence in sentences for word in topical(sentence.text, language))
-        topics = (*fitting(labels, often), *telling(topics, often))
+        topics = (*fitting(labels, often), *topics)
         draft = Notes(
             abbreviation or "Nothing was said in words.",
             title or opening_title(messages),

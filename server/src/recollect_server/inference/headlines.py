@@ -12,6 +12,7 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.domain.notes import MAX_TITLE_WORDS, title_of
 from recollect_server.domain.text import UNSPACED_RUN
 from recollect_server.inference.chatter import CHATTER
+from recollect_server.inference.everyday import everyday_nouns
 from recollect_server.inference.phrases import CHATTER_QUESTION, NEGATION, Phrases, phrases_of
 from recollect_server.inference.sentences import Sentence, is_question, opened, spoken, topical
 
@@ -25,6 +26,10 @@ _REQUEST_IN_CHAT, _FIRST_IN_CHAT = 0.6, 0.4
 _LEANING = 0.5  # what a title is worth that points to something outside of it
 # what a sentence of the agent is worth: it names the subject where the user's requests do not
 _ANSWER = 0.35
+_ABOUT_NOTHING, _MOST_ABOUT = 0.8, 1.2  # what a title is worth by the subjects that it names
+_DECIDED = 0.5  # what was decided is seldom what was asked for
+_OPENING, _OPENING_ELSEWHERE = 8, 6  # characters of a beginning that makes a request
+_VERB_LAST = {"hi", "ja", "ko", "tr"}  # a request ends with what is asked for
 _VAGUE = frozenset(
     "happened since talked lots last week congratulations hear heard stuff "  # noqa: SIM905 - a list would be a word a line
     "again anyway bit case check confirm continue details detail exactly fine finish first "
@@ -72,9 +77,10 @@ _JAPANESE_PARTICLE = re.compile(r"(?<=[^ぁ-ん])(?:は|が|を|に|で|と|の|
 
 
 def headline(
-    messages: Sequence[Message], sentences: Sequence[Sentence]
+    messages: Sequence[Message], sentences: Sequence[Sentence], subjects: Sequence[str] = ()
 ) -> tuple[str, Sentence | None]:
-    """Return a title, empty if none can be made, and the sentence it comes from.
+    """Return a title, empty if none can be made, and the sentence it comes from. `subjects`: the
+    conversation's topics, the best first; a title that names one is preferred.
 
     Each sentence of the user (of everybody, where senders are named) gives a candidate. The best
     one has the words that most messages share, is a request, comes early and needs no other
@@ -102,6 +108,7 @@ def headline(
         message: place for place, message in enumerate(dict.fromkeys(it.message for it in theirs))
     }
     speakers = {word for message in messages for word in topical(message.sender)}
+    vague = _VAGUE if language == ENGLISH else everyday_nouns(language)
     best, best_score, source = "", 0.0, None
     for sentence in _candidates(theirs):
         text, is_request = requested(sentence.text, phrases, language)
@@ -111,7 +118,7 @@ def headline(
         title_words = [
             word
             for word in dict.fromkeys(topical(text, language))
-            if word not in speakers and word not in _VAGUE
+            if word not in speakers and word not in vague
         ]
         if not title or not title_words:
             continue
@@ -131,9 +138,24 @@ def headline(
             score *= 0.6
         if not named and sentence.role is not Role.USER:
             score *= _ANSWER
+        if subjects:
+            score *= _about(text, subjects)
+        if language != ENGLISH and phrases.decision.match(sentence.text):
+            score *= _DECIDED
         if score > best_score:
             best, best_score, source = title, score, sentence
     return best, source
+
+
+def _about(text: str, subjects: Sequence[str]) -> float:
+    """Return how much more a title is worth for the subjects that it names, in whatever form."""
+    low = text.lower()
+    named = sum(
+        1 / place
+        for place, subject in enumerate(subjects, start=1)
+        if subject[: max(4, len(subject) - 3)] in low
+    )
+    return min(_MOST_ABOUT, _ABOUT_NOTHING + 0.4 * named)
 
 
 def opening_title(messages: Sequence[Message]) -> str:
@@ -166,11 +188,14 @@ def requested(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
             or not (UNSPACED_RUN.search(rest) or " " in rest)
         ):
             break
-        is_request = is_request or len(match.group()) > 8
+        is_request = is_request or len(match.group()) > (
+            _OPENING if language == ENGLISH else _OPENING_ELSEWHERE
+        )
         text = rest
     if language == ENGLISH and (how := _HOW.match(text)):
         is_request, text = True, f"how to{text[how.end() :]}"
     shorter = phrases.tail.sub("", text)
+    is_request = is_request or (language in _VERB_LAST and shorter != text)
     text = shorter if len(shorter) > 5 else text
     return _cut(text, language), is_request
 

@@ -167,6 +167,46 @@ _BY_LANGUAGE = {
         r"|отныне",
         r"пожалуйста|спасибо|заранее спасибо",
     ),
+    "nl": _phrases(
+        r"en|dus|dan|nu|oké|goed|ja|alsjeblieft|(?:kun|kan|zou|wil) (?:je|jij|u)(?: me| mij)?(?: alsjeblieft"
+        r"| alstublieft)?(?: helpen(?: met| om)?(?: het)?| vertellen| uitleggen)?|help me(?: met| om)?"
+        r"|ik (?:wil|zou graag|moet|wil graag|heb hulp nodig (?:bij|met))|ik heb een vraag(?: over)?|vertel me"
+        r"|herinner me(?: eraan)?|laten we",
+        r"en|maar|of|want|dan|dus|daarom|daarmee|daarvoor|hij|zij|ze|het (?:is|was|wordt|kan|heeft)|dit|dat|deze|die"
+        r"|er|ook|anders|zo",
+        r"besloten|afgesproken|we nemen|ik neem|ik kies|we kiezen|laten we|we doen|vanaf nu|ik ga",
+        r"alsjeblieft|alstublieft|bedankt|dank je(?: wel)?",
+    ),
+    "pl": _phrases(
+        r"i|a|no|więc|dobrze|teraz|tak|proszę|(?:czy )?(?:możesz|mógłbyś|mogłabyś|może pan|może pani)(?: mi)?(?: proszę)?"
+        r"(?: pomóc(?: mi)?(?: w| z)?| powiedzieć| wyjaśnić)?|pomóż mi(?: proszę)?(?: w| z)?"
+        r"|(?:ja )?(?:chcę|chciałbym|chciałabym|muszę|potrzebuję)(?: pomocy (?:w|z|przy))?|powiedz mi|przypomnij mi"
+        r"|mam pytanie(?: o)?",
+        r"i|a|ale|lub|albo|więc|dlatego|potem|on|ona|ono|oni|one|to|ten|ta|te|tamten|jego|jej|ich|mu|tam|tak|też|także",
+        r"zdecydował(?:em|am)|zdecydowaliśmy|ustaliliśmy|wybieram|wybieramy|bierzemy|biorę|zróbmy|od teraz|zrobię",
+        r"proszę|dziękuję|dzięki|z góry dziękuję",
+    ),
+    "tr": _phrases(
+        r"ve|peki|tamam|şimdi|evet|lütfen|bana|(?:ben )?sana bir sorum var",
+        r"ve|ama|fakat|veya|çünkü|sonra|bu|şu|o|bunlar|onlar|bunun|onun|böyle|öyle|ayrıca|yoksa",
+        r"karar verdi[mk]|anlaştık|seçtim|seçiyorum|alıyorum|alalım|yapalım|bundan sonra",
+        r"(?:konusunda |için )?(?:bana )?yardım (?:eder misin(?:iz)?|edebilir misin(?:iz)?|et(?:in)?)|lütfen|teşekkürler"
+        r"|(?:yapmak|almak|öğrenmek) istiyorum",
+    ),
+    "hi": _phrases(
+        r"और|तो|अब|हाँ|ठीक है|कृपया|(?:क्या )?(?:आप|तुम)|मुझे(?: कृपया)?",
+        r"और|लेकिन|मगर|या|तो|फिर|इसलिए|यह|ये|वह|वे|इसे|उसे|इसका|उसका|भी|क्योंकि",
+        r"तय (?:किया|है|कर लिया)|फैसला किया|चुनता हूँ|चुनती हूँ|लेंगे|लूँगा|लूँगी|करेंगे|अब से",
+        r"(?:बनाने |करने |ढूँढने )?में मदद (?:चाहिए|करें|कीजिए|करो)|बताइए|बताओ|बताएँ|समझाइए|चाहिए|कृपया|धन्यवाद",
+    ),
+    "ko": _unspaced(
+        r"(?:그럼|그러면|그리고|이제|네|혹시)[,]? |제가 |저는 ",
+        r"그것|이것|저것|그|이 |하지만|그런데|그래서|그리고|또|그러나|그래도|거기|여기|그러면|그럼",
+        r"하기로 했|로 할게요|로 정했|결정했|선택했|으로 하겠|로 하겠|앞으로는",
+        r"(?:을|를)? ?(?:도와|알려|가르쳐|추천해|설명해)"
+        r"(?:주세요| 주세요|주실 수 있나요| 주실 수 있나요|줘|달라)|부탁(?:해요|드려요|드립니다|합니다)"
+        r"|(?:하고 )?싶어요|해 주세요",
+    ),
     "zh": _unspaced(
         r"(?:那么?|好的?|另外|然后|现在|首先)[，,]|请问?(?:你|您)?(?:能|可以)?(?:帮(?:我|忙))?(?:一下)?|(?:你|您)?(?:能不能|能否|能|可以"
         r"|可不可以)(?:帮(?:我|忙)?)(?:一下)?"
@@ -181,6 +221,7 @@ _BY_LANGUAGE = {
         r"にします|にしました|ことにし|決め(?:た|ました)|決まり|にしよう|でお願いします|で行き|選びました",
         r"(?:の?(?:方法|仕方|やり方)?を)?(?:教えて|手伝って)(?:ください|下さい|くれますか|もらえますか|いただけますか|ほしいです|欲しいです)"
         r"|を[^を、。]{1,5}[てで](?:ください|下さい|くれますか|もらえますか|いただけますか|ほしいです|欲しいです)"
+        r"|を[^を、。]{1,4}(?:たいです|たいと思います)"
         r"|を?お願い(?:します|できますか)|し?てください|して下さい|ください|(?:でしょう|です|ます)か|たいです|たいと思います",
     ),
     "ar": _phrases(
@@ -204,6 +245,8 @@ _GREETING = (
     r"|ciao|buongiorno|buonasera|salve|grazie(?: mille)?|привет|здравствуй(?:те)?|добрый (?:день|вечер)|доброе утро"
     r"|(?:большое )?спасибо(?: большое)?|مرحبا|مرحبًا|أهلا|أهلاً|السلام عليكم|وعليكم السلام|شكرا(?: جزيلا)?"
     r"|شكرًا(?: لك)?"
+    r"|hoi|hallo daar|goede(?:morgen|middag|navond)|dank je(?: wel)?|bedankt|cześć|dzień dobry|dziękuję|dzięki|merhaba|selam"
+    r"|teşekkür(?:ler| ederim)|नमस्ते|नमस्कार|धन्यवाद"
 )
 _ASSENT = (
     r"(?:ok|okay|oh|alright)(?: cool| ok| great| good| nice| wow| so| sure)|wow|whoa|oh|ah|aw+|ooh|ugh|hmm+|um+"
@@ -216,6 +259,8 @@ _ASSENT = (
     r"|بالطبع|بالتأكيد|حسنا|حسنًا|ممتاز"
     r"|你好|您好|嗨|谢谢(?:你|您)?|好的?|当然(?:可以)?|没问题|太好了|明白了?|こんにちは|こんばんは|おはよう(?:ございます)?|ありがとう(?:ございます)?|はい"
     r"|もちろん(?:です)?|わかりました|了解(?:です|しました)?"
+    r"|natuurlijk|prima|oczywiście|chętnie|jasne|tabii(?: ki)?|elbette|tamam|ज़रूर|안녕하세요|안녕|감사합니다"
+    r"|고마워요|물론(?:이죠|입니다)?|알겠습니다|좋아요"
 )
 # Only what a mark sets off from the rest is a pleasantry: "Well water" and "Thanks to Marta" say
 # something. No negation is one.
@@ -233,6 +278,8 @@ NEGATION = re.compile(
     r"|nunca|nada|nadie|jamás|ningun[oa]?|ningún|sin|tampoco|não|nem|sem|nenhuma?|ninguém|mai più|niente"
     r"|nessun[oa]?|senza"
     r"|не|нет|ни|никогда|ничего|никто|нельзя|без|لا|لم|لن|ليس|ليست|بدون|غير|ما)\b"
+    r"|\b(?:niet|niets|geen|nooit|nigdy|nic|nikt|bez|żad\w+|değil\w*|yok\w*|hiç|asla|olmadan)\b"
+    r"|नहीं|बिना|(?<!\w)मत(?!\w)|(?<!\w)[안못] |않|없|말고|아니"
     r"|[不没沒無无别莫勿]|ない|ません|なかった|ぬ\b|ず(?:に|、)",
     re.IGNORECASE,
 )

@@ -1,5 +1,5 @@
 // The conversation view: its head, its transcript, and what belongs to it.
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Scope } from "@recollect/client";
 import { may } from "../../api/session";
 import { generation, listen } from "../../live/connection";
@@ -24,6 +24,7 @@ export default function ConversationView() {
 function Opened({ id }: { id: string }) {
   const transcript = useMemo(() => new Transcript(id), [id]);
   const [isRenaming, setRenaming] = useState(false);
+  const isUnread = useRef(true);
   const target = Number(route.value.query.get("turn") ?? 0) || 0;
   const shown = transcript.shown.value;
   const isPanelOpen = route.value.query.get("details") === "1";
@@ -36,8 +37,9 @@ function Opened({ id }: { id: string }) {
     };
   }, [transcript]);
   useEffect(() => {
-    if (generation.value === 0) return; // the stream stands first: nothing falls between
-    void (shown.state === "ready" ? transcript.refresh() : transcript.open(target));
+    // Read at once, and again when the stream stands: what changed in between is not passed on.
+    void (generation.value === 0 || isUnread.current ? transcript.open(target) : transcript.refresh());
+    isUnread.current = false;
   }, [transcript, generation.value]);
   useEffect(() => {
     if (!target || shown.state !== "ready") return;

@@ -39,7 +39,8 @@ const EMPTY: TranscriptState = {
 export class Transcript {
   readonly shown = signal<TranscriptState>(EMPTY);
   private readonly abort = new AbortController();
-  private busy = false;
+  private waiting = 0;
+  private underWay: Promise<void> = Promise.resolve();
 
   constructor(readonly id: string) {}
 
@@ -50,7 +51,7 @@ export class Transcript {
 
   /** Read the newest turns; or those around a turn. */
   async open(turn = 0): Promise<void> {
-    await this.exclusively(async () => {
+    await this.inTurn(async () => {
       const before = turn ? Math.min(turn + PAGE_TURNS / 2, BEYOND) : BEYOND;
       const page = await this.load(before, 0n);
       const last = page.messages.at(-1)?.turnNumber ?? 0;
@@ -72,9 +73,9 @@ export class Transcript {
 
   /** Read what has changed since the stream broke: the newest turns, if they join what is shown. */
   async refresh(): Promise<void> {
-    if (this.shown.peek().state !== "ready") return this.open();
-    await this.exclusively(async () => {
+    await this.inTurn(async () => {
       const now = this.shown.peek();
+      if (now.state !== "ready") return;
       const page = await this.load(BEYOND, 0n);
       const last = now.messages.at(-1)?.turnNumber ?? 0;
       const first = page.messages[0]?.turnNumber ?? 0;
@@ -92,9 +93,9 @@ export class Transcript {
   /** Read the turns before those in memory. */
   async older(): Promise<void> {
     const { hasOlder, messages, cutBefore } = this.shown.peek();
-    if (!hasOlder || !messages[0]) return;
+    if (!hasOlder || !messages[0] || this.waiting) return;
     const first = messages[0].turnNumber;
-    await this.exclusively(async () => {
+    await this.inTurn(async () => {
       const page = cutBefore ? await this.load(first + 1, cutBefore) : await this.load(first, 0n);
       this.join(page.messages, { hasOlder: page.hasMore, cutBefore: page.cutBeforeSequence });
     });
@@ -103,9 +104,9 @@ export class Transcript {
   /** Read the turns after those in memory. */
   async newer(): Promise<void> {
     const { hasNewer, messages, conversation } = this.shown.peek();
-    if (!hasNewer || !messages.length || !conversation) return;
+    if (!hasNewer || !messages.length || !conversation || this.waiting) return;
     const last = messages.at(-1)!.turnNumber;
-    await this.exclusively(async () => {
+    await this.inTurn(async () => {
       let before = last + PAGE_TURNS + 1;
       const parts: Message[] = [];
       // An answer holds the end of what was asked for. What is missing before it is asked for next.
@@ -188,18 +189,20 @@ export class Transcript {
     this.shown.value = { ...now, ...changes, messages: sorted([...now.messages, ...more]) };
   }
 
-  private async exclusively(work: () => Promise<void>): Promise<void> {
-    if (this.busy) return;
-    this.busy = true;
-    try {
-      await work();
-    } catch (error) {
-      if (isCancelled(error)) return;
-      const state = isMissing(error) ? "missing" : this.shown.peek().messages.length ? "ready" : "failed";
-      this.shown.value = { ...this.shown.peek(), state, error };
-    } finally {
-      this.busy = false;
-    }
+  /** Do some work when what is under way is over. */
+  private inTurn(work: () => Promise<void>): Promise<void> {
+    this.waiting += 1;
+    this.underWay = this.underWay.then(work).then(
+      () => void (this.waiting -= 1),
+      (error: unknown) => {
+        this.waiting -= 1;
+        if (isCancelled(error)) return;
+        const now = this.shown.peek();
+        const state = isMissing(error) ? "missing" : now.messages.length ? "ready" : "failed";
+        this.shown.value = { ...now, state, error };
+      },
+    );
+    return this.underWay;
   }
 }
 

@@ -102,7 +102,7 @@ def _is_said(message: Any) -> bool:
     if not isinstance(message, dict):
         return False
     metadata, content = message.get("metadata"), message.get("content")
-    if not isinstance(content, dict) or content.get("content_type") in _NOT_SAID:
+    if not isinstance(content, dict) or text_of(content.get("content_type")) in _NOT_SAID:
         return False
     is_hidden = isinstance(metadata, dict) and (
         metadata.get("is_visually_hidden_from_conversation") is True
@@ -182,7 +182,7 @@ def _read(content: dict[str, Any]) -> tuple[str, dict[str, Attachment]]:
             texts.append(text_of(part.get("text")))
     if not any(texts):
         texts = [text_of(content.get(name)) for name in ("text", "result", "content")]
-    if not any(texts) and not files and content.get("content_type") not in {"text", None}:
+    if not any(texts) and not files and text_of(content.get("content_type")) not in {"text", ""}:
         rest = {name: value for name, value in content.items() if value and name != "content_type"}
         texts = (
             [json.dumps(rest, ensure_ascii=False)] if rest.keys() - {"parts", "language"} else []

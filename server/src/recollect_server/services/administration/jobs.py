@@ -101,7 +101,7 @@ def _overview(report: JobReport, statistics: Statistics) -> JobOverview:
         failures = (("", report.reason), *failures)
     state = JobState.IDLE
     if not report.is_on:
-        state = JobState.OFF
+        state, due = JobState.OFF, 0
     elif report.reason or failed:
         state = JobState.FAILING
     elif report.is_busy:
