@@ -1,5 +1,9 @@
 """Topics that conversations share: which are near, and which name nothing."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from recollect_server.domain.topics import fitting, is_filler, shared, stems, telling
 
@@ -74,3 +78,23 @@ def test_a_rule_takes_what_was_said_several_times_or_one_topic() -> None:
     assert telling(["last", "lamp", "chair"], {"lamp": 1, "x": 200}) == ["lamp"]
     # in a short conversation
     assert telling(["last", "lamp", "chair"], {"lamp": 1, "chair": 1}) == ["lamp", "chair"]
+
+
+def test_topics_of_equal_weight_are_the_same_in_every_process() -> None:
+    program = """
+from recollect_server.domain.message import Message, Role
+from recollect_server.inference.extractive import Extractive
+text = "The kettle, the carpet, the ladder, the mirror, the pillow and the candle were sold."
+print(Extractive().write_notes([Message(Role.USER, text, 0, 2, 1)], "").topics)
+"""
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in range(1, 4)
+    }
+    assert seen == {"('kettle', 'carpet', 'ladder', 'mirror', 'pillow')\n"}

@@ -34,6 +34,7 @@ from pydantic_settings import (
 )
 
 from recollect_server.domain import endpoints
+from recollect_server.domain.retention import RetentionRule, parse_rules
 from recollect_server.domain.store_url import without_password
 
 _PREFIX = "RECOLLECT_"  # of each setting in the environment
@@ -212,6 +213,14 @@ class UpperBound:
 
 def _names(value: object) -> object:
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _rules(value: object) -> object:
+    return "; ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _retention(value: str) -> str:
+    return "; ".join(rule.text for rule in parse_rules(value))
 
 
 def _models(value: str) -> str:
@@ -547,6 +556,11 @@ class Settings(BaseSettings):
         60, ge=0, description="messages per minute from a sender who is not an owner; 0: no limit"
     )
     sender_burst: int = Field(20, ge=1, description="messages that such a sender may send at once")
+    retention: Annotated[str, BeforeValidator(_rules), AfterValidator(_retention)] = Field(
+        "",
+        description="rules that delete idle conversations, as `delete channel=web idle=365d; delete"
+        " space=alex conversations=10000 anchors=delete`; empty: none is ever deleted",
+    )
     token_calls: float = Field(
         0, ge=0, description="calls a second of one token, unless the token says so; 0: no limit"
     )
@@ -625,6 +639,11 @@ class Settings(BaseSettings):
     def model_names(self) -> tuple[str, ...]:
         """The models that may be chosen; none: any."""
         return () if self.models == "any" else tuple(self.models.split(", "))
+
+    @property
+    def retention_rules(self) -> tuple[RetentionRule, ...]:
+        """The rules of retention, in their order."""
+        return parse_rules(self.retention)
 
     @classmethod
     def load(cls, config: Path | None, flags: dict[str, Any]) -> "Settings":

@@ -9,6 +9,9 @@ from recollect._types.admin import (
     ChangedSetting,
     Job,
     NewToken,
+    RetentionPreview,
+    RetentionReceiptPage,
+    RetentionRuleList,
     RotatedToken,
     SettingList,
     SpacePage,
@@ -147,3 +150,45 @@ class Admin:
         >>> print(stats.space.conversations, stats.space.notes.failures)
         """
         return await self._invoker.run(calls.get_stats(space), timeout)
+
+    async def list_retention_rules(
+        self, *, space: str | None = None, timeout: float | None = None
+    ) -> RetentionRuleList:
+        """Return the rules of retention about a space.
+
+        >>> print([it.rule for it in (await client.admin.list_retention_rules()).rules])
+        """
+        return await self._invoker.run(calls.list_retention_rules(space), timeout)
+
+    async def preview_retention(
+        self,
+        *,
+        space: str | None = None,
+        retention: str | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> RetentionPreview:
+        """Return what the rules of retention would delete in a space now, and why. `retention`
+        tries other rules than those in force.
+
+        >>> plan = await client.admin.preview_retention(retention="delete channel=web idle=365d")
+        >>> for it in plan.conversations:
+        ...     print(it.conversation_id, it.reason)
+        """
+        return await self._invoker.run(calls.preview_retention(space, retention, limit), timeout)
+
+    async def list_retention_receipts(
+        self,
+        *,
+        space: str | None = None,
+        page_size: int | None = None,
+        page_token: str | None = None,
+        timeout: float | None = None,
+    ) -> RetentionReceiptPage:
+        """Return a page of what rules deleted in a space, the newest first.
+
+        >>> for it in (await client.admin.list_retention_receipts()).receipts:
+        ...     print(it.time, it.conversation.conversation_id, it.conversation.rule)
+        """
+        call = calls.list_retention_receipts(space, page_size, page_token)
+        return await self._invoker.run(call, timeout)

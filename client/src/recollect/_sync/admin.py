@@ -10,6 +10,9 @@ from recollect._types.admin import (
     ChangedSetting,
     Job,
     NewToken,
+    RetentionPreview,
+    RetentionReceiptPage,
+    RetentionRuleList,
     RotatedToken,
     SettingList,
     SpacePage,
@@ -148,3 +151,45 @@ class Admin:
         >>> print(stats.space.conversations, stats.space.notes.failures)
         """
         return self._invoker.run(calls.get_stats(space), timeout)
+
+    def list_retention_rules(
+        self, *, space: str | None = None, timeout: float | None = None
+    ) -> RetentionRuleList:
+        """Return the rules of retention about a space.
+
+        >>> print([it.rule for it in (client.admin.list_retention_rules()).rules])
+        """
+        return self._invoker.run(calls.list_retention_rules(space), timeout)
+
+    def preview_retention(
+        self,
+        *,
+        space: str | None = None,
+        retention: str | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> RetentionPreview:
+        """Return what the rules of retention would delete in a space now, and why. `retention`
+        tries other rules than those in force.
+
+        >>> plan = client.admin.preview_retention(retention="delete channel=web idle=365d")
+        >>> for it in plan.conversations:
+        ...     print(it.conversation_id, it.reason)
+        """
+        return self._invoker.run(calls.preview_retention(space, retention, limit), timeout)
+
+    def list_retention_receipts(
+        self,
+        *,
+        space: str | None = None,
+        page_size: int | None = None,
+        page_token: str | None = None,
+        timeout: float | None = None,
+    ) -> RetentionReceiptPage:
+        """Return a page of what rules deleted in a space, the newest first.
+
+        >>> for it in (client.admin.list_retention_receipts()).receipts:
+        ...     print(it.time, it.conversation.conversation_id, it.conversation.rule)
+        """
+        call = calls.list_retention_receipts(space, page_size, page_token)
+        return self._invoker.run(call, timeout)

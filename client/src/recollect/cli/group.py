@@ -30,6 +30,7 @@ from recollect.cli.owners import owners
 from recollect.cli.parties import communications, escalations
 from recollect.cli.statistics import stats
 from recollect.cli.tailing import tail
+from recollect.cli.threads import threads
 
 _LONGEST = 1000
 """Characters of an error's sentence."""
@@ -98,7 +99,7 @@ for command in (
         import_,
         stats,
     ),
-    *(anchors, owners, communications, escalations, admin),
+    *(anchors, owners, communications, escalations, threads, admin),
 ):
     commands.add_command(command)
 

@@ -967,3 +967,130 @@ class ServerStats(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ServerStats: _TypeAlias = ServerStats  # noqa: Y015
+
+@_typing.final
+class RetentionRule(_message.Message):
+    """A rule of retention: it deletes conversations by themselves. Pinned ones are never deleted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULE_FIELD_NUMBER: _builtins.int
+    SPACE_FIELD_NUMBER: _builtins.int
+    CHANNEL_FIELD_NUMBER: _builtins.int
+    IDLE_SECONDS_FIELD_NUMBER: _builtins.int
+    CONVERSATIONS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    KEEPS_ANCHORS_FIELD_NUMBER: _builtins.int
+    rule: _builtins.str
+    """The rule as the setting has it."""
+    space: _builtins.str
+    """The space it is about. Empty: every space."""
+    channel: _builtins.str
+    """The channel it is about. Empty: every channel."""
+    idle_seconds: _builtins.int
+    """Seconds without a message after which a conversation is deleted. 0: no bound."""
+    conversations: _builtins.int
+    """Conversations that may be there. Unset: no bound."""
+    bytes: _builtins.int
+    """Bytes that their transcripts may have together. Unset: no bound."""
+    keeps_anchors: _builtins.bool
+    """Whether anchors that came from a conversation stay."""
+    def __init__(
+        self,
+        *,
+        rule: _builtins.str = ...,
+        space: _builtins.str = ...,
+        channel: _builtins.str = ...,
+        idle_seconds: _builtins.int = ...,
+        conversations: _builtins.int | None = ...,
+        bytes: _builtins.int | None = ...,
+        keeps_anchors: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes", b"_bytes", "_conversations", b"_conversations", "bytes", b"bytes", "conversations", b"conversations"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes", b"_bytes", "_conversations", b"_conversations", "bytes", b"bytes", "channel", b"channel", "conversations", b"conversations", "idle_seconds", b"idle_seconds", "keeps_anchors", b"keeps_anchors", "rule", b"rule", "space", b"space"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__bytes: _TypeAlias = _typing.Literal["bytes"]  # noqa: Y015
+    _WhichOneofArgType__bytes: _TypeAlias = _typing.Literal["_bytes", b"_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__conversations: _TypeAlias = _typing.Literal["conversations"]  # noqa: Y015
+    _WhichOneofArgType__conversations: _TypeAlias = _typing.Literal["_conversations", b"_conversations"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bytes) -> _WhichOneofReturnType__bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__conversations) -> _WhichOneofReturnType__conversations | None: ...
+
+Global___RetentionRule: _TypeAlias = RetentionRule  # noqa: Y015
+
+@_typing.final
+class RetiredConversation(_message.Message):
+    """A conversation that a rule deletes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    CHANNEL_FIELD_NUMBER: _builtins.int
+    UPDATE_TIME_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    channel: _builtins.str
+    """Its channel."""
+    bytes: _builtins.int
+    """Bytes of its transcript."""
+    rule: _builtins.str
+    """The rule."""
+    reason: _builtins.str
+    """Why it goes, in a sentence without text of it."""
+    @_builtins.property
+    def update_time(self) -> _timestamp_pb2.Timestamp:
+        """When it changed last."""
+
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        channel: _builtins.str = ...,
+        update_time: _timestamp_pb2.Timestamp | None = ...,
+        bytes: _builtins.int = ...,
+        rule: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["update_time", b"update_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "channel", b"channel", "conversation_id", b"conversation_id", "reason", b"reason", "rule", b"rule", "update_time", b"update_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetiredConversation: _TypeAlias = RetiredConversation  # noqa: Y015
+
+@_typing.final
+class RetentionReceipt(_message.Message):
+    """Record of a conversation that a rule deleted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def conversation(self) -> Global___RetiredConversation:
+        """What was deleted, and why."""
+
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When."""
+
+    def __init__(
+        self,
+        *,
+        conversation: Global___RetiredConversation | None = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetentionReceipt: _TypeAlias = RetentionReceipt  # noqa: Y015

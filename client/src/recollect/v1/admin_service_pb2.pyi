@@ -23,6 +23,170 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class ListRetentionRulesRequest(_message.Message):
+    """Request for the rules of retention."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPACE_FIELD_NUMBER: _builtins.int
+    space: _builtins.str
+    """The space. Unset means that of the call."""
+    def __init__(
+        self,
+        *,
+        space: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["space", b"space"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRetentionRulesRequest: _TypeAlias = ListRetentionRulesRequest  # noqa: Y015
+
+@_typing.final
+class ListRetentionRulesResponse(_message.Message):
+    """The rules of retention about a space."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[_admin_pb2.RetentionRule]:
+        """The rules. Empty: nothing is deleted by itself."""
+
+    def __init__(
+        self,
+        *,
+        rules: _abc.Iterable[_admin_pb2.RetentionRule] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRetentionRulesResponse: _TypeAlias = ListRetentionRulesResponse  # noqa: Y015
+
+@_typing.final
+class PreviewRetentionRequest(_message.Message):
+    """Request for a dry run of retention."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPACE_FIELD_NUMBER: _builtins.int
+    RETENTION_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    space: _builtins.str
+    """The space. Unset means that of the call."""
+    retention: _builtins.str
+    """Rules to try, as the setting `retention` has them. At most 4096 characters. Unset means those in
+    force.
+    """
+    limit: _builtins.int
+    """Number of conversations; at most 1000. Unset means 100. Not negative."""
+    def __init__(
+        self,
+        *,
+        space: _builtins.str = ...,
+        retention: _builtins.str = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "retention", b"retention", "space", b"space"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewRetentionRequest: _TypeAlias = PreviewRetentionRequest  # noqa: Y015
+
+@_typing.final
+class PreviewRetentionResponse(_message.Message):
+    """What rules would delete."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATIONS_FIELD_NUMBER: _builtins.int
+    HAS_MORE_FIELD_NUMBER: _builtins.int
+    has_more: _builtins.bool
+    """Whether there are more."""
+    @_builtins.property
+    def conversations(self) -> _containers.RepeatedCompositeFieldContainer[_admin_pb2.RetiredConversation]:
+        """The conversations, rule by rule, those that are idle for longest first."""
+
+    def __init__(
+        self,
+        *,
+        conversations: _abc.Iterable[_admin_pb2.RetiredConversation] | None = ...,
+        has_more: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversations", b"conversations", "has_more", b"has_more"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewRetentionResponse: _TypeAlias = PreviewRetentionResponse  # noqa: Y015
+
+@_typing.final
+class ListRetentionReceiptsRequest(_message.Message):
+    """Request for a page of receipts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPACE_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    space: _builtins.str
+    """The space. Unset means that of the call."""
+    page_size: _builtins.int
+    """Number of receipts; at most 500. Unset means 50."""
+    page_token: _builtins.str
+    """`next_page_token` of the page before, asked for with the same `space`."""
+    def __init__(
+        self,
+        *,
+        space: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "space", b"space"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRetentionReceiptsRequest: _TypeAlias = ListRetentionReceiptsRequest  # noqa: Y015
+
+@_typing.final
+class ListRetentionReceiptsResponse(_message.Message):
+    """A page of receipts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Asks for the page that follows; empty: there is none."""
+    @_builtins.property
+    def receipts(self) -> _containers.RepeatedCompositeFieldContainer[_admin_pb2.RetentionReceipt]:
+        """The receipts, the newest first."""
+
+    def __init__(
+        self,
+        *,
+        receipts: _abc.Iterable[_admin_pb2.RetentionReceipt] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "receipts", b"receipts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRetentionReceiptsResponse: _TypeAlias = ListRetentionReceiptsResponse  # noqa: Y015
+
+@_typing.final
 class ListSettingsRequest(_message.Message):
     """Request for all settings."""
 

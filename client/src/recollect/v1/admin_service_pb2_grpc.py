@@ -89,6 +89,21 @@ class AdminServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListJobsRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListJobsResponse.FromString,
                 _registered_method=True)
+        self.ListRetentionRules = channel.unary_unary(
+                '/recollect.v1.AdminService/ListRetentionRules',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListRetentionRulesRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListRetentionRulesResponse.FromString,
+                _registered_method=True)
+        self.PreviewRetention = channel.unary_unary(
+                '/recollect.v1.AdminService/PreviewRetention',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.PreviewRetentionRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.PreviewRetentionResponse.FromString,
+                _registered_method=True)
+        self.ListRetentionReceipts = channel.unary_unary(
+                '/recollect.v1.AdminService/ListRetentionReceipts',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListRetentionReceiptsRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListRetentionReceiptsResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -179,6 +194,30 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListRetentionRules(self, request, context):
+        """List the rules of retention about a space (setting `retention`), in their order.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PreviewRetention(self, request, context):
+        """Return what the rules would delete in a space now, and why: a dry run. `retention` in the request
+        tries other rules than those in force. Fails with ERROR_REASON_NOT_FOUND if there is no such
+        space.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRetentionReceipts(self, request, context):
+        """List what rules deleted in a space, the newest first, in pages. Fails with
+        ERROR_REASON_NOT_FOUND if there is no such space.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -226,6 +265,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListJobs,
                     request_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListJobsRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_admin__service__pb2.ListJobsResponse.SerializeToString,
+            ),
+            'ListRetentionRules': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRetentionRules,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListRetentionRulesRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.ListRetentionRulesResponse.SerializeToString,
+            ),
+            'PreviewRetention': grpc.unary_unary_rpc_method_handler(
+                    servicer.PreviewRetention,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.PreviewRetentionRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.PreviewRetentionResponse.SerializeToString,
+            ),
+            'ListRetentionReceipts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRetentionReceipts,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListRetentionReceiptsRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.ListRetentionReceiptsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -481,6 +535,87 @@ class AdminService(object):
             '/recollect.v1.AdminService/ListJobs',
             recollect_dot_v1_dot_admin__service__pb2.ListJobsRequest.SerializeToString,
             recollect_dot_v1_dot_admin__service__pb2.ListJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRetentionRules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/ListRetentionRules',
+            recollect_dot_v1_dot_admin__service__pb2.ListRetentionRulesRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.ListRetentionRulesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PreviewRetention(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/PreviewRetention',
+            recollect_dot_v1_dot_admin__service__pb2.PreviewRetentionRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.PreviewRetentionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRetentionReceipts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/ListRetentionReceipts',
+            recollect_dot_v1_dot_admin__service__pb2.ListRetentionReceiptsRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.ListRetentionReceiptsResponse.FromString,
             options,
             channel_credentials,
             insecure,

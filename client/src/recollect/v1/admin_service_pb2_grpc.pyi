@@ -79,6 +79,17 @@ class AdminServiceStub:
     """List the background jobs of a space with their states, the work that is due, and their failures
     by conversation. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
     """
+    ListRetentionRules: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListRetentionRulesRequest, _admin_service_pb2.ListRetentionRulesResponse]
+    """List the rules of retention about a space (setting `retention`), in their order."""
+    PreviewRetention: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.PreviewRetentionRequest, _admin_service_pb2.PreviewRetentionResponse]
+    """Return what the rules would delete in a space now, and why: a dry run. `retention` in the request
+    tries other rules than those in force. Fails with ERROR_REASON_NOT_FOUND if there is no such
+    space.
+    """
+    ListRetentionReceipts: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListRetentionReceiptsRequest, _admin_service_pb2.ListRetentionReceiptsResponse]
+    """List what rules deleted in a space, the newest first, in pages. Fails with
+    ERROR_REASON_NOT_FOUND if there is no such space.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -130,6 +141,17 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ListJobs: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListJobsRequest, _admin_service_pb2.ListJobsResponse]  # type: ignore[assignment]
     """List the background jobs of a space with their states, the work that is due, and their failures
     by conversation. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+    """
+    ListRetentionRules: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListRetentionRulesRequest, _admin_service_pb2.ListRetentionRulesResponse]  # type: ignore[assignment]
+    """List the rules of retention about a space (setting `retention`), in their order."""
+    PreviewRetention: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.PreviewRetentionRequest, _admin_service_pb2.PreviewRetentionResponse]  # type: ignore[assignment]
+    """Return what the rules would delete in a space now, and why: a dry run. `retention` in the request
+    tries other rules than those in force. Fails with ERROR_REASON_NOT_FOUND if there is no such
+    space.
+    """
+    ListRetentionReceipts: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListRetentionReceiptsRequest, _admin_service_pb2.ListRetentionReceiptsResponse]  # type: ignore[assignment]
+    """List what rules deleted in a space, the newest first, in pages. Fails with
+    ERROR_REASON_NOT_FOUND if there is no such space.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -233,6 +255,35 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_service_pb2.ListJobsResponse, _abc.Awaitable[_admin_service_pb2.ListJobsResponse]]:
         """List the background jobs of a space with their states, the work that is due, and their failures
         by conversation. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+        """
+
+    @_abc_1.abstractmethod
+    def ListRetentionRules(
+        self,
+        request: _admin_service_pb2.ListRetentionRulesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListRetentionRulesResponse, _abc.Awaitable[_admin_service_pb2.ListRetentionRulesResponse]]:
+        """List the rules of retention about a space (setting `retention`), in their order."""
+
+    @_abc_1.abstractmethod
+    def PreviewRetention(
+        self,
+        request: _admin_service_pb2.PreviewRetentionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.PreviewRetentionResponse, _abc.Awaitable[_admin_service_pb2.PreviewRetentionResponse]]:
+        """Return what the rules would delete in a space now, and why: a dry run. `retention` in the request
+        tries other rules than those in force. Fails with ERROR_REASON_NOT_FOUND if there is no such
+        space.
+        """
+
+    @_abc_1.abstractmethod
+    def ListRetentionReceipts(
+        self,
+        request: _admin_service_pb2.ListRetentionReceiptsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListRetentionReceiptsResponse, _abc.Awaitable[_admin_service_pb2.ListRetentionReceiptsResponse]]:
+        """List what rules deleted in a space, the newest first, in pages. Fails with
+        ERROR_REASON_NOT_FOUND if there is no such space.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

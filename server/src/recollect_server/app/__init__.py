@@ -23,7 +23,15 @@ from recollect_server.app.folder import (
     is_out_of_memory,
 )
 from recollect_server.app.models import embedding_models, model_folder, writer_of_notes
-from recollect_server.app.space import EMBEDDER, INDEX, PRUNER, TIERS, OpenSpace, Shared
+from recollect_server.app.space import (
+    EMBEDDER,
+    INDEX,
+    PRUNER,
+    RETENTION,
+    TIERS,
+    OpenSpace,
+    Shared,
+)
 from recollect_server.app.stores import open_stores
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Holder, Live
@@ -195,7 +203,7 @@ def start(
                     )
                 },
             )
-        jobs = (INDEX, TIERS, PRUNER, *([EMBEDDER] if workers else []))
+        jobs = (INDEX, TIERS, PRUNER, RETENTION, *([EMBEDDER] if workers else []))
         stops += [Rounds(job, spaces).stop for job in jobs]
         if writer is not None:
             slow = settings.abbreviation_timeout.total_seconds() / 2

@@ -8,6 +8,7 @@ from recollect_server.app.stores import Stores
 from recollect_server.domain.live import Holder
 from recollect_server.domain.time import Clock
 from recollect_server.services.administration.jobs import JobAdministration
+from recollect_server.services.administration.retention import RetentionAdministration
 from recollect_server.services.administration.server import ServerWatch
 from recollect_server.services.administration.spaces import SpaceAdministration
 from recollect_server.services.limits import Limiter
@@ -15,6 +16,7 @@ from recollect_server.services.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.settings import Settings
 from recollect_server.transport.admin.jobs import JobHandlers
+from recollect_server.transport.admin.retention import RetentionHandlers
 from recollect_server.transport.admin.settings import SettingHandlers
 from recollect_server.transport.admin.spaces import SpaceHandlers
 from recollect_server.transport.admin.tokens import TokenHandlers
@@ -44,5 +46,11 @@ def admin_handlers(parts: Administered) -> tuple[object, ...]:
         SettingHandlers(SettingsAdministration(parts.settings)),
         SpaceHandlers(spaces, ServerWatch(data_dir, parts.limiter, parts.clock), seal),
         JobHandlers(JobAdministration(spaces, parts.spaces)),
+        RetentionHandlers(
+            RetentionAdministration(
+                data_dir, parts.settings.view(lambda it: it.retention_rules), parts.spaces
+            ),
+            seal,
+        ),
         TokenHandlers(parts.tokens, seal, parts.clock),
     )

@@ -69,6 +69,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
             "compaction_keep",
         ),
     ),
+    "retention": ("Retention", ("retention",)),
     "channels": (
         "Channels and third parties",
         ("models", "acknowledgement", "sender_rate", "sender_burst"),

@@ -27,7 +27,14 @@ LIVE = frozenset(
         *("relevance_threshold", "recall_limit", "excerpt_tokens", "warm_for", "idle_timeout"),
         *("sweep_interval", "abbreviation_daily_calls", "abbreviation_daily_tokens"),
         *("abbreviation_daily_cost", "abbreviation_input_price", "abbreviation_output_price"),
-        *("acknowledgement", "sender_rate", "sender_burst", "token_calls", "token_burst"),
+        *(
+            "acknowledgement",
+            "retention",
+            "sender_rate",
+            "sender_burst",
+            "token_calls",
+            "token_burst",
+        ),
         *("token_bytes", "token_streams", "space_calls", "space_burst", "space_bytes"),
         *("space_streams", "space_conversations", "space_stored_bytes", "embedding_idle"),
     }

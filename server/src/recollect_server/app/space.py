@@ -19,6 +19,7 @@ from recollect_server.domain.time import Clock, milliseconds
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import SpaceNotes, Task
 from recollect_server.jobs.due_work import DueWork
+from recollect_server.jobs.retiring import RetentionKeeper
 from recollect_server.jobs.rounds import Job
 from recollect_server.jobs.upkeep import Bounds, EmbedderJob, IndexKeeper, TierKeeper, UpdatePruner
 from recollect_server.services.administration.jobs import JobReport
@@ -44,6 +45,7 @@ from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.recall.recall import Recall
+from recollect_server.services.retention import Retention
 from recollect_server.services.space.events import Deleted, Redacted, Suspended
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.space import Space
@@ -54,7 +56,7 @@ from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
 from recollect_server.storage.index.file import NAME as INDEX_NAME
-from recollect_server.storage.logs.ledger import identity_ledger
+from recollect_server.storage.logs.ledger import identity_ledger, retention_ledger
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.vectors.file import NAME as VECTORS_NAME
 from recollect_server.transport.answers import Answers
@@ -72,6 +74,7 @@ from recollect_server.transport.updates import encode, encode_communication_upda
 log = structlog.get_logger("recollect.app")
 
 INDEX, TIERS, PRUNER, EMBEDDER = "index-keeper", "tier-keeper", "update-pruner", "embedder"
+RETENTION = "retention-keeper"
 """Names of the jobs of a space."""
 
 # additions that wait for the index of a suspended space: of more it is resumed
@@ -205,7 +208,11 @@ class OpenSpace:
         """Return when its jobs have work, in milliseconds; None if nothing will be due."""
         now = self._shared.clock()
         try:
-            times = [self._pruner.due_at(), self.notes.due_at() if self._shared.writer else None]
+            times = [
+                self._pruner.due_at(),
+                self.retention.due_at(),
+                self.notes.due_at() if self._shared.writer else None,
+            ]
         except (IndexUnavailable, StorageUnavailable):
             return now
         embedder = self.jobs.get(EMBEDDER)
@@ -267,6 +274,12 @@ class OpenSpace:
         self._watched = live_updates, live_communications
         self._watch()
         stops.append(self._unwatch)
+        receipts = retention_ledger(logs)
+        receipts.recover()
+        rules = live.view(
+            lambda it: tuple(rule for rule in it.retention_rules if rule.is_for(self.name))
+        )
+        self.retention = Retention(space, lambda: rules.now, receipts)
         self._pruner = UpdatePruner(
             space, live.view(lambda now: Bounds(now.update_retention, now.max_updates))
         )
@@ -334,6 +347,7 @@ class OpenSpace:
         }
         self.notes = self._notes(space)
         self.jobs |= {INDEX: IndexKeeper(space), TIERS: tier_keeper, PRUNER: self._pruner}
+        self.jobs[RETENTION] = RetentionKeeper(self.retention)
         if shared.workers is not None:
             self.jobs[EMBEDDER] = EmbedderJob(
                 Embedding(space, meaning, shared.workers, shared.stopping)

@@ -288,15 +288,18 @@ def topics_of(
             for word in topical(sentence.text, language)
             if word not in speakers and not word.isdigit()
         ]
-        words.update(set(runs))
+        # Not a set: of equal scores the first word comes first, in every process.
+        words.update(list(dict.fromkeys(runs)))
         low = sentence.text.lower()
         # Neighbours in the text too, not only once the small words between them are left out.
         pairs.update(
-            {
-                f"{one} {other}"
-                for one, other in pairwise(runs)
-                if one != other and f"{one} {other}" in low
-            }
+            list(
+                dict.fromkeys(
+                    f"{one} {other}"
+                    for one, other in pairwise(runs)
+                    if one != other and f"{one} {other}" in low
+                )
+            )
         )
     scores = {word: count * weights.get(word, 0) for word, count in words.items()}
     scores |= {

@@ -12,6 +12,9 @@ from recollect._types.admin import (
     Job,
     JobList,
     NewToken,
+    RetentionPreview,
+    RetentionReceiptPage,
+    RetentionRuleList,
     RevokedToken,
     RotatedToken,
     SettingList,
@@ -28,6 +31,18 @@ _LIST_SETTINGS = Method(_SERVICE, "ListSettings", pb.ListSettingsRequest, pb.Lis
 _SET_SETTING = Method(_SERVICE, "SetSetting", pb.SetSettingRequest, pb.SetSettingResponse)
 _LIST_SPACES = Method(_SERVICE, "ListSpaces", pb.ListSpacesRequest, pb.ListSpacesResponse)
 _LIST_TOKENS = Method(_SERVICE, "ListTokens", pb.ListTokensRequest, pb.ListTokensResponse)
+_LIST_RETENTION_RULES = Method(
+    _SERVICE, "ListRetentionRules", pb.ListRetentionRulesRequest, pb.ListRetentionRulesResponse
+)
+_PREVIEW_RETENTION = Method(
+    _SERVICE, "PreviewRetention", pb.PreviewRetentionRequest, pb.PreviewRetentionResponse
+)
+_LIST_RETENTION_RECEIPTS = Method(
+    _SERVICE,
+    "ListRetentionReceipts",
+    pb.ListRetentionReceiptsRequest,
+    pb.ListRetentionReceiptsResponse,
+)
 _CREATE_TOKEN = Method(_SERVICE, "CreateToken", pb.CreateTokenRequest, pb.CreateTokenResponse)
 _REVOKE_TOKEN = Method(_SERVICE, "RevokeToken", pb.RevokeTokenRequest, pb.RevokeTokenResponse)
 _ROTATE_TOKEN = Method(_SERVICE, "RotateToken", pb.RotateTokenRequest, pb.RotateTokenResponse)
@@ -136,3 +151,29 @@ def list_jobs(
 def get_stats(space: str | None) -> Call[pb.GetStatsRequest, pb.GetStatsResponse, Stats]:
     """Return the call of GetStats."""
     return Call(_GET_STATS, fill(pb.GetStatsRequest(), space=space), partial(read, Stats))
+
+
+def list_retention_rules(
+    space: str | None,
+) -> Call[pb.ListRetentionRulesRequest, pb.ListRetentionRulesResponse, RetentionRuleList]:
+    """Return the call of ListRetentionRules."""
+    request = fill(pb.ListRetentionRulesRequest(), space=space)
+    return Call(_LIST_RETENTION_RULES, request, partial(read, RetentionRuleList))
+
+
+def preview_retention(
+    space: str | None, retention: str | None, limit: int | None
+) -> Call[pb.PreviewRetentionRequest, pb.PreviewRetentionResponse, RetentionPreview]:
+    """Return the call of PreviewRetention."""
+    request = fill(pb.PreviewRetentionRequest(), space=space, retention=retention, limit=limit)
+    return Call(_PREVIEW_RETENTION, request, partial(read, RetentionPreview))
+
+
+def list_retention_receipts(
+    space: str | None, page_size: int | None, page_token: str | None
+) -> Call[pb.ListRetentionReceiptsRequest, pb.ListRetentionReceiptsResponse, RetentionReceiptPage]:
+    """Return the call of ListRetentionReceipts."""
+    request = fill(
+        pb.ListRetentionReceiptsRequest(), space=space, page_size=page_size, page_token=page_token
+    )
+    return Call(_LIST_RETENTION_RECEIPTS, request, partial(read, RetentionReceiptPage))

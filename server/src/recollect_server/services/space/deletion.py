@@ -20,7 +20,7 @@ from dataclasses import replace
 import orjson
 import structlog
 
-from recollect_server.domain.conversation import AnchorSet
+from recollect_server.domain.conversation import AnchorSet, Conversation
 from recollect_server.domain.errors import (
     AnchorsPresent,
     ConversationPinned,
@@ -61,6 +61,10 @@ _PART = 1000
 _PART_BYTES = 256 << 10
 # where each word is edited out of the index at once, which takes some fifty times as long
 _SECURE_PART_BYTES = 16 << 10
+
+
+class NotConfirmed(Exception):
+    """Whoever wanted the conversation deleted does not any more, as it is now."""
 
 
 @frozen
@@ -115,7 +119,13 @@ class Deletions:
         """Begun, and not finished because the store or the index refused: numbers in the index."""
 
     def delete(
-        self, conversation_id: str, anchors: int, request: RequestKey | None, *, force: bool
+        self,
+        conversation_id: str,
+        anchors: int,
+        request: RequestKey | None,
+        *,
+        force: bool,
+        confirm: Callable[[Conversation], bool] | None = None,
     ) -> Receipt:
         """Remove a conversation (see `Space.delete`)."""
         while True:
@@ -131,6 +141,8 @@ class Deletions:
                 state = self._states.get(conversation_id)
                 if state.conversation.pinned and not force:
                     raise ConversationPinned(conversation_id)
+                if confirm is not None and not confirm(state.conversation):
+                    raise NotConfirmed
                 settle_anchors(
                     self._anchors,
                     self._projection.index,

@@ -338,14 +338,18 @@ class Space:
         request: RequestKey | None = None,
         *,
         force: bool = False,
+        confirm: Callable[[Conversation], bool] | None = None,
     ) -> Receipt:
         """Remove a conversation for good, its text from every file (see `services.space.deletion`).
 
-        `anchors` says what becomes of its anchors. Raises ConversationPinned for a pinned one
-        without `force`; ConversationNotFound, AnchorsPresent, StorageUnavailable, IndexUnavailable.
-        Hold no lock.
+        `anchors` says what becomes of its anchors. `confirm` is asked once more, under the
+        conversation's lock: NotConfirmed is raised if it returns False. Raises
+        ConversationPinned for a pinned one without `force`; ConversationNotFound, AnchorsPresent,
+        StorageUnavailable, IndexUnavailable. Hold no lock.
         """
-        return self._deletions.delete(conversation_id, anchors, request, force=force)
+        return self._deletions.delete(
+            conversation_id, anchors, request, force=force, confirm=confirm
+        )
 
     def check_delete(self, conversation_id: str, anchors: int, *, force: bool = False) -> None:
         """Raise what `delete` would refuse a conversation with, and change nothing."""

@@ -32,6 +32,15 @@ class Outline(NamedTuple):  # made by the hundred: cheaper than a frozen datacla
     message_count: int
 
 
+class Size(NamedTuple):
+    """A conversation, and the bytes of its transcript."""
+
+    id: str
+    channel: str
+    update_time: int
+    bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A conversation in the index: its number here, and how far its transcript is indexed."""
@@ -187,6 +196,32 @@ class ConversationTable:
                 row[0]: row[1]
                 for row in connection.execute(query, (orjson.dumps(conversation_ids).decode(),))
             }
+
+    def sizes(self, chosen: Filter, limit: int, after: tuple[int, str] | None = None) -> list[Size]:
+        """Return the conversations that match with the bytes of their transcripts, the longest
+        unchanged first, behind the place `after` = (update_time, id).
+        """
+        where, values = condition_of(chosen)
+        if after is not None:
+            where += " AND (c.update_time, c.id) > (?, ?)"
+            values += after
+        query = (
+            "SELECT c.id, c.channel, c.update_time, p.bytes FROM conversations c"
+            f" JOIN progress p ON p.number = c.number WHERE {where} ORDER BY c.update_time, c.id LIMIT ?"
+        )
+        with self._database.reading() as connection:
+            return [Size(*row) for row in connection.execute(query, (*values, limit))]
+
+    def total(self, chosen: Filter) -> tuple[int, int]:
+        """Return how many conversations match, and the bytes of their transcripts."""
+        where, values = condition_of(chosen)
+        query = (
+            "SELECT count(*), coalesce(sum(p.bytes), 0) FROM conversations c"
+            f" JOIN progress p ON p.number = c.number WHERE {where}"
+        )
+        with self._database.reading() as connection:
+            count, size = connection.execute(query, values).get
+            return int(count), int(size)
 
     def copies(self, conversation_id: str, turn: int, limit: int) -> list[str]:
         """Return the conversations that may have copies of a turn: the forks of a conversation, and

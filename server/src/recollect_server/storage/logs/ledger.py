@@ -14,11 +14,13 @@ from typing import Generic, TypeVar
 import structlog
 
 from recollect_server.domain.identity import Identity, IdentityChange
-from recollect_server.storage.logs.codec import TEXT, TEXTS, TIME, Codec, Field
+from recollect_server.domain.retention import RetentionReceipt, Retired
+from recollect_server.storage.logs.codec import NUMBER, TEXT, TEXTS, TIME, Codec, Field
 from recollect_server.storage.logs.record import Damaged, seal, unseal
 from recollect_server.storage.logs.store import (
     FORGOTTEN,
     IDENTITIES,
+    RETENTION,
     LogNotFound,
     LogStore,
     Position,
@@ -109,6 +111,25 @@ class Forgotten:
 
     deliveries: tuple[str, ...]
     """Hashes of their keys (see `received`)."""
+
+
+_RETENTION = Codec(
+    RetentionReceipt,
+    Field("conversation", TEXT, "retired.conversation_id"),
+    Field("channel", TEXT, "retired.channel"),
+    Field("updated", TIME, "retired.update_time"),
+    Field("bytes", NUMBER, "retired.bytes"),
+    Field("rule", TEXT, "retired.rule"),
+    Field("reason", TEXT, "retired.reason"),
+    Field("timestamp", TIME, "time"),
+    head={"type": "retired"},
+    parts={"retired": Retired},
+)
+
+
+def retention_ledger(store: LogStore) -> Ledger[RetentionReceipt]:
+    """Return the ledger that says what rules of retention deleted."""
+    return Ledger(store, RETENTION, _RETENTION)
 
 
 _FORGOTTEN = Codec(Forgotten, Field("deliveries", TEXTS), head={"type": "forgotten"})

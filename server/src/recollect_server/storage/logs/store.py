@@ -37,11 +37,13 @@ from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.storage.logs.lines import Line, Place
 
 IDENTITIES, FORGOTTEN, ANCHORS = "identities", "forgotten", "anchors"
-LEDGERS = (IDENTITIES, FORGOTTEN, ANCHORS)
+RETENTION = "retention"
+LEDGERS = (IDENTITIES, FORGOTTEN, ANCHORS, RETENTION)
 # in the texts of errors; others: the transcript
 _NAMES = {
     ANCHORS: "the file of anchors",
     IDENTITIES: "the identities",
+    RETENTION: "the receipts of retention",
     "tokens": "the ledger of tokens",
     "conversations": "the folder of conversations",
     "external": "the folder of external communications",

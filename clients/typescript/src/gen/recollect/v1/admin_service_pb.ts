@@ -8,7 +8,7 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { Job, ServerStats, Setting, Space, SpaceStats, Token } from "./admin_pb.js";
+import type { Job, RetentionReceipt, RetentionRule, RetiredConversation, ServerStats, Setting, Space, SpaceStats, Token } from "./admin_pb.js";
 import { file_recollect_v1_admin } from "./admin_pb.js";
 import type { Scope } from "./scope_pb.js";
 import { file_recollect_v1_scope } from "./scope_pb.js";
@@ -18,7 +18,176 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/admin_service.proto.
  */
 export const file_recollect_v1_admin_service: GenFile = /*@__PURE__*/
-  fileDesc("CiByZWNvbGxlY3QvdjEvYWRtaW5fc2VydmljZS5wcm90bxIMcmVjb2xsZWN0LnYxIhUKE0xpc3RTZXR0aW5nc1JlcXVlc3QiXQoUTGlzdFNldHRpbmdzUmVzcG9uc2USJwoIc2V0dGluZ3MYASADKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIMCgRmaWxlGAIgASgJEg4KBmxvY2tlZBgDIAEoCSI+ChFTZXRTZXR0aW5nUmVxdWVzdBILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSDQoFcmVzZXQYAyABKAgiVAoSU2V0U2V0dGluZ1Jlc3BvbnNlEiYKB3NldHRpbmcYASABKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIWCg5yZXN0YXJ0X25lZWRlZBgCIAEoCCJJChFMaXN0U3BhY2VzUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJSChJMaXN0U3BhY2VzUmVzcG9uc2USIwoGc3BhY2VzGAEgAygLMhMucmVjb2xsZWN0LnYxLlNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJRChFMaXN0VG9rZW5zUmVxdWVzdBIVCg1pbmNsdWRlX2VuZGVkGAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlIKEkxpc3RUb2tlbnNSZXNwb25zZRIjCgZ0b2tlbnMYASADKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIq0CChJDcmVhdGVUb2tlblJlcXVlc3QSDAoEa2luZBgBIAEoCRIjCgZzY29wZXMYAiADKA4yEy5yZWNvbGxlY3QudjEuU2NvcGUSDgoGc3BhY2VzGAMgAygJEhcKD2NvbnZlcnNhdGlvbl9pZBgEIAEoCRIPCgdjaGFubmVsGAUgASgJEi8KC2V4cGlyZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI8CgZsaW1pdHMYByADKAsyLC5yZWNvbGxlY3QudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0LkxpbWl0c0VudHJ5EgwKBG5vdGUYCCABKAkaLQoLTGltaXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4ASJJChNDcmVhdGVUb2tlblJlc3BvbnNlEiIKBXRva2VuGAEgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuEg4KBnNlY3JldBgCIAEoCSImChJSZXZva2VUb2tlblJlcXVlc3QSEAoIdG9rZW5faWQYASABKAkiOQoTUmV2b2tlVG9rZW5SZXNwb25zZRIiCgV0b2tlbhgBIAEoCzITLnJlY29sbGVjdC52MS5Ub2tlbiKDAQoSUm90YXRlVG9rZW5SZXF1ZXN0EhAKCHRva2VuX2lkGAEgASgJEi8KC2V4cGlyZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgdvdmVybGFwGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInAKE1JvdGF0ZVRva2VuUmVzcG9uc2USIgoFdG9rZW4YASABKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SDgoGc2VjcmV0GAIgASgJEiUKCHJlcGxhY2VkGAMgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuIiAKD0xpc3RKb2JzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSIzChBMaXN0Sm9ic1Jlc3BvbnNlEh8KBGpvYnMYASADKAsyES5yZWNvbGxlY3QudjEuSm9iIiAKD0dldFN0YXRzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSJmChBHZXRTdGF0c1Jlc3BvbnNlEicKBXNwYWNlGAEgASgLMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdHMSKQoGc2VydmVyGAIgASgLMhkucmVjb2xsZWN0LnYxLlNlcnZlclN0YXRzMr4GCgxBZG1pblNlcnZpY2USXwoMTGlzdFNldHRpbmdzEiEucmVjb2xsZWN0LnYxLkxpc3RTZXR0aW5nc1JlcXVlc3QaIi5yZWNvbGxlY3QudjEuTGlzdFNldHRpbmdzUmVzcG9uc2UiCJACAdrbGAEMElkKClNldFNldHRpbmcSHy5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1JlcXVlc3QaIC5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1Jlc3BvbnNlIgiQAgLa2xgBDBJZCgpMaXN0U3BhY2VzEh8ucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXNwb25zZSIIkAIB2tsYAQwSWQoKTGlzdFRva2VucxIfLnJlY29sbGVjdC52MS5MaXN0VG9rZW5zUmVxdWVzdBogLnJlY29sbGVjdC52MS5MaXN0VG9rZW5zUmVzcG9uc2UiCJACAdrbGAEMElkKC0NyZWF0ZVRva2VuEiAucmVjb2xsZWN0LnYxLkNyZWF0ZVRva2VuUmVxdWVzdBohLnJlY29sbGVjdC52MS5DcmVhdGVUb2tlblJlc3BvbnNlIgXa2xgBDBJcCgtSZXZva2VUb2tlbhIgLnJlY29sbGVjdC52MS5SZXZva2VUb2tlblJlcXVlc3QaIS5yZWNvbGxlY3QudjEuUmV2b2tlVG9rZW5SZXNwb25zZSIIkAIC2tsYAQwSWQoLUm90YXRlVG9rZW4SIC5yZWNvbGxlY3QudjEuUm90YXRlVG9rZW5SZXF1ZXN0GiEucmVjb2xsZWN0LnYxLlJvdGF0ZVRva2VuUmVzcG9uc2UiBdrbGAEMElMKCEdldFN0YXRzEh0ucmVjb2xsZWN0LnYxLkdldFN0YXRzUmVxdWVzdBoeLnJlY29sbGVjdC52MS5HZXRTdGF0c1Jlc3BvbnNlIgiQAgHa2xgBDBJTCghMaXN0Sm9icxIdLnJlY29sbGVjdC52MS5MaXN0Sm9ic1JlcXVlc3QaHi5yZWNvbGxlY3QudjEuTGlzdEpvYnNSZXNwb25zZSIIkAIB2tsYAQxiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_recollect_v1_admin, file_recollect_v1_scope]);
+  fileDesc("CiByZWNvbGxlY3QvdjEvYWRtaW5fc2VydmljZS5wcm90bxIMcmVjb2xsZWN0LnYxIioKGUxpc3RSZXRlbnRpb25SdWxlc1JlcXVlc3QSDQoFc3BhY2UYASABKAkiSAoaTGlzdFJldGVudGlvblJ1bGVzUmVzcG9uc2USKgoFcnVsZXMYASADKAsyGy5yZWNvbGxlY3QudjEuUmV0ZW50aW9uUnVsZSJKChdQcmV2aWV3UmV0ZW50aW9uUmVxdWVzdBINCgVzcGFjZRgBIAEoCRIRCglyZXRlbnRpb24YAiABKAkSDQoFbGltaXQYAyABKAUiZgoYUHJldmlld1JldGVudGlvblJlc3BvbnNlEjgKDWNvbnZlcnNhdGlvbnMYASADKAsyIS5yZWNvbGxlY3QudjEuUmV0aXJlZENvbnZlcnNhdGlvbhIQCghoYXNfbW9yZRgCIAEoCCJUChxMaXN0UmV0ZW50aW9uUmVjZWlwdHNSZXF1ZXN0Eg0KBXNwYWNlGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJImoKHUxpc3RSZXRlbnRpb25SZWNlaXB0c1Jlc3BvbnNlEjAKCHJlY2VpcHRzGAEgAygLMh4ucmVjb2xsZWN0LnYxLlJldGVudGlvblJlY2VpcHQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIhUKE0xpc3RTZXR0aW5nc1JlcXVlc3QiXQoUTGlzdFNldHRpbmdzUmVzcG9uc2USJwoIc2V0dGluZ3MYASADKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIMCgRmaWxlGAIgASgJEg4KBmxvY2tlZBgDIAEoCSI+ChFTZXRTZXR0aW5nUmVxdWVzdBILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSDQoFcmVzZXQYAyABKAgiVAoSU2V0U2V0dGluZ1Jlc3BvbnNlEiYKB3NldHRpbmcYASABKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIWCg5yZXN0YXJ0X25lZWRlZBgCIAEoCCJJChFMaXN0U3BhY2VzUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJSChJMaXN0U3BhY2VzUmVzcG9uc2USIwoGc3BhY2VzGAEgAygLMhMucmVjb2xsZWN0LnYxLlNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJRChFMaXN0VG9rZW5zUmVxdWVzdBIVCg1pbmNsdWRlX2VuZGVkGAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlIKEkxpc3RUb2tlbnNSZXNwb25zZRIjCgZ0b2tlbnMYASADKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIq0CChJDcmVhdGVUb2tlblJlcXVlc3QSDAoEa2luZBgBIAEoCRIjCgZzY29wZXMYAiADKA4yEy5yZWNvbGxlY3QudjEuU2NvcGUSDgoGc3BhY2VzGAMgAygJEhcKD2NvbnZlcnNhdGlvbl9pZBgEIAEoCRIPCgdjaGFubmVsGAUgASgJEi8KC2V4cGlyZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI8CgZsaW1pdHMYByADKAsyLC5yZWNvbGxlY3QudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0LkxpbWl0c0VudHJ5EgwKBG5vdGUYCCABKAkaLQoLTGltaXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4ASJJChNDcmVhdGVUb2tlblJlc3BvbnNlEiIKBXRva2VuGAEgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuEg4KBnNlY3JldBgCIAEoCSImChJSZXZva2VUb2tlblJlcXVlc3QSEAoIdG9rZW5faWQYASABKAkiOQoTUmV2b2tlVG9rZW5SZXNwb25zZRIiCgV0b2tlbhgBIAEoCzITLnJlY29sbGVjdC52MS5Ub2tlbiKDAQoSUm90YXRlVG9rZW5SZXF1ZXN0EhAKCHRva2VuX2lkGAEgASgJEi8KC2V4cGlyZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgdvdmVybGFwGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInAKE1JvdGF0ZVRva2VuUmVzcG9uc2USIgoFdG9rZW4YASABKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SDgoGc2VjcmV0GAIgASgJEiUKCHJlcGxhY2VkGAMgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuIiAKD0xpc3RKb2JzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSIzChBMaXN0Sm9ic1Jlc3BvbnNlEh8KBGpvYnMYASADKAsyES5yZWNvbGxlY3QudjEuSm9iIiAKD0dldFN0YXRzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSJmChBHZXRTdGF0c1Jlc3BvbnNlEicKBXNwYWNlGAEgASgLMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdHMSKQoGc2VydmVyGAIgASgLMhkucmVjb2xsZWN0LnYxLlNlcnZlclN0YXRzMpoJCgxBZG1pblNlcnZpY2USXwoMTGlzdFNldHRpbmdzEiEucmVjb2xsZWN0LnYxLkxpc3RTZXR0aW5nc1JlcXVlc3QaIi5yZWNvbGxlY3QudjEuTGlzdFNldHRpbmdzUmVzcG9uc2UiCJACAdrbGAEMElkKClNldFNldHRpbmcSHy5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1JlcXVlc3QaIC5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1Jlc3BvbnNlIgiQAgLa2xgBDBJZCgpMaXN0U3BhY2VzEh8ucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXNwb25zZSIIkAIB2tsYAQwSWQoKTGlzdFRva2VucxIfLnJlY29sbGVjdC52MS5MaXN0VG9rZW5zUmVxdWVzdBogLnJlY29sbGVjdC52MS5MaXN0VG9rZW5zUmVzcG9uc2UiCJACAdrbGAEMElkKC0NyZWF0ZVRva2VuEiAucmVjb2xsZWN0LnYxLkNyZWF0ZVRva2VuUmVxdWVzdBohLnJlY29sbGVjdC52MS5DcmVhdGVUb2tlblJlc3BvbnNlIgXa2xgBDBJcCgtSZXZva2VUb2tlbhIgLnJlY29sbGVjdC52MS5SZXZva2VUb2tlblJlcXVlc3QaIS5yZWNvbGxlY3QudjEuUmV2b2tlVG9rZW5SZXNwb25zZSIIkAIC2tsYAQwSWQoLUm90YXRlVG9rZW4SIC5yZWNvbGxlY3QudjEuUm90YXRlVG9rZW5SZXF1ZXN0GiEucmVjb2xsZWN0LnYxLlJvdGF0ZVRva2VuUmVzcG9uc2UiBdrbGAEMElMKCEdldFN0YXRzEh0ucmVjb2xsZWN0LnYxLkdldFN0YXRzUmVxdWVzdBoeLnJlY29sbGVjdC52MS5HZXRTdGF0c1Jlc3BvbnNlIgiQAgHa2xgBDBJTCghMaXN0Sm9icxIdLnJlY29sbGVjdC52MS5MaXN0Sm9ic1JlcXVlc3QaHi5yZWNvbGxlY3QudjEuTGlzdEpvYnNSZXNwb25zZSIIkAIB2tsYAQwScQoSTGlzdFJldGVudGlvblJ1bGVzEicucmVjb2xsZWN0LnYxLkxpc3RSZXRlbnRpb25SdWxlc1JlcXVlc3QaKC5yZWNvbGxlY3QudjEuTGlzdFJldGVudGlvblJ1bGVzUmVzcG9uc2UiCJACAdrbGAEMEmsKEFByZXZpZXdSZXRlbnRpb24SJS5yZWNvbGxlY3QudjEuUHJldmlld1JldGVudGlvblJlcXVlc3QaJi5yZWNvbGxlY3QudjEuUHJldmlld1JldGVudGlvblJlc3BvbnNlIgiQAgHa2xgBDBJ6ChVMaXN0UmV0ZW50aW9uUmVjZWlwdHMSKi5yZWNvbGxlY3QudjEuTGlzdFJldGVudGlvblJlY2VpcHRzUmVxdWVzdBorLnJlY29sbGVjdC52MS5MaXN0UmV0ZW50aW9uUmVjZWlwdHNSZXNwb25zZSIIkAIB2tsYAQxiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_recollect_v1_admin, file_recollect_v1_scope]);
+
+/**
+ * Request for the rules of retention.
+ *
+ * @generated from message recollect.v1.ListRetentionRulesRequest
+ */
+export type ListRetentionRulesRequest = Message<"recollect.v1.ListRetentionRulesRequest"> & {
+  /**
+   * The space. Unset means that of the call.
+   *
+   * @generated from field: string space = 1;
+   */
+  space: string;
+};
+
+/**
+ * Describes the message recollect.v1.ListRetentionRulesRequest.
+ * Use `create(ListRetentionRulesRequestSchema)` to create a new message.
+ */
+export const ListRetentionRulesRequestSchema: GenMessage<ListRetentionRulesRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 0);
+
+/**
+ * The rules of retention about a space.
+ *
+ * @generated from message recollect.v1.ListRetentionRulesResponse
+ */
+export type ListRetentionRulesResponse = Message<"recollect.v1.ListRetentionRulesResponse"> & {
+  /**
+   * The rules. Empty: nothing is deleted by itself.
+   *
+   * @generated from field: repeated recollect.v1.RetentionRule rules = 1;
+   */
+  rules: RetentionRule[];
+};
+
+/**
+ * Describes the message recollect.v1.ListRetentionRulesResponse.
+ * Use `create(ListRetentionRulesResponseSchema)` to create a new message.
+ */
+export const ListRetentionRulesResponseSchema: GenMessage<ListRetentionRulesResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 1);
+
+/**
+ * Request for a dry run of retention.
+ *
+ * @generated from message recollect.v1.PreviewRetentionRequest
+ */
+export type PreviewRetentionRequest = Message<"recollect.v1.PreviewRetentionRequest"> & {
+  /**
+   * The space. Unset means that of the call.
+   *
+   * @generated from field: string space = 1;
+   */
+  space: string;
+
+  /**
+   * Rules to try, as the setting `retention` has them. At most 4096 characters. Unset means those in
+   * force.
+   *
+   * @generated from field: string retention = 2;
+   */
+  retention: string;
+
+  /**
+   * Number of conversations; at most 1000. Unset means 100. Not negative.
+   *
+   * @generated from field: int32 limit = 3;
+   */
+  limit: number;
+};
+
+/**
+ * Describes the message recollect.v1.PreviewRetentionRequest.
+ * Use `create(PreviewRetentionRequestSchema)` to create a new message.
+ */
+export const PreviewRetentionRequestSchema: GenMessage<PreviewRetentionRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 2);
+
+/**
+ * What rules would delete.
+ *
+ * @generated from message recollect.v1.PreviewRetentionResponse
+ */
+export type PreviewRetentionResponse = Message<"recollect.v1.PreviewRetentionResponse"> & {
+  /**
+   * The conversations, rule by rule, those that are idle for longest first.
+   *
+   * @generated from field: repeated recollect.v1.RetiredConversation conversations = 1;
+   */
+  conversations: RetiredConversation[];
+
+  /**
+   * Whether there are more.
+   *
+   * @generated from field: bool has_more = 2;
+   */
+  hasMore: boolean;
+};
+
+/**
+ * Describes the message recollect.v1.PreviewRetentionResponse.
+ * Use `create(PreviewRetentionResponseSchema)` to create a new message.
+ */
+export const PreviewRetentionResponseSchema: GenMessage<PreviewRetentionResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 3);
+
+/**
+ * Request for a page of receipts.
+ *
+ * @generated from message recollect.v1.ListRetentionReceiptsRequest
+ */
+export type ListRetentionReceiptsRequest = Message<"recollect.v1.ListRetentionReceiptsRequest"> & {
+  /**
+   * The space. Unset means that of the call.
+   *
+   * @generated from field: string space = 1;
+   */
+  space: string;
+
+  /**
+   * Number of receipts; at most 500. Unset means 50.
+   *
+   * @generated from field: int32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the page before, asked for with the same `space`.
+   *
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message recollect.v1.ListRetentionReceiptsRequest.
+ * Use `create(ListRetentionReceiptsRequestSchema)` to create a new message.
+ */
+export const ListRetentionReceiptsRequestSchema: GenMessage<ListRetentionReceiptsRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 4);
+
+/**
+ * A page of receipts.
+ *
+ * @generated from message recollect.v1.ListRetentionReceiptsResponse
+ */
+export type ListRetentionReceiptsResponse = Message<"recollect.v1.ListRetentionReceiptsResponse"> & {
+  /**
+   * The receipts, the newest first.
+   *
+   * @generated from field: repeated recollect.v1.RetentionReceipt receipts = 1;
+   */
+  receipts: RetentionReceipt[];
+
+  /**
+   * Asks for the page that follows; empty: there is none.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message recollect.v1.ListRetentionReceiptsResponse.
+ * Use `create(ListRetentionReceiptsResponseSchema)` to create a new message.
+ */
+export const ListRetentionReceiptsResponseSchema: GenMessage<ListRetentionReceiptsResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 5);
 
 /**
  * Request for all settings.
@@ -33,7 +202,7 @@ export type ListSettingsRequest = Message<"recollect.v1.ListSettingsRequest"> & 
  * Use `create(ListSettingsRequestSchema)` to create a new message.
  */
 export const ListSettingsRequestSchema: GenMessage<ListSettingsRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 0);
+  messageDesc(file_recollect_v1_admin_service, 6);
 
 /**
  * All settings.
@@ -68,7 +237,7 @@ export type ListSettingsResponse = Message<"recollect.v1.ListSettingsResponse"> 
  * Use `create(ListSettingsResponseSchema)` to create a new message.
  */
 export const ListSettingsResponseSchema: GenMessage<ListSettingsResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 1);
+  messageDesc(file_recollect_v1_admin_service, 7);
 
 /**
  * Request to set a setting.
@@ -103,7 +272,7 @@ export type SetSettingRequest = Message<"recollect.v1.SetSettingRequest"> & {
  * Use `create(SetSettingRequestSchema)` to create a new message.
  */
 export const SetSettingRequestSchema: GenMessage<SetSettingRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 2);
+  messageDesc(file_recollect_v1_admin_service, 8);
 
 /**
  * A setting that was set.
@@ -131,7 +300,7 @@ export type SetSettingResponse = Message<"recollect.v1.SetSettingResponse"> & {
  * Use `create(SetSettingResponseSchema)` to create a new message.
  */
 export const SetSettingResponseSchema: GenMessage<SetSettingResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 3);
+  messageDesc(file_recollect_v1_admin_service, 9);
 
 /**
  * Request for a page of spaces.
@@ -166,7 +335,7 @@ export type ListSpacesRequest = Message<"recollect.v1.ListSpacesRequest"> & {
  * Use `create(ListSpacesRequestSchema)` to create a new message.
  */
 export const ListSpacesRequestSchema: GenMessage<ListSpacesRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 4);
+  messageDesc(file_recollect_v1_admin_service, 10);
 
 /**
  * A page of spaces.
@@ -194,7 +363,7 @@ export type ListSpacesResponse = Message<"recollect.v1.ListSpacesResponse"> & {
  * Use `create(ListSpacesResponseSchema)` to create a new message.
  */
 export const ListSpacesResponseSchema: GenMessage<ListSpacesResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 5);
+  messageDesc(file_recollect_v1_admin_service, 11);
 
 /**
  * Request for a page of tokens.
@@ -229,7 +398,7 @@ export type ListTokensRequest = Message<"recollect.v1.ListTokensRequest"> & {
  * Use `create(ListTokensRequestSchema)` to create a new message.
  */
 export const ListTokensRequestSchema: GenMessage<ListTokensRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 6);
+  messageDesc(file_recollect_v1_admin_service, 12);
 
 /**
  * A page of tokens.
@@ -257,7 +426,7 @@ export type ListTokensResponse = Message<"recollect.v1.ListTokensResponse"> & {
  * Use `create(ListTokensResponseSchema)` to create a new message.
  */
 export const ListTokensResponseSchema: GenMessage<ListTokensResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 7);
+  messageDesc(file_recollect_v1_admin_service, 13);
 
 /**
  * Request for a new token.
@@ -328,7 +497,7 @@ export type CreateTokenRequest = Message<"recollect.v1.CreateTokenRequest"> & {
  * Use `create(CreateTokenRequestSchema)` to create a new message.
  */
 export const CreateTokenRequestSchema: GenMessage<CreateTokenRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 8);
+  messageDesc(file_recollect_v1_admin_service, 14);
 
 /**
  * A new token.
@@ -356,7 +525,7 @@ export type CreateTokenResponse = Message<"recollect.v1.CreateTokenResponse"> & 
  * Use `create(CreateTokenResponseSchema)` to create a new message.
  */
 export const CreateTokenResponseSchema: GenMessage<CreateTokenResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 9);
+  messageDesc(file_recollect_v1_admin_service, 15);
 
 /**
  * Request to revoke a token.
@@ -377,7 +546,7 @@ export type RevokeTokenRequest = Message<"recollect.v1.RevokeTokenRequest"> & {
  * Use `create(RevokeTokenRequestSchema)` to create a new message.
  */
 export const RevokeTokenRequestSchema: GenMessage<RevokeTokenRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 10);
+  messageDesc(file_recollect_v1_admin_service, 16);
 
 /**
  * A revoked token.
@@ -398,7 +567,7 @@ export type RevokeTokenResponse = Message<"recollect.v1.RevokeTokenResponse"> & 
  * Use `create(RevokeTokenResponseSchema)` to create a new message.
  */
 export const RevokeTokenResponseSchema: GenMessage<RevokeTokenResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 11);
+  messageDesc(file_recollect_v1_admin_service, 17);
 
 /**
  * Request for a token in place of another one.
@@ -433,7 +602,7 @@ export type RotateTokenRequest = Message<"recollect.v1.RotateTokenRequest"> & {
  * Use `create(RotateTokenRequestSchema)` to create a new message.
  */
 export const RotateTokenRequestSchema: GenMessage<RotateTokenRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 12);
+  messageDesc(file_recollect_v1_admin_service, 18);
 
 /**
  * A token in place of another one.
@@ -468,7 +637,7 @@ export type RotateTokenResponse = Message<"recollect.v1.RotateTokenResponse"> & 
  * Use `create(RotateTokenResponseSchema)` to create a new message.
  */
 export const RotateTokenResponseSchema: GenMessage<RotateTokenResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 13);
+  messageDesc(file_recollect_v1_admin_service, 19);
 
 /**
  * Request for the jobs of a space.
@@ -489,7 +658,7 @@ export type ListJobsRequest = Message<"recollect.v1.ListJobsRequest"> & {
  * Use `create(ListJobsRequestSchema)` to create a new message.
  */
 export const ListJobsRequestSchema: GenMessage<ListJobsRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 14);
+  messageDesc(file_recollect_v1_admin_service, 20);
 
 /**
  * The jobs of a space.
@@ -510,7 +679,7 @@ export type ListJobsResponse = Message<"recollect.v1.ListJobsResponse"> & {
  * Use `create(ListJobsResponseSchema)` to create a new message.
  */
 export const ListJobsResponseSchema: GenMessage<ListJobsResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 15);
+  messageDesc(file_recollect_v1_admin_service, 21);
 
 /**
  * Request for the state of a space.
@@ -531,7 +700,7 @@ export type GetStatsRequest = Message<"recollect.v1.GetStatsRequest"> & {
  * Use `create(GetStatsRequestSchema)` to create a new message.
  */
 export const GetStatsRequestSchema: GenMessage<GetStatsRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 16);
+  messageDesc(file_recollect_v1_admin_service, 22);
 
 /**
  * State of a space, and of the server.
@@ -559,7 +728,7 @@ export type GetStatsResponse = Message<"recollect.v1.GetStatsResponse"> & {
  * Use `create(GetStatsResponseSchema)` to create a new message.
  */
 export const GetStatsResponseSchema: GenMessage<GetStatsResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 17);
+  messageDesc(file_recollect_v1_admin_service, 23);
 
 /**
  * Administers the server. Every call needs SCOPE_ADMIN.
@@ -677,6 +846,39 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof ListJobsRequestSchema;
     output: typeof ListJobsResponseSchema;
+  },
+  /**
+   * List the rules of retention about a space (setting `retention`), in their order.
+   *
+   * @generated from rpc recollect.v1.AdminService.ListRetentionRules
+   */
+  listRetentionRules: {
+    methodKind: "unary";
+    input: typeof ListRetentionRulesRequestSchema;
+    output: typeof ListRetentionRulesResponseSchema;
+  },
+  /**
+   * Return what the rules would delete in a space now, and why: a dry run. `retention` in the request
+   * tries other rules than those in force. Fails with ERROR_REASON_NOT_FOUND if there is no such
+   * space.
+   *
+   * @generated from rpc recollect.v1.AdminService.PreviewRetention
+   */
+  previewRetention: {
+    methodKind: "unary";
+    input: typeof PreviewRetentionRequestSchema;
+    output: typeof PreviewRetentionResponseSchema;
+  },
+  /**
+   * List what rules deleted in a space, the newest first, in pages. Fails with
+   * ERROR_REASON_NOT_FOUND if there is no such space.
+   *
+   * @generated from rpc recollect.v1.AdminService.ListRetentionReceipts
+   */
+  listRetentionReceipts: {
+    methodKind: "unary";
+    input: typeof ListRetentionReceiptsRequestSchema;
+    output: typeof ListRetentionReceiptsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_recollect_v1_admin_service, 0);

@@ -1,0 +1,60 @@
+"""`recollect threads`: checkpoints of programs, such as LangGraph's."""
+
+from collections.abc import Iterator
+
+import click
+
+from recollect import CheckpointThread, Client
+from recollect._shared.plain import plain
+from recollect.cli.options import Shell, confirm, with_shell, with_yes
+from recollect.cli.printing import clean, console, json_line, local, one_line
+
+
+@click.group()
+def threads() -> None:
+    """List and delete threads: the checkpoints of programs, kept beside the conversations."""
+
+
+@threads.command("list")
+@with_shell
+def list_(shell: Shell) -> None:
+    """List all threads, each with its time and the size of its log."""
+    rows = list(_threads(shell.client))
+    if shell.as_json:
+        for it in rows:
+            json_line(plain(it))
+        return
+    out = console()
+    if not rows:
+        out.print("No threads.")
+    for it in sorted(rows, key=lambda row: row.create_time, reverse=True):
+        out.print(one_line(it.thread_id, "bold"))
+        out.print(one_line(f"  from {local(it.create_time)} on, {it.bytes} bytes", "dim"))
+
+
+@threads.command()
+@click.argument("names", nargs=-1, required=True, metavar="THREAD...")
+@with_yes
+@with_shell
+def delete(shell: Shell, names: tuple[str, ...], yes: bool) -> None:
+    """Delete each THREAD for good, to its last byte. A program that goes on with it begins anew.
+
+    It asks first on a terminal; elsewhere it needs --yes.
+    """
+    if not yes:
+        confirm(f"Delete {', '.join(map(repr, names))} for good?")
+    for name in names:
+        size = shell.client.checkpoints.delete_thread(name)
+        if shell.as_json:
+            json_line({"threadId": name, "bytesRemoved": size})
+        else:
+            what = f"{size} bytes are removed" if size else "there is no such thread"
+            console().print(clean(f"{name}: {what}."))
+
+
+def _threads(client: Client) -> Iterator[CheckpointThread]:
+    token: str | None = None
+    while token != "":
+        page = client.checkpoints.list_threads(page_size=500, page_token=token)
+        yield from page.threads
+        token = page.next_page_token

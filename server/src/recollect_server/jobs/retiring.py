@@ -1,0 +1,32 @@
+"""The job that carries out the rules of retention of an open space."""
+
+import threading
+
+import structlog
+
+from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.jobs.rounds import Job
+from recollect_server.services.retention import Retention
+
+log = structlog.get_logger("recollect.retention")
+
+_SECONDS = 60.0  # between two looks
+_SLICE = 20  # conversations of one turn
+_PAUSE = 0.05  # seconds between two turns, for others
+
+
+class RetentionKeeper(Job):
+    """Deletes what the rules delete, a few conversations at a time."""
+
+    def __init__(self, retention: Retention, seconds: float = _SECONDS) -> None:
+        super().__init__(min(seconds, 1.0))
+        self._retention = retention
+        self._seconds = seconds
+
+    def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
+        """Delete a slice."""
+        try:
+            return _PAUSE if self._retention.carry_out(_SLICE) else self._seconds
+        except (IndexUnavailable, StorageUnavailable) as error:
+            log.warning("retention_not_carried_out", reason=str(error))
+            return self._seconds

@@ -1,0 +1,61 @@
+"""Retention as administrators see it: rules, what they would delete, and what they deleted."""
+
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+from recollect_server.domain.errors import SpaceNotFound
+from recollect_server.domain.live import Live
+from recollect_server.domain.retention import RetentionReceipt, RetentionRule, Retired
+from recollect_server.services.retention import Retention
+from recollect_server.services.spaces import OpenedSpace, Spaces
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.ledger import retention_ledger
+
+
+class Retaining(OpenedSpace, Protocol):
+    """Protocol of an open space that has rules of retention."""
+
+    retention: Retention
+
+
+class RetentionAdministration:
+    """The retention of all spaces. Safe to call from any thread."""
+
+    def __init__(
+        self, data_dir: Path, rules: Live[tuple[RetentionRule, ...]], spaces: Spaces[Any]
+    ) -> None:
+        self._data_dir = data_dir
+        self._rules = rules
+        self._spaces: Spaces[Retaining] = spaces
+
+    def rules(self, space: str) -> list[RetentionRule]:
+        """Return the rules about a space."""
+        return [rule for rule in self._rules.now if rule.is_for(space)]
+
+    def preview(
+        self, space: str, rules: tuple[RetentionRule, ...] | None, limit: int
+    ) -> tuple[list[Retired], bool]:
+        """Return what rules (None: those in force) would delete now, and whether there is more.
+        Raises SpaceNotFound, IndexUnavailable.
+        """
+        lease = self._spaces.use_behind(space)
+        if lease is None:
+            raise SpaceNotFound(space)
+        with lease as opened:
+            own = None if rules is None else tuple(rule for rule in rules if rule.is_for(space))
+            due = list(islice(opened.retention.due(own), limit + 1))
+        return due[:limit], len(due) > limit
+
+    def receipts(
+        self, space: str, before: int | None, limit: int
+    ) -> tuple[list[RetentionReceipt], int | None]:
+        """Return receipts, the newest first: those before a place; and the place of the next page.
+        Raises SpaceNotFound, LogUnavailable.
+        """
+        store = FolderStore.of(self._data_dir, space)
+        if not store.root.is_dir():
+            raise SpaceNotFound(space)
+        entries = list(retention_ledger(store).entries())[:before]
+        start = max(0, len(entries) - limit)
+        return entries[start:][::-1], start or None

@@ -1,0 +1,147 @@
+"""Retention: conversations that rules delete by themselves, each with a receipt.
+
+Off without a rule. A conversation is idle since its newest message (`update_time`); those that are
+pinned are never deleted, and count towards the bounds of a rule. Each is deleted as Delete does, so
+streams are told, and its text is gone from every file.
+
+The receipt is written when it is decided, under the conversation's lock, before anything goes: none
+is ever missing. A server that is killed right then deletes the conversation in its next pass, as
+long as it is still idle.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import structlog
+
+from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.errors import (
+    ConversationNotFound,
+    ConversationPinned,
+    StorageUnavailable,
+)
+from recollect_server.domain.filters import Filter
+from recollect_server.domain.retention import RetentionReceipt, RetentionRule, Retired
+from recollect_server.services.space.deletion import DELETE_ANCHORS, KEEP_ANCHORS, NotConfirmed
+from recollect_server.services.space.space import Space
+from recollect_server.storage.index.conversations import Size
+from recollect_server.storage.logs.ledger import Ledger
+
+log = structlog.get_logger("recollect.retention")
+
+_PART = 500  # conversations of one query
+_DAY = 86_400_000
+
+
+class Retention:
+    """The rules of a space, carried out. Raises IndexUnavailable, StorageUnavailable. Safe to call
+    from any thread.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        rules: Callable[[], tuple[RetentionRule, ...]],
+        receipts: Ledger[RetentionReceipt],
+    ) -> None:
+        """`rules` returns those about this space; the first that a conversation meets counts."""
+        self._space = space
+        self._rules = rules
+        self._receipts = receipts
+
+    def due(self, rules: tuple[RetentionRule, ...] | None = None) -> Iterator[Retired]:
+        """Yield the conversations that rules (None: those in force) delete now, rule by rule, those
+        that are idle for longest first. None comes twice.
+        """
+        named: set[str] = set()
+        for rule in self._rules() if rules is None else rules:
+            for retired in self._due(rule):
+                if retired.conversation_id not in named:
+                    named.add(retired.conversation_id)
+                    yield retired
+
+    def carry_out(self, limit: int) -> int:
+        """Delete at most `limit` of those that are due. Return how many were deleted."""
+        keeps = {rule.text: rule.keeps_anchors for rule in self._rules()}
+        count = 0
+        for retired in list(islice(self.due(), limit)):
+            anchors = KEEP_ANCHORS if keeps.get(retired.rule, True) else DELETE_ANCHORS
+
+            def confirm(it: Conversation, retired: Retired = retired) -> bool:
+                if it.update_time != retired.update_time:
+                    return False  # somebody wrote to it
+                self._receipts.append(RetentionReceipt(retired, self._space.clock()))
+                return True
+
+            try:
+                self._space.delete(retired.conversation_id, anchors, confirm=confirm)
+            except (NotConfirmed, ConversationNotFound, ConversationPinned):
+                continue  # another pass looks again
+            except StorageUnavailable as error:
+                log.warning(
+                    "conversation_not_retired",
+                    conversation=retired.conversation_id,
+                    reason=str(error),
+                )
+                raise
+            count += 1
+            log.info(
+                "conversation_retired", conversation=retired.conversation_id, rule=retired.rule
+            )
+        return count
+
+    def due_at(self) -> int | None:
+        """Return when the rules delete something next, in milliseconds; None if nothing is there
+        that they would.
+        """
+        times: list[int] = []
+        for rule in self._rules():
+            if rule.idle:
+                oldest = self._space.index.conversations.sizes(_chosen(rule, pinned=False), 1)
+                times += [it.update_time + rule.idle for it in oldest]
+            elif next(self._due(rule), None) is not None:
+                times.append(self._space.clock())
+        return min(times, default=None)
+
+    def _due(self, rule: RetentionRule) -> Iterator[Retired]:
+        now, table = self._space.clock(), self._space.index.conversations
+        if rule.idle:
+            before = now - rule.idle + 1
+            for it in self._oldest(_chosen(rule, pinned=False, updated_before=before)):
+                days = (now - it.update_time) // _DAY
+                yield _retired(it, rule, f"it has been idle for {days} days")
+            return
+        there = table.total(_chosen(rule))
+        count, size = there
+        for it in self._oldest(_chosen(rule, pinned=False)):
+            if rule.conversations is not None:
+                if count <= rule.conversations:
+                    return
+                reason = f"{there[0]} conversations are there, and {rule.conversations} may be"
+            else:
+                assert rule.bytes is not None
+                if size <= rule.bytes:
+                    return
+                reason = f"{there[1]} bytes are there, and {rule.bytes} may be"
+            count, size = count - 1, size - it.bytes
+            yield _retired(it, rule, f"{reason}; it is one of those that are idle for longest")
+
+    def _oldest(self, chosen: Filter) -> Iterator[Size]:
+        after: tuple[int, str] | None = None
+        while True:
+            part = self._space.index.conversations.sizes(chosen, _PART, after)
+            yield from part
+            if len(part) < _PART:
+                return
+            after = part[-1].update_time, part[-1].id
+
+
+def _chosen(
+    rule: RetentionRule, *, pinned: bool | None = None, updated_before: int | None = None
+) -> Filter:
+    channels = (rule.channel,) if rule.channel else ()
+    return Filter(channels=channels, pinned=pinned, updated_before=updated_before)
+
+
+def _retired(it: Size, rule: RetentionRule, reason: str) -> Retired:
+    return Retired(it.id, it.channel, it.update_time, it.bytes, rule.text, reason)

@@ -1,0 +1,96 @@
+"""AdminService: retention."""
+
+from recollect.v1 import admin_pb2
+from recollect.v1 import admin_service_pb2 as api
+
+from recollect_server.domain.retention import RetentionRule, Retired, parse_rules
+from recollect_server.services.administration.retention import RetentionAdministration
+from recollect_server.transport.admin.reach import space_of
+from recollect_server.transport.checks import Checks
+from recollect_server.transport.convert import timestamp
+from recollect_server.transport.handling import Call
+from recollect_server.transport.pages import Seal, page_size
+
+_MAX_RULES = 4096
+_USUAL, _MOST = 100, 1000
+
+
+class RetentionHandlers:
+    """The handlers of the calls about retention."""
+
+    def __init__(self, retention: RetentionAdministration, seal: Seal) -> None:
+        self._retention = retention
+        self._seal = seal
+
+    def ListRetentionRules(
+        self, request: api.ListRetentionRulesRequest, call: Call
+    ) -> api.ListRetentionRulesResponse:
+        """Return the rules about a space."""
+        checks = Checks()
+        space = space_of(checks, call.principal, request.space)
+        checks.done()
+        return api.ListRetentionRulesResponse(rules=map(_rule_to, self._retention.rules(space)))
+
+    def PreviewRetention(
+        self, request: api.PreviewRetentionRequest, call: Call
+    ) -> api.PreviewRetentionResponse:
+        """Return what rules would delete now."""
+        checks = Checks()
+        space = space_of(checks, call.principal, request.space)
+        checks.text("retention", request.retention, most=_MAX_RULES)
+        checks.not_negative("limit", request.limit)
+        rules = None
+        if request.retention:
+            try:
+                rules = parse_rules(request.retention)
+            except ValueError as error:
+                checks.refuse("retention", str(error))
+        checks.done()
+        limit = min(request.limit or _USUAL, _MOST)
+        due, has_more = self._retention.preview(space, rules, limit)
+        return api.PreviewRetentionResponse(conversations=map(_retired_to, due), has_more=has_more)
+
+    def ListRetentionReceipts(
+        self, request: api.ListRetentionReceiptsRequest, call: Call
+    ) -> api.ListRetentionReceiptsResponse:
+        """Return a page of receipts."""
+        checks = Checks()
+        space = space_of(checks, call.principal, request.space)
+        checks.not_negative("page_size", request.page_size)
+        checks.done()
+        after = self._seal.place(request, request.page_token)
+        receipts, following = self._retention.receipts(
+            space, after[0] if after else None, page_size(request.page_size)
+        )
+        return api.ListRetentionReceiptsResponse(
+            receipts=[
+                admin_pb2.RetentionReceipt(
+                    conversation=_retired_to(it.retired), time=timestamp(it.time)
+                )
+                for it in receipts
+            ],
+            next_page_token=self._seal.page_token(request, (following, "") if following else None),
+        )
+
+
+def _rule_to(rule: RetentionRule) -> admin_pb2.RetentionRule:
+    return admin_pb2.RetentionRule(
+        rule=rule.text,
+        space=rule.space,
+        channel=rule.channel,
+        idle_seconds=rule.idle // 1000,
+        conversations=rule.conversations,
+        bytes=rule.bytes,
+        keeps_anchors=rule.keeps_anchors,
+    )
+
+
+def _retired_to(it: Retired) -> admin_pb2.RetiredConversation:
+    return admin_pb2.RetiredConversation(
+        conversation_id=it.conversation_id,
+        channel=it.channel,
+        update_time=timestamp(it.update_time),
+        bytes=it.bytes,
+        rule=it.rule,
+        reason=it.reason,
+    )

@@ -1,0 +1,162 @@
+"""Retention: which conversations rules delete, which stay, and what is written down of it."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from recollect import Client, InvalidArgument, NotFound
+from recollect.v1.anchor_pb2 import AnchorSource
+from recollect.v1.recall_service_pb2 import ListAnchorsRequest, SetAnchorRequest
+from recollect_server.settings import Settings, WrongSettings
+
+from tests.conftest import MovableClock, RunningServer, Start
+from tests.crash.load import connected, process
+from tests.server.conftest import Connect, Service, files_with, moment, user
+from tests.waiting import until
+
+DAY = timedelta(days=1) // timedelta(milliseconds=1)
+WORD = "quixotriple"
+
+
+def begun(service: Service, server: RunningServer, days: int, channel: str = "web") -> str:
+    """Begin a conversation whose only message is so many days old."""
+    time = moment(server.clock.now - days * DAY)
+    conversation_id = service.create(channel, create_time=time).id
+    service.append(conversation_id, user(f"{WORD} zebra", timestamp=time))
+    return conversation_id
+
+
+def listed(service: Service) -> set[str]:
+    return {it.id for it in service.listed(page_size=500).conversations}
+
+
+def test_idle_conversations_of_a_channel_go_and_the_others_stay(
+    start_server: Start, connect: Connect, clock: MovableClock
+) -> None:
+    server = start_server(retention="delete channel=web idle=30d")
+    service = connect(server)
+    stays = {begun(service, server, 29), begun(service, server, 400, "email")}
+    old = begun(service, server, 30)
+    pinned = service.create("cli", pinned=True, create_time=moment(server.clock.now - 400 * DAY)).id
+    until(lambda: old not in listed(service))
+    assert listed(service) == stays | {pinned}
+    with Client(server.target) as client:
+        (receipt,) = client.admin.list_retention_receipts().receipts
+        assert receipt.conversation.conversation_id == old
+        assert receipt.conversation.reason == "it has been idle for 30 days"
+        assert receipt.conversation.rule == "delete channel=web idle=30d"
+        (rule,) = client.admin.list_retention_rules().rules
+        assert (rule.channel, rule.idle_seconds, rule.keeps_anchors) == ("web", 30 * 86_400, True)
+        with pytest.raises(NotFound):
+            client.admin.list_retention_receipts(space="nobody")
+    assert WORD not in (server.data_dir / "default" / "retention.jsonl").read_text()
+
+
+def test_a_preview_tries_rules_and_deletes_nothing(service: Service, server: RunningServer) -> None:
+    made = [begun(service, server, days) for days in (50, 40, 30, 20)]
+    size = (server.folder / f"{made[0]}.jsonl").stat().st_size
+    with Client(server.target) as client:
+
+        def planned(rules: str, limit: int | None = None) -> list[str]:
+            plan = client.admin.preview_retention(retention=rules, limit=limit)
+            return [it.conversation_id for it in plan.conversations]
+
+        assert planned("delete idle=25d") == made[:3]
+        assert planned("delete conversations=3") == made[:1]
+        assert planned(f"delete bytes={2 * size}") == made[:2]
+        assert planned("delete space=alex idle=1d") == planned("delete channel=cli idle=1d") == []
+        assert planned("delete idle=45d; delete conversations=2") == made[:2]
+        assert planned("delete idle=1d", 2) == made[:2]
+        assert client.admin.preview_retention().conversations == ()
+        plan = client.admin.preview_retention(retention="delete conversations=1", limit=1)
+        assert plan.has_more
+        reason = (
+            "4 conversations are there, and 1 may be; it is one of those that are idle for longest"
+        )
+        assert plan.conversations[0].reason == reason
+        with pytest.raises(InvalidArgument, match="needs one of idle, conversations and bytes"):
+            planned("delete channel=web")
+        assert client.admin.list_retention_receipts().receipts == ()
+    assert listed(service) == set(made)
+
+
+def test_a_conversation_that_goes_on_stays_and_streams_and_anchors_follow(
+    start_server: Start, connect: Connect, clock: MovableClock
+) -> None:
+    server = start_server(retention="delete idle=30d anchors=delete")
+    service = connect(server)
+    goes_on, goes = begun(service, server, 20), begun(service, server, 20)
+    source = AnchorSource(conversation_id=goes, sequence=2)
+    service.recall.SetAnchor(SetAnchorRequest(key="name", value=WORD, source=source))
+    clock.move(9 * DAY)
+    service.append(goes_on, user("Still here"))
+    with Client(server.target) as client:
+        cursor = client.admin.list_retention_receipts().next_page_token
+        assert not cursor
+        clock.move(2 * DAY)
+        server.app.spaces.open_now()[0].jobs["retention-keeper"].next_at = 0.0  # now
+        until(lambda: goes not in listed(service))
+        assert listed(service) == {goes_on}
+        assert not service.recall.ListAnchors(ListAnchorsRequest()).anchors
+        assert len(client.admin.list_retention_receipts().receipts) == 1
+
+
+def test_receipts_come_in_pages_the_newest_first(start_server: Start, connect: Connect) -> None:
+    server = start_server(retention="delete idle=1d")
+    service = connect(server)
+    made = [begun(service, server, days) for days in (9, 8, 7)]
+    until(lambda: not listed(service))
+    with Client(server.target) as client:
+        first = client.admin.list_retention_receipts(page_size=2)
+        second = client.admin.list_retention_receipts(page_size=2, page_token=first.next_page_token)
+    pages = [[it.conversation.conversation_id for it in page.receipts] for page in (first, second)]
+    assert {len(page) for page in pages} == {1, 2}
+    assert {name for page in pages for name in page} == set(made)
+    assert not second.next_page_token
+
+
+@pytest.mark.parametrize(
+    ("rules", "sentence"),
+    [
+        ("keep idle=1d", "begin with `delete`"),
+        ("delete idle=1d bytes=1g", "only one"),
+        ("delete idle=soon", "not a number"),
+        ("delete idle=0d", "too small"),
+        ("delete when=now", "is none of"),
+        ("delete idle=1d anchors=some", "neither keep nor delete"),
+    ],
+)
+def test_wrong_rules_stop_the_start_with_a_sentence(rules: str, sentence: str) -> None:
+    with pytest.raises(WrongSettings, match=sentence):
+        Settings.load(None, {"retention": rules})
+
+
+def test_rules_can_be_a_list_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "recollect.yaml"
+    path.write_text("retention:\n  - delete channel=web idle=90d\n  - delete bytes=2g\n")
+    loaded = Settings.load(path, {})
+    assert [rule.bytes for rule in loaded.retention_rules] == [None, 2 << 30]
+
+
+@pytest.mark.parametrize("point", ["delete.begun", "delete.durable", "delete.remembered"])
+def test_a_server_that_is_killed_while_it_retires_goes_on_the_next_time(
+    point: str, tmp_path: Path, start_server: Start
+) -> None:
+    data = tmp_path / "killed"
+    flags = ("--retention", "delete channel=web idle=1d")
+    with process(data) as server, connected(server.target) as service:
+        names = [service.create(create_time=moment(1_600_000_000_000)).id for _ in range(2)]
+        for name in names:
+            service.append(name, user(WORD, timestamp=moment(1_600_000_000_000)))
+        service.listed()
+        server.popen.terminate()
+        server.popen.wait(30)
+    with process(data, point, "127.0.0.1:0", *flags) as server:
+        assert server.was_killed
+    running = start_server(data_dir=data, retention="delete channel=web idle=1d")
+    with connected(running.target) as service:
+        until(lambda: not listed(service))
+    with Client(running.target) as client:
+        receipts = client.admin.list_retention_receipts().receipts
+    assert {it.conversation.conversation_id for it in receipts} == set(names)
+    assert files_with(data, WORD) == []
