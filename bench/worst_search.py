@@ -269,7 +269,9 @@ def run(
     best = np.full(len(trials), np.inf)
     processor = np.full(len(trials), np.inf)
     cut = np.zeros(len(trials), np.bool_)
-    with recollect(data, "--embedder", "off" if words else "onnx") as (target, process):
+    # the vectors are made up for one model: another would embed the Chinese messages meanwhile
+    flags = ("--embedder", "off") if words else ("--embedding-models", "minilm")
+    with recollect(data, *flags) as (target, process):
         until_whole(target)
         with grpc.insecure_channel(target) as channel:
             stub = RecallServiceStub(channel)

@@ -1,11 +1,12 @@
-"""The server killed while it changes its file of settings: the file is the old one or the new one,
-and the next change works.
+"""The server killed while it changes its file of settings, or deletes a space: each is done or
+not, and the next start ends what was begun.
 """
 
 from pathlib import Path
 
 import pytest
-from recollect import Client, RecollectError
+from recollect import Client, Message, RecollectError
+from recollect_server.storage.logs.space_removal import receipts
 
 from tests.crash.load import process
 
@@ -35,3 +36,33 @@ def test_a_kill_leaves_the_old_file_of_settings_or_the_new_one(point: str, tmp_p
         assert changed.setting.value == "40m"
     assert file.read_text() == "# Ada's\nidle_timeout: 40m\n"
     assert sorted(it.name for it in tmp_path.iterdir()) == ["data", "its.yaml"]
+
+
+OF_SPACES = {"space.begun", "space.renamed", "space.receipt_written", "space.removed"}
+"""The failpoints of a delete."""
+
+
+@pytest.mark.parametrize("point", sorted(OF_SPACES))
+def test_a_killed_delete_of_a_space_is_undone_or_ended_by_the_next_start(
+    point: str, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    with (
+        process(data, point) as server,
+        Client(server.target, space="ada", retry=None) as client,
+    ):
+        conversation = client.conversations.create("web")
+        client.conversations.append_turn(conversation.id, [Message.user("quixotriple")])
+        with pytest.raises(RecollectError):
+            client.admin.delete_space("ada", timeout=20)
+        assert server.was_killed
+    with process(data) as server, Client(server.target) as client:
+        names = [it.name for it in client.admin.list_spaces().spaces]
+        if point == "space.begun":
+            assert (names, receipts(data)) == (["ada", "default"], [])
+            client.admin.delete_space("ada")
+        else:
+            assert names == ["default"]
+        assert [(it.name, it.conversations) for it in receipts(data)] == [("ada", 1)]
+    assert not [it for it in data.rglob("*") if it.is_file() and b"quixotriple" in it.read_bytes()]
+    assert not list(data.glob(".deleted*"))

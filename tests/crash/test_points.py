@@ -12,7 +12,7 @@ from recollect import Client, RecollectError
 from recollect_server.services.upkeep.recovery import Recovered
 from recollect_server.storage.failpoints import FAILPOINTS
 
-from tests.administration.test_killed import OF_SETTINGS
+from tests.administration.test_killed import OF_SETTINGS, OF_SPACES
 from tests.channels.conftest import Post, home
 from tests.checkpoints.test_killed import OF_CHECKPOINTS
 from tests.conftest import Start
@@ -272,5 +272,5 @@ def test_a_server_that_is_killed_at_delete_forgotten_knows_the_next_time_what_wa
 def test_every_point_is_killed_by_a_test() -> None:
     points = {kill.point for kill in SERVING + STARTING}
     of_others = OF_THIRD_PARTIES | OF_TOKENS | OF_THE_AUDIT | OF_CHECKPOINTS | OF_REDACTION
-    assert points | OF_THEIR_OWN | of_others | set(OF_SETTINGS) == set(FAILPOINTS)
+    assert points | OF_THEIR_OWN | of_others | set(OF_SETTINGS) | OF_SPACES == set(FAILPOINTS)
     assert all(f"at_{point.replace('.', '_')}_" in "".join(globals()) for point in OF_THEIR_OWN)

@@ -48,7 +48,7 @@ def connection(index: Index, folder: Path) -> Iterator[apsw.Connection]:
 @pytest.mark.parametrize("place", range(8))
 def test_scores_are_those_of_fts5(index: Index, connection: apsw.Connection, place: int) -> None:
     question = [*_CORPUS.questions(6), "zebra", "the of and to"][place]
-    terms = index.search.terms(question)
+    terms = index.search.terms(question).chosen
     ours = index.search.keyword(terms, Scope(), None).best(10_000)
     finding = " OR ".join(term.match for term in terms if not term.only_ranks)
     ranking = " OR ".join(term.match for term in terms if term.only_ranks)
@@ -67,7 +67,7 @@ def _ranked(connection: apsw.Connection, match: str) -> dict[int, float]:
 def test_of_a_common_word_the_newest_places_fit_the_budget(
     index: Index, connection: apsw.Connection
 ) -> None:
-    terms = index.search.terms("zebra")
+    terms = index.search.terms("zebra").chosen
     whole = read_postings(connection, terms)
     part = read_postings(connection, terms, budget=100)
     number = int(whole.ids[0] >> SEQUENCE_BITS)
@@ -92,17 +92,17 @@ def test_messages_with_words_of_a_beginning_are_cut_at_the_budget(
 def test_words_beyond_the_budget_are_not_looked_up(index: Index) -> None:
     rare = [word for word in _CORPUS.vocabulary[500:] if len(word) > 5]
     every = " ".join(rare[:2_000])
-    assert index.search.weigh("zebra crossing", index.search.terms("zebra crossing")).is_whole
-    assert not index.search.weigh(every, index.search.terms(every)).is_whole
+    assert index.search.terms("zebra crossing").words.is_whole
+    assert not index.search.terms(every).words.is_whole
     behind = "x" * MAX_TEXT + " zebra"
-    assert index.search.terms(behind) == []
+    assert index.search.terms(behind).chosen == []
 
 
 def test_messages_of_a_time_in_a_long_conversation_are_found_without_reading_it(
     index: Index, connection: apsw.Connection
 ) -> None:
     query = "SELECT time FROM messages WHERE id >> ? = ? ORDER BY id"
-    zebras = index.search.keyword(index.search.terms("zebra"), Scope(), None).best(1)
+    zebras = index.search.keyword(index.search.terms("zebra").chosen, Scope(), None).best(1)
     number = int(zebras.ids[0] >> SEQUENCE_BITS)
     times = [int(str(row[0])) for row in connection.execute(query, (SEQUENCE_BITS, number))]
     there = index.search.said_in(Scope(start=times[2_400], end=times[2_403]), 100)

@@ -82,3 +82,24 @@ def test_what_stands_around_the_end_of_a_chunk_is_found_as_in_a_short_text(
         after = "lorem " * 200
         assert best(f"{before}{inner} {after}") == best(f"{'lorem ' * 100}{inner} {after}")
     connection.close()
+
+
+def test_a_passage_is_the_same_however_many_other_words_are_searched_for() -> None:
+    randomness = random.Random(5)  # noqa: S311 - a test's words
+    connection = apsw.Connection(":memory:")
+    words = ["zebra", "zebras", "errors", "an", "a1", "antelope", "ze_bra", "Error", "x", "terror"]
+    stems = {"zebra", "error", "an"}
+    others = {f"{letter}{number}q" for letter in "bcdfgh" for number in range(9)} | {"w", "v", "k"}
+
+    def best(text: str, stems: set[str]) -> str:
+        passages = Passages(
+            stems, set(), lambda part, _: tokens(connection, part.encode()), UNLIMITED
+        )
+        passage = passages.best(text)
+        return passage.rendered(text) if passage else ""
+
+    for _ in range(50):
+        text = " ".join(randomness.choice(words) for _ in range(80))
+        # Few words are looked for in the text, of many each word of the text is looked at.
+        assert best(text, stems) == best(text, stems | others) != ""
+    connection.close()

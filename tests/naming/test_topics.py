@@ -87,7 +87,7 @@ from recollect_server.inference.extractive import Extractive
 text = "The kettle, the carpet, the ladder, the mirror, the pillow and the candle were sold."
 print(Extractive().write_notes([Message(Role.USER, text, 0, 2, 1)], "").topics)
 """
-    seen = {
+    outputs = {
         subprocess.run(
             [sys.executable, "-c", program],
             env={**os.environ, "PYTHONHASHSEED": str(seed)},
@@ -97,4 +97,4 @@ print(Extractive().write_notes([Message(Role.USER, text, 0, 2, 1)], "").topics)
         ).stdout
         for seed in range(1, 4)
     }
-    assert seen == {"('kettle', 'carpet', 'ladder', 'mirror', 'pillow')\n"}
+    assert outputs == {"('kettle', 'carpet', 'ladder', 'mirror', 'pillow')\n"}

@@ -77,7 +77,10 @@ def test_a_preview_tries_rules_and_deletes_nothing(service: Service, server: Run
         with pytest.raises(InvalidArgument, match="needs one of idle, conversations and bytes"):
             planned("delete channel=web")
         assert client.admin.list_retention_receipts().receipts == ()
-    assert listed(service) == set(made)
+        assert listed(service) == set(made)
+        service.create("cli", pinned=True, create_time=moment(server.clock.now - 400 * DAY))
+        assert planned("delete channel=cli idle=1d") == []
+        assert planned("delete conversations=4") == made[:1]  # for pinned ones count
 
 
 def test_a_conversation_that_goes_on_stays_and_streams_and_anchors_follow(

@@ -330,6 +330,9 @@ class Settings(BaseSettings):
     data_dir: Annotated[Path, BeforeValidator(_not_empty)] = Field(
         Path(".recollect"), description="folder that holds all data"
     )
+    backup_dir: File = Field(
+        None, description="folder for backups that administrators ask for by calls; none: none"
+    )
     store: LogStoreName = Field(
         LogStoreName(FOLDER),
         description="where the logs live: folder (in data_dir), or the URL of a PostgreSQL database,"

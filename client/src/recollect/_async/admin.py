@@ -6,7 +6,9 @@ from datetime import datetime, timedelta
 from recollect._async.invoker import Invoker
 from recollect._shared.calls import admin as calls
 from recollect._types.admin import (
+    Backup,
     ChangedSetting,
+    CreatedSpace,
     Job,
     NewToken,
     RetentionPreview,
@@ -15,6 +17,7 @@ from recollect._types.admin import (
     RotatedToken,
     SettingList,
     SpacePage,
+    SpaceReceipt,
     Stats,
     Token,
     TokenPage,
@@ -70,6 +73,22 @@ class Admin:
         ...     print(space.name, space.state, space.conversations)
         """
         return await self._invoker.run(calls.list_spaces(query, page_size, page_token), timeout)
+
+    async def create_space(self, name: str, *, timeout: float | None = None) -> CreatedSpace:
+        """Make a space, unless there is one.
+
+        >>> made = await client.admin.create_space("ada")
+        >>> print(made.created)
+        """
+        return await self._invoker.run(calls.create_space(name), timeout)
+
+    async def delete_space(self, name: str, *, timeout: float | None = None) -> SpaceReceipt:
+        """Delete a space with all its data, for good. Its tokens stay: revoke them too.
+
+        >>> receipt = await client.admin.delete_space("ada")
+        >>> print(receipt.conversations, receipt.delete_time)
+        """
+        return await self._invoker.run(calls.delete_space(name), timeout)
 
     async def list_tokens(
         self,
@@ -132,6 +151,15 @@ class Admin:
         >>> print(rotated.secret, rotated.replaced.expire_time)
         """
         return await self._invoker.run(calls.rotate_token(token_id, expire_time, overlap), timeout)
+
+    async def backup(self, *, name: str | None = None, timeout: float | None = None) -> Backup:
+        """Have the server copy its spaces into a new folder of its setting `backup_dir`. Give it a
+        `timeout` that suits what is kept.
+
+        >>> made = await client.admin.backup(timeout=600)
+        >>> print(made.path, made.conversations)
+        """
+        return await self._invoker.run(calls.backup(name), timeout)
 
     async def list_jobs(
         self, *, space: str | None = None, timeout: float | None = None

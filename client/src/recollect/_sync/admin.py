@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 from recollect._shared.calls import admin as calls
 from recollect._sync.invoker import Invoker
 from recollect._types.admin import (
+    Backup,
     ChangedSetting,
+    CreatedSpace,
     Job,
     NewToken,
     RetentionPreview,
@@ -16,6 +18,7 @@ from recollect._types.admin import (
     RotatedToken,
     SettingList,
     SpacePage,
+    SpaceReceipt,
     Stats,
     Token,
     TokenPage,
@@ -71,6 +74,22 @@ class Admin:
         ...     print(space.name, space.state, space.conversations)
         """
         return self._invoker.run(calls.list_spaces(query, page_size, page_token), timeout)
+
+    def create_space(self, name: str, *, timeout: float | None = None) -> CreatedSpace:
+        """Make a space, unless there is one.
+
+        >>> made = client.admin.create_space("ada")
+        >>> print(made.created)
+        """
+        return self._invoker.run(calls.create_space(name), timeout)
+
+    def delete_space(self, name: str, *, timeout: float | None = None) -> SpaceReceipt:
+        """Delete a space with all its data, for good. Its tokens stay: revoke them too.
+
+        >>> receipt = client.admin.delete_space("ada")
+        >>> print(receipt.conversations, receipt.delete_time)
+        """
+        return self._invoker.run(calls.delete_space(name), timeout)
 
     def list_tokens(
         self,
@@ -133,6 +152,15 @@ class Admin:
         >>> print(rotated.secret, rotated.replaced.expire_time)
         """
         return self._invoker.run(calls.rotate_token(token_id, expire_time, overlap), timeout)
+
+    def backup(self, *, name: str | None = None, timeout: float | None = None) -> Backup:
+        """Have the server copy its spaces into a new folder of its setting `backup_dir`. Give it a
+        `timeout` that suits what is kept.
+
+        >>> made = client.admin.backup(timeout=600)
+        >>> print(made.path, made.conversations)
+        """
+        return self._invoker.run(calls.backup(name), timeout)
 
     def list_jobs(
         self, *, space: str | None = None, timeout: float | None = None

@@ -153,6 +153,60 @@ class SpacePage:
     """Asks for the page that follows. Empty: there is none."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedSpace:
+    """A space that was made, or was there."""
+
+    space: Space
+    """The space."""
+    created: bool
+    """This call made it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceReceipt:
+    """Receipt of a deleted space."""
+
+    name: str
+    """Name that it had."""
+    delete_time: datetime
+    """Time of its deletion."""
+    conversations: int
+    """Conversations that it had."""
+    external_communications: int
+    """External communications that it had."""
+    bytes: int
+    """Bytes of its transcripts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedSpace:
+    """A deleted space."""
+
+    receipt: SpaceReceipt
+    """Its receipt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backup:
+    """A backup that the server made."""
+
+    path: str
+    """Its folder, on the server's machine."""
+    spaces: tuple[str, ...]
+    """Spaces in it."""
+    conversations: int
+    """Conversations in it."""
+    external_communications: int
+    """External communications in it."""
+    bytes: int
+    """Bytes of the copied transcripts."""
+    problem_count: int
+    """Damaged lines that were met."""
+    problems: tuple[str, ...]
+    """The first of them."""
+
+
 class TokenState(StrEnum):
     """State of a token."""
 

@@ -12,7 +12,8 @@ from rich.table import Table
 
 from recollect import ChangedSetting, Setting, Space, Token
 from recollect._shared.plain import plain
-from recollect.cli.options import Shell, with_shell
+from recollect.cli import exits
+from recollect.cli.options import Shell, confirm, with_patient_shell, with_shell, with_yes
 from recollect.cli.printing import clean, console, json_line, local, one_line, warn
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -170,6 +171,39 @@ def list_spaces(shell: Shell, query: str | None) -> None:
             one_line(it.index_problem or ("default" if it.is_default else "")),
         )
     console().print(table if rows else "There is no such space.", soft_wrap=False)
+
+
+@spaces.command("create")
+@click.argument("name")
+@with_shell
+def create_space(shell: Shell, name: str) -> None:
+    """Make the space NAME, unless there is one."""
+    made = shell.client.admin.create_space(name)
+    if shell.as_json:
+        json_line(plain(made.space) | {"created": made.created})
+    else:
+        console().print(clean(f"{name} {'is made' if made.created else 'was there already'}."))
+
+
+@spaces.command("delete")
+@click.argument("name")
+@with_yes
+@with_shell
+def delete_space(shell: Shell, name: str, yes: bool) -> None:
+    """Delete the space NAME with all its data, for good."""
+    if not yes:
+        confirm(f"Delete the space {name} with everything in it, for good?")
+    receipt = shell.client.admin.delete_space(name)
+    if shell.as_json:
+        json_line(plain(receipt))
+    else:
+        console().print(
+            clean(
+                f"{name} is deleted: {receipt.conversations} conversations,"
+                f" {receipt.external_communications} external communications, {receipt.bytes} bytes."
+                " Revoke its tokens, or a write makes it anew."
+            )
+        )
 
 
 # Tokens -------------------------------------------------------------------------------------------
@@ -349,6 +383,28 @@ def list_jobs(shell: Shell) -> None:
         for failure in it.failures:
             about = f" of {failure.conversation_id}" if failure.conversation_id else ""
             out.print(clean(f"{it.name}{about}: {failure.reason}."))
+
+
+@admin.command("backup")
+@click.argument("name", required=False)
+@with_patient_shell
+def make_backup(shell: Shell, name: str | None) -> None:
+    """Have the server copy its spaces into the folder NAME of its setting backup_dir."""
+    made = shell.client.admin.backup(name=name)
+    if shell.as_json:
+        json_line(plain(made))
+    else:
+        console().print(
+            clean(
+                f"{made.conversations} conversations, {made.bytes} bytes of"
+                f" {', '.join(made.spaces)} are in {made.path} on the server's machine,"
+                f" {made.problem_count} problems."
+            )
+        )
+    for problem in made.problems:
+        warn(problem)
+    if made.problem_count:
+        raise SystemExit(exits.FAILED)
 
 
 @admin.command("stats")

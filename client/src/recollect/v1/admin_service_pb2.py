@@ -28,7 +28,7 @@ from recollect.v1 import admin_pb2 as recollect_dot_v1_dot_admin__pb2
 from recollect.v1 import scope_pb2 as recollect_dot_v1_dot_scope__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n recollect/v1/admin_service.proto\x12\x0crecollect.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18recollect/v1/admin.proto\x1a\x18recollect/v1/scope.proto\"*\n\x19ListRetentionRulesRequest\x12\r\n\x05space\x18\x01 \x01(\t\"H\n\x1aListRetentionRulesResponse\x12*\n\x05rules\x18\x01 \x03(\x0b\x32\x1b.recollect.v1.RetentionRule\"J\n\x17PreviewRetentionRequest\x12\r\n\x05space\x18\x01 \x01(\t\x12\x11\n\tretention\x18\x02 \x01(\t\x12\r\n\x05limit\x18\x03 \x01(\x05\"f\n\x18PreviewRetentionResponse\x12\x38\n\rconversations\x18\x01 \x03(\x0b\x32!.recollect.v1.RetiredConversation\x12\x10\n\x08has_more\x18\x02 \x01(\x08\"T\n\x1cListRetentionReceiptsRequest\x12\r\n\x05space\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"j\n\x1dListRetentionReceiptsResponse\x12\x30\n\x08receipts\x18\x01 \x03(\x0b\x32\x1e.recollect.v1.RetentionReceipt\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x15\n\x13ListSettingsRequest\"]\n\x14ListSettingsResponse\x12\'\n\x08settings\x18\x01 \x03(\x0b\x32\x15.recollect.v1.Setting\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\x0e\n\x06locked\x18\x03 \x01(\t\">\n\x11SetSettingRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\r\n\x05reset\x18\x03 \x01(\x08\"T\n\x12SetSettingResponse\x12&\n\x07setting\x18\x01 \x01(\x0b\x32\x15.recollect.v1.Setting\x12\x16\n\x0erestart_needed\x18\x02 \x01(\x08\"I\n\x11ListSpacesRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"R\n\x12ListSpacesResponse\x12#\n\x06spaces\x18\x01 \x03(\x0b\x32\x13.recollect.v1.Space\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x11ListTokensRequest\x12\x15\n\rinclude_ended\x18\x01 \x01(\x08\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"R\n\x12ListTokensResponse\x12#\n\x06tokens\x18\x01 \x03(\x0b\x32\x13.recollect.v1.Token\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xad\x02\n\x12\x43reateTokenRequest\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12#\n\x06scopes\x18\x02 \x03(\x0e\x32\x13.recollect.v1.Scope\x12\x0e\n\x06spaces\x18\x03 \x03(\t\x12\x17\n\x0f\x63onversation_id\x18\x04 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x05 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12<\n\x06limits\x18\x07 \x03(\x0b\x32,.recollect.v1.CreateTokenRequest.LimitsEntry\x12\x0c\n\x04note\x18\x08 \x01(\t\x1a-\n\x0bLimitsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"I\n\x13\x43reateTokenResponse\x12\"\n\x05token\x18\x01 \x01(\x0b\x32\x13.recollect.v1.Token\x12\x0e\n\x06secret\x18\x02 \x01(\t\"&\n\x12RevokeTokenRequest\x12\x10\n\x08token_id\x18\x01 \x01(\t\"9\n\x13RevokeTokenResponse\x12\"\n\x05token\x18\x01 \x01(\x0b\x32\x13.recollect.v1.Token\"\x83\x01\n\x12RotateTokenRequest\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x07overlap\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"p\n\x13RotateTokenResponse\x12\"\n\x05token\x18\x01 \x01(\x0b\x32\x13.recollect.v1.Token\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12%\n\x08replaced\x18\x03 \x01(\x0b\x32\x13.recollect.v1.Token\" \n\x0fListJobsRequest\x12\r\n\x05space\x18\x01 \x01(\t\"3\n\x10ListJobsResponse\x12\x1f\n\x04jobs\x18\x01 \x03(\x0b\x32\x11.recollect.v1.Job\" \n\x0fGetStatsRequest\x12\r\n\x05space\x18\x01 \x01(\t\"f\n\x10GetStatsResponse\x12\'\n\x05space\x18\x01 \x01(\x0b\x32\x18.recollect.v1.SpaceStats\x12)\n\x06server\x18\x02 \x01(\x0b\x32\x19.recollect.v1.ServerStats2\x9a\t\n\x0c\x41\x64minService\x12_\n\x0cListSettings\x12!.recollect.v1.ListSettingsRequest\x1a\".recollect.v1.ListSettingsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12Y\n\nSetSetting\x12\x1f.recollect.v1.SetSettingRequest\x1a .recollect.v1.SetSettingResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x0c\x12Y\n\nListSpaces\x12\x1f.recollect.v1.ListSpacesRequest\x1a .recollect.v1.ListSpacesResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12Y\n\nListTokens\x12\x1f.recollect.v1.ListTokensRequest\x1a .recollect.v1.ListTokensResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12Y\n\x0b\x43reateToken\x12 .recollect.v1.CreateTokenRequest\x1a!.recollect.v1.CreateTokenResponse\"\x05\xda\xdb\x18\x01\x0c\x12\\\n\x0bRevokeToken\x12 .recollect.v1.RevokeTokenRequest\x1a!.recollect.v1.RevokeTokenResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x0c\x12Y\n\x0bRotateToken\x12 .recollect.v1.RotateTokenRequest\x1a!.recollect.v1.RotateTokenResponse\"\x05\xda\xdb\x18\x01\x0c\x12S\n\x08GetStats\x12\x1d.recollect.v1.GetStatsRequest\x1a\x1e.recollect.v1.GetStatsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12S\n\x08ListJobs\x12\x1d.recollect.v1.ListJobsRequest\x1a\x1e.recollect.v1.ListJobsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12q\n\x12ListRetentionRules\x12\'.recollect.v1.ListRetentionRulesRequest\x1a(.recollect.v1.ListRetentionRulesResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12k\n\x10PreviewRetention\x12%.recollect.v1.PreviewRetentionRequest\x1a&.recollect.v1.PreviewRetentionResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12z\n\x15ListRetentionReceipts\x12*.recollect.v1.ListRetentionReceiptsRequest\x1a+.recollect.v1.ListRetentionReceiptsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n recollect/v1/admin_service.proto\x12\x0crecollect.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18recollect/v1/admin.proto\x1a\x18recollect/v1/scope.proto\"*\n\x19ListRetentionRulesRequest\x12\r\n\x05space\x18\x01 \x01(\t\"H\n\x1aListRetentionRulesResponse\x12*\n\x05rules\x18\x01 \x03(\x0b\x32\x1b.recollect.v1.RetentionRule\"J\n\x17PreviewRetentionRequest\x12\r\n\x05space\x18\x01 \x01(\t\x12\x11\n\tretention\x18\x02 \x01(\t\x12\r\n\x05limit\x18\x03 \x01(\x05\"f\n\x18PreviewRetentionResponse\x12\x38\n\rconversations\x18\x01 \x03(\x0b\x32!.recollect.v1.RetiredConversation\x12\x10\n\x08has_more\x18\x02 \x01(\x08\"T\n\x1cListRetentionReceiptsRequest\x12\r\n\x05space\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"j\n\x1dListRetentionReceiptsResponse\x12\x30\n\x08receipts\x18\x01 \x03(\x0b\x32\x1e.recollect.v1.RetentionReceipt\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x15\n\x13ListSettingsRequest\"]\n\x14ListSettingsResponse\x12\'\n\x08settings\x18\x01 \x03(\x0b\x32\x15.recollect.v1.Setting\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\x0e\n\x06locked\x18\x03 \x01(\t\">\n\x11SetSettingRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\r\n\x05reset\x18\x03 \x01(\x08\"T\n\x12SetSettingResponse\x12&\n\x07setting\x18\x01 \x01(\x0b\x32\x15.recollect.v1.Setting\x12\x16\n\x0erestart_needed\x18\x02 \x01(\x08\"I\n\x11ListSpacesRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"R\n\x12ListSpacesResponse\x12#\n\x06spaces\x18\x01 \x03(\x0b\x32\x13.recollect.v1.Space\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\"\n\x12\x43reateSpaceRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"J\n\x13\x43reateSpaceResponse\x12\"\n\x05space\x18\x01 \x01(\x0b\x32\x13.recollect.v1.Space\x12\x0f\n\x07\x63reated\x18\x02 \x01(\x08\"\"\n\x12\x44\x65leteSpaceRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"B\n\x13\x44\x65leteSpaceResponse\x12+\n\x07receipt\x18\x01 \x01(\x0b\x32\x1a.recollect.v1.SpaceReceipt\"Q\n\x11ListTokensRequest\x12\x15\n\rinclude_ended\x18\x01 \x01(\x08\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"R\n\x12ListTokensResponse\x12#\n\x06tokens\x18\x01 \x03(\x0b\x32\x13.recollect.v1.Token\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xad\x02\n\x12\x43reateTokenRequest\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12#\n\x06scopes\x18\x02 \x03(\x0e\x32\x13.recollect.v1.Scope\x12\x0e\n\x06spaces\x18\x03 \x03(\t\x12\x17\n\x0f\x63onversation_id\x18\x04 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x05 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12<\n\x06limits\x18\x07 \x03(\x0b\x32,.recollect.v1.CreateTokenRequest.LimitsEntry\x12\x0c\n\x04note\x18\x08 \x01(\t\x1a-\n\x0bLimitsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"I\n\x13\x43reateTokenResponse\x12\"\n\x05token\x18\x01 \x01(\x0b\x32\x13.recollect.v1.Token\x12\x0e\n\x06secret\x18\x02 \x01(\t\"&\n\x12RevokeTokenRequest\x12\x10\n\x08token_id\x18\x01 \x01(\t\"9\n\x13RevokeTokenResponse\x12\"\n\x05token\x18\x01 \x01(\x0b\x32\x13.recollect.v1.Token\"\x83\x01\n\x12RotateTokenRequest\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x07overlap\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"p\n\x13RotateTokenResponse\x12\"\n\x05token\x18\x01 \x01(\x0b\x32\x13.recollect.v1.Token\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12%\n\x08replaced\x18\x03 \x01(\x0b\x32\x13.recollect.v1.Token\"\x1d\n\rBackupRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x9e\x01\n\x0e\x42\x61\x63kupResponse\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06spaces\x18\x02 \x03(\t\x12\x15\n\rconversations\x18\x03 \x01(\x03\x12\x1f\n\x17\x65xternal_communications\x18\x04 \x01(\x03\x12\r\n\x05\x62ytes\x18\x05 \x01(\x03\x12\x15\n\rproblem_count\x18\x06 \x01(\x03\x12\x10\n\x08problems\x18\x07 \x03(\t\" \n\x0fListJobsRequest\x12\r\n\x05space\x18\x01 \x01(\t\"3\n\x10ListJobsResponse\x12\x1f\n\x04jobs\x18\x01 \x03(\x0b\x32\x11.recollect.v1.Job\" \n\x0fGetStatsRequest\x12\r\n\x05space\x18\x01 \x01(\t\"f\n\x10GetStatsResponse\x12\'\n\x05space\x18\x01 \x01(\x0b\x32\x18.recollect.v1.SpaceStats\x12)\n\x06server\x18\x02 \x01(\x0b\x32\x19.recollect.v1.ServerStats2\x9f\x0b\n\x0c\x41\x64minService\x12_\n\x0cListSettings\x12!.recollect.v1.ListSettingsRequest\x1a\".recollect.v1.ListSettingsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12Y\n\nSetSetting\x12\x1f.recollect.v1.SetSettingRequest\x1a .recollect.v1.SetSettingResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x0c\x12Y\n\nListSpaces\x12\x1f.recollect.v1.ListSpacesRequest\x1a .recollect.v1.ListSpacesResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12\\\n\x0b\x43reateSpace\x12 .recollect.v1.CreateSpaceRequest\x1a!.recollect.v1.CreateSpaceResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x0c\x12Y\n\x0b\x44\x65leteSpace\x12 .recollect.v1.DeleteSpaceRequest\x1a!.recollect.v1.DeleteSpaceResponse\"\x05\xda\xdb\x18\x01\x0c\x12Y\n\nListTokens\x12\x1f.recollect.v1.ListTokensRequest\x1a .recollect.v1.ListTokensResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12Y\n\x0b\x43reateToken\x12 .recollect.v1.CreateTokenRequest\x1a!.recollect.v1.CreateTokenResponse\"\x05\xda\xdb\x18\x01\x0c\x12\\\n\x0bRevokeToken\x12 .recollect.v1.RevokeTokenRequest\x1a!.recollect.v1.RevokeTokenResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x0c\x12Y\n\x0bRotateToken\x12 .recollect.v1.RotateTokenRequest\x1a!.recollect.v1.RotateTokenResponse\"\x05\xda\xdb\x18\x01\x0c\x12S\n\x08GetStats\x12\x1d.recollect.v1.GetStatsRequest\x1a\x1e.recollect.v1.GetStatsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12J\n\x06\x42\x61\x63kup\x12\x1b.recollect.v1.BackupRequest\x1a\x1c.recollect.v1.BackupResponse\"\x05\xda\xdb\x18\x01\x0c\x12S\n\x08ListJobs\x12\x1d.recollect.v1.ListJobsRequest\x1a\x1e.recollect.v1.ListJobsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12q\n\x12ListRetentionRules\x12\'.recollect.v1.ListRetentionRulesRequest\x1a(.recollect.v1.ListRetentionRulesResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12k\n\x10PreviewRetention\x12%.recollect.v1.PreviewRetentionRequest\x1a&.recollect.v1.PreviewRetentionResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x12z\n\x15ListRetentionReceipts\x12*.recollect.v1.ListRetentionReceiptsRequest\x1a+.recollect.v1.ListRetentionReceiptsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,6 +43,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ADMINSERVICE'].methods_by_name['SetSetting']._serialized_options = b'\220\002\002\332\333\030\001\014'
   _globals['_ADMINSERVICE'].methods_by_name['ListSpaces']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['ListSpaces']._serialized_options = b'\220\002\001\332\333\030\001\014'
+  _globals['_ADMINSERVICE'].methods_by_name['CreateSpace']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['CreateSpace']._serialized_options = b'\220\002\002\332\333\030\001\014'
+  _globals['_ADMINSERVICE'].methods_by_name['DeleteSpace']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['DeleteSpace']._serialized_options = b'\332\333\030\001\014'
   _globals['_ADMINSERVICE'].methods_by_name['ListTokens']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['ListTokens']._serialized_options = b'\220\002\001\332\333\030\001\014'
   _globals['_ADMINSERVICE'].methods_by_name['CreateToken']._loaded_options = None
@@ -53,6 +57,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ADMINSERVICE'].methods_by_name['RotateToken']._serialized_options = b'\332\333\030\001\014'
   _globals['_ADMINSERVICE'].methods_by_name['GetStats']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['GetStats']._serialized_options = b'\220\002\001\332\333\030\001\014'
+  _globals['_ADMINSERVICE'].methods_by_name['Backup']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['Backup']._serialized_options = b'\332\333\030\001\014'
   _globals['_ADMINSERVICE'].methods_by_name['ListJobs']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['ListJobs']._serialized_options = b'\220\002\001\332\333\030\001\014'
   _globals['_ADMINSERVICE'].methods_by_name['ListRetentionRules']._loaded_options = None
@@ -85,32 +91,44 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTSPACESREQUEST']._serialized_end=1000
   _globals['_LISTSPACESRESPONSE']._serialized_start=1002
   _globals['_LISTSPACESRESPONSE']._serialized_end=1084
-  _globals['_LISTTOKENSREQUEST']._serialized_start=1086
-  _globals['_LISTTOKENSREQUEST']._serialized_end=1167
-  _globals['_LISTTOKENSRESPONSE']._serialized_start=1169
-  _globals['_LISTTOKENSRESPONSE']._serialized_end=1251
-  _globals['_CREATETOKENREQUEST']._serialized_start=1254
-  _globals['_CREATETOKENREQUEST']._serialized_end=1555
-  _globals['_CREATETOKENREQUEST_LIMITSENTRY']._serialized_start=1510
-  _globals['_CREATETOKENREQUEST_LIMITSENTRY']._serialized_end=1555
-  _globals['_CREATETOKENRESPONSE']._serialized_start=1557
-  _globals['_CREATETOKENRESPONSE']._serialized_end=1630
-  _globals['_REVOKETOKENREQUEST']._serialized_start=1632
-  _globals['_REVOKETOKENREQUEST']._serialized_end=1670
-  _globals['_REVOKETOKENRESPONSE']._serialized_start=1672
-  _globals['_REVOKETOKENRESPONSE']._serialized_end=1729
-  _globals['_ROTATETOKENREQUEST']._serialized_start=1732
-  _globals['_ROTATETOKENREQUEST']._serialized_end=1863
-  _globals['_ROTATETOKENRESPONSE']._serialized_start=1865
-  _globals['_ROTATETOKENRESPONSE']._serialized_end=1977
-  _globals['_LISTJOBSREQUEST']._serialized_start=1979
-  _globals['_LISTJOBSREQUEST']._serialized_end=2011
-  _globals['_LISTJOBSRESPONSE']._serialized_start=2013
-  _globals['_LISTJOBSRESPONSE']._serialized_end=2064
-  _globals['_GETSTATSREQUEST']._serialized_start=2066
-  _globals['_GETSTATSREQUEST']._serialized_end=2098
-  _globals['_GETSTATSRESPONSE']._serialized_start=2100
-  _globals['_GETSTATSRESPONSE']._serialized_end=2202
-  _globals['_ADMINSERVICE']._serialized_start=2205
-  _globals['_ADMINSERVICE']._serialized_end=3383
+  _globals['_CREATESPACEREQUEST']._serialized_start=1086
+  _globals['_CREATESPACEREQUEST']._serialized_end=1120
+  _globals['_CREATESPACERESPONSE']._serialized_start=1122
+  _globals['_CREATESPACERESPONSE']._serialized_end=1196
+  _globals['_DELETESPACEREQUEST']._serialized_start=1198
+  _globals['_DELETESPACEREQUEST']._serialized_end=1232
+  _globals['_DELETESPACERESPONSE']._serialized_start=1234
+  _globals['_DELETESPACERESPONSE']._serialized_end=1300
+  _globals['_LISTTOKENSREQUEST']._serialized_start=1302
+  _globals['_LISTTOKENSREQUEST']._serialized_end=1383
+  _globals['_LISTTOKENSRESPONSE']._serialized_start=1385
+  _globals['_LISTTOKENSRESPONSE']._serialized_end=1467
+  _globals['_CREATETOKENREQUEST']._serialized_start=1470
+  _globals['_CREATETOKENREQUEST']._serialized_end=1771
+  _globals['_CREATETOKENREQUEST_LIMITSENTRY']._serialized_start=1726
+  _globals['_CREATETOKENREQUEST_LIMITSENTRY']._serialized_end=1771
+  _globals['_CREATETOKENRESPONSE']._serialized_start=1773
+  _globals['_CREATETOKENRESPONSE']._serialized_end=1846
+  _globals['_REVOKETOKENREQUEST']._serialized_start=1848
+  _globals['_REVOKETOKENREQUEST']._serialized_end=1886
+  _globals['_REVOKETOKENRESPONSE']._serialized_start=1888
+  _globals['_REVOKETOKENRESPONSE']._serialized_end=1945
+  _globals['_ROTATETOKENREQUEST']._serialized_start=1948
+  _globals['_ROTATETOKENREQUEST']._serialized_end=2079
+  _globals['_ROTATETOKENRESPONSE']._serialized_start=2081
+  _globals['_ROTATETOKENRESPONSE']._serialized_end=2193
+  _globals['_BACKUPREQUEST']._serialized_start=2195
+  _globals['_BACKUPREQUEST']._serialized_end=2224
+  _globals['_BACKUPRESPONSE']._serialized_start=2227
+  _globals['_BACKUPRESPONSE']._serialized_end=2385
+  _globals['_LISTJOBSREQUEST']._serialized_start=2387
+  _globals['_LISTJOBSREQUEST']._serialized_end=2419
+  _globals['_LISTJOBSRESPONSE']._serialized_start=2421
+  _globals['_LISTJOBSRESPONSE']._serialized_end=2472
+  _globals['_GETSTATSREQUEST']._serialized_start=2474
+  _globals['_GETSTATSREQUEST']._serialized_end=2506
+  _globals['_GETSTATSRESPONSE']._serialized_start=2508
+  _globals['_GETSTATSRESPONSE']._serialized_end=2610
+  _globals['_ADMINSERVICE']._serialized_start=2613
+  _globals['_ADMINSERVICE']._serialized_end=4052
 # @@protoc_insertion_point(module_scope)

@@ -352,6 +352,102 @@ class ListSpacesResponse(_message.Message):
 Global___ListSpacesResponse: _TypeAlias = ListSpacesResponse  # noqa: Y015
 
 @_typing.final
+class CreateSpaceRequest(_message.Message):
+    """Request to make a space."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name: 1 to 64 lower-case letters, digits, `_` and `-`, beginning with a letter or digit."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateSpaceRequest: _TypeAlias = CreateSpaceRequest  # noqa: Y015
+
+@_typing.final
+class CreateSpaceResponse(_message.Message):
+    """A space that was made, or was there."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPACE_FIELD_NUMBER: _builtins.int
+    CREATED_FIELD_NUMBER: _builtins.int
+    created: _builtins.bool
+    """Whether this call made it."""
+    @_builtins.property
+    def space(self) -> _admin_pb2.Space:
+        """The space."""
+
+    def __init__(
+        self,
+        *,
+        space: _admin_pb2.Space | None = ...,
+        created: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["space", b"space"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "space", b"space"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateSpaceResponse: _TypeAlias = CreateSpaceResponse  # noqa: Y015
+
+@_typing.final
+class DeleteSpaceRequest(_message.Message):
+    """Request to delete a space."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteSpaceRequest: _TypeAlias = DeleteSpaceRequest  # noqa: Y015
+
+@_typing.final
+class DeleteSpaceResponse(_message.Message):
+    """Response of DeleteSpace: the receipt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def receipt(self) -> _admin_pb2.SpaceReceipt:
+        """The receipt. The server keeps it too."""
+
+    def __init__(
+        self,
+        *,
+        receipt: _admin_pb2.SpaceReceipt | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteSpaceResponse: _TypeAlias = DeleteSpaceResponse  # noqa: Y015
+
+@_typing.final
 class ListTokensRequest(_message.Message):
     """Request for a page of tokens."""
 
@@ -630,6 +726,80 @@ class RotateTokenResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RotateTokenResponse: _TypeAlias = RotateTokenResponse  # noqa: Y015
+
+@_typing.final
+class BackupRequest(_message.Message):
+    """Request for a backup."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name of its folder: 1 to 64 lower-case letters, digits, `_` and `-`. Unset means one with the
+    time in it.
+    """
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BackupRequest: _TypeAlias = BackupRequest  # noqa: Y015
+
+@_typing.final
+class BackupResponse(_message.Message):
+    """A backup."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    SPACES_FIELD_NUMBER: _builtins.int
+    CONVERSATIONS_FIELD_NUMBER: _builtins.int
+    EXTERNAL_COMMUNICATIONS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    PROBLEM_COUNT_FIELD_NUMBER: _builtins.int
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Its folder, on the server's machine."""
+    conversations: _builtins.int
+    """Conversations in it."""
+    external_communications: _builtins.int
+    """External communications in it."""
+    bytes: _builtins.int
+    """Bytes of the copied transcripts."""
+    problem_count: _builtins.int
+    """Damaged lines that were met, and copied as they are."""
+    @_builtins.property
+    def spaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Spaces in it."""
+
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The first of them, at most 100, each in a sentence with its conversation."""
+
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        spaces: _abc.Iterable[_builtins.str] | None = ...,
+        conversations: _builtins.int = ...,
+        external_communications: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        problem_count: _builtins.int = ...,
+        problems: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "conversations", b"conversations", "external_communications", b"external_communications", "path", b"path", "problem_count", b"problem_count", "problems", b"problems", "spaces", b"spaces"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BackupResponse: _TypeAlias = BackupResponse  # noqa: Y015
 
 @_typing.final
 class ListJobsRequest(_message.Message):

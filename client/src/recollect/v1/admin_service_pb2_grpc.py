@@ -59,6 +59,16 @@ class AdminServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListSpacesRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListSpacesResponse.FromString,
                 _registered_method=True)
+        self.CreateSpace = channel.unary_unary(
+                '/recollect.v1.AdminService/CreateSpace',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.CreateSpaceRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.CreateSpaceResponse.FromString,
+                _registered_method=True)
+        self.DeleteSpace = channel.unary_unary(
+                '/recollect.v1.AdminService/DeleteSpace',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.DeleteSpaceRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.DeleteSpaceResponse.FromString,
+                _registered_method=True)
         self.ListTokens = channel.unary_unary(
                 '/recollect.v1.AdminService/ListTokens',
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListTokensRequest.SerializeToString,
@@ -83,6 +93,11 @@ class AdminServiceStub(object):
                 '/recollect.v1.AdminService/GetStats',
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.GetStatsRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_admin__service__pb2.GetStatsResponse.FromString,
+                _registered_method=True)
+        self.Backup = channel.unary_unary(
+                '/recollect.v1.AdminService/Backup',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.BackupRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.BackupResponse.FromString,
                 _registered_method=True)
         self.ListJobs = channel.unary_unary(
                 '/recollect.v1.AdminService/ListJobs',
@@ -145,6 +160,23 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateSpace(self, request, context):
+        """Make a space, unless there is one. (A first write to a space makes it too.)
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteSpace(self, request, context):
+        """Delete a space with all its data, for good, and end its streams. Calls under way are waited for
+        some seconds; if they go on, the call fails with UNAVAILABLE and nothing is deleted. Its tokens
+        stay: revoke them, for a write with one makes the space anew, and empty. The space of calls that
+        name none is refused. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListTokens(self, request, context):
         """List the tokens, the newest first, in pages.
         """
@@ -181,6 +213,17 @@ class AdminServiceServicer(object):
     def GetStats(self, request, context):
         """Return what a space holds and what is left to do there. A token for every space also gets what
         concerns the whole server. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Backup(self, request, context):
+        """Copy the logs of the spaces that the caller administers into a new folder on the server's
+        machine, as `recollect-server backup` does, and return once the copy is on the disk. All that was
+        acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
+        that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
+        all files does, and goes on if the caller does not wait for it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -236,6 +279,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListSpacesRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_admin__service__pb2.ListSpacesResponse.SerializeToString,
             ),
+            'CreateSpace': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateSpace,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.CreateSpaceRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.CreateSpaceResponse.SerializeToString,
+            ),
+            'DeleteSpace': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSpace,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.DeleteSpaceRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.DeleteSpaceResponse.SerializeToString,
+            ),
             'ListTokens': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTokens,
                     request_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListTokensRequest.FromString,
@@ -260,6 +313,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.GetStats,
                     request_deserializer=recollect_dot_v1_dot_admin__service__pb2.GetStatsRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_admin__service__pb2.GetStatsResponse.SerializeToString,
+            ),
+            'Backup': grpc.unary_unary_rpc_method_handler(
+                    servicer.Backup,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.BackupRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.BackupResponse.SerializeToString,
             ),
             'ListJobs': grpc.unary_unary_rpc_method_handler(
                     servicer.ListJobs,
@@ -373,6 +431,60 @@ class AdminService(object):
             '/recollect.v1.AdminService/ListSpaces',
             recollect_dot_v1_dot_admin__service__pb2.ListSpacesRequest.SerializeToString,
             recollect_dot_v1_dot_admin__service__pb2.ListSpacesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateSpace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/CreateSpace',
+            recollect_dot_v1_dot_admin__service__pb2.CreateSpaceRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.CreateSpaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteSpace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/DeleteSpace',
+            recollect_dot_v1_dot_admin__service__pb2.DeleteSpaceRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.DeleteSpaceResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -508,6 +620,33 @@ class AdminService(object):
             '/recollect.v1.AdminService/GetStats',
             recollect_dot_v1_dot_admin__service__pb2.GetStatsRequest.SerializeToString,
             recollect_dot_v1_dot_admin__service__pb2.GetStatsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Backup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/Backup',
+            recollect_dot_v1_dot_admin__service__pb2.BackupRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.BackupResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -55,6 +55,14 @@ class AdminServiceStub:
     """
     ListSpaces: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListSpacesRequest, _admin_service_pb2.ListSpacesResponse]
     """List the spaces, by name, in pages: those on the server's disk and those that are open."""
+    CreateSpace: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateSpaceRequest, _admin_service_pb2.CreateSpaceResponse]
+    """Make a space, unless there is one. (A first write to a space makes it too.)"""
+    DeleteSpace: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteSpaceRequest, _admin_service_pb2.DeleteSpaceResponse]
+    """Delete a space with all its data, for good, and end its streams. Calls under way are waited for
+    some seconds; if they go on, the call fails with UNAVAILABLE and nothing is deleted. Its tokens
+    stay: revoke them, for a write with one makes the space anew, and empty. The space of calls that
+    name none is refused. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+    """
     ListTokens: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokensRequest, _admin_service_pb2.ListTokensResponse]
     """List the tokens, the newest first, in pages."""
     CreateToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateTokenRequest, _admin_service_pb2.CreateTokenResponse]
@@ -74,6 +82,13 @@ class AdminServiceStub:
     GetStats: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetStatsRequest, _admin_service_pb2.GetStatsResponse]
     """Return what a space holds and what is left to do there. A token for every space also gets what
     concerns the whole server. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+    """
+    Backup: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.BackupRequest, _admin_service_pb2.BackupResponse]
+    """Copy the logs of the spaces that the caller administers into a new folder on the server's
+    machine, as `recollect-server backup` does, and return once the copy is on the disk. All that was
+    acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
+    that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
+    all files does, and goes on if the caller does not wait for it.
     """
     ListJobs: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListJobsRequest, _admin_service_pb2.ListJobsResponse]
     """List the background jobs of a space with their states, the work that is due, and their failures
@@ -118,6 +133,14 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     ListSpaces: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListSpacesRequest, _admin_service_pb2.ListSpacesResponse]  # type: ignore[assignment]
     """List the spaces, by name, in pages: those on the server's disk and those that are open."""
+    CreateSpace: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateSpaceRequest, _admin_service_pb2.CreateSpaceResponse]  # type: ignore[assignment]
+    """Make a space, unless there is one. (A first write to a space makes it too.)"""
+    DeleteSpace: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteSpaceRequest, _admin_service_pb2.DeleteSpaceResponse]  # type: ignore[assignment]
+    """Delete a space with all its data, for good, and end its streams. Calls under way are waited for
+    some seconds; if they go on, the call fails with UNAVAILABLE and nothing is deleted. Its tokens
+    stay: revoke them, for a write with one makes the space anew, and empty. The space of calls that
+    name none is refused. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+    """
     ListTokens: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokensRequest, _admin_service_pb2.ListTokensResponse]  # type: ignore[assignment]
     """List the tokens, the newest first, in pages."""
     CreateToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateTokenRequest, _admin_service_pb2.CreateTokenResponse]  # type: ignore[assignment]
@@ -137,6 +160,13 @@ class AdminServiceAsyncStub(AdminServiceStub):
     GetStats: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetStatsRequest, _admin_service_pb2.GetStatsResponse]  # type: ignore[assignment]
     """Return what a space holds and what is left to do there. A token for every space also gets what
     concerns the whole server. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+    """
+    Backup: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.BackupRequest, _admin_service_pb2.BackupResponse]  # type: ignore[assignment]
+    """Copy the logs of the spaces that the caller administers into a new folder on the server's
+    machine, as `recollect-server backup` does, and return once the copy is on the disk. All that was
+    acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
+    that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
+    all files does, and goes on if the caller does not wait for it.
     """
     ListJobs: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListJobsRequest, _admin_service_pb2.ListJobsResponse]  # type: ignore[assignment]
     """List the background jobs of a space with their states, the work that is due, and their failures
@@ -198,6 +228,26 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """List the spaces, by name, in pages: those on the server's disk and those that are open."""
 
     @_abc_1.abstractmethod
+    def CreateSpace(
+        self,
+        request: _admin_service_pb2.CreateSpaceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.CreateSpaceResponse, _abc.Awaitable[_admin_service_pb2.CreateSpaceResponse]]:
+        """Make a space, unless there is one. (A first write to a space makes it too.)"""
+
+    @_abc_1.abstractmethod
+    def DeleteSpace(
+        self,
+        request: _admin_service_pb2.DeleteSpaceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DeleteSpaceResponse, _abc.Awaitable[_admin_service_pb2.DeleteSpaceResponse]]:
+        """Delete a space with all its data, for good, and end its streams. Calls under way are waited for
+        some seconds; if they go on, the call fails with UNAVAILABLE and nothing is deleted. Its tokens
+        stay: revoke them, for a write with one makes the space anew, and empty. The space of calls that
+        name none is refused. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+        """
+
+    @_abc_1.abstractmethod
     def ListTokens(
         self,
         request: _admin_service_pb2.ListTokensRequest,
@@ -245,6 +295,19 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_service_pb2.GetStatsResponse, _abc.Awaitable[_admin_service_pb2.GetStatsResponse]]:
         """Return what a space holds and what is left to do there. A token for every space also gets what
         concerns the whole server. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+        """
+
+    @_abc_1.abstractmethod
+    def Backup(
+        self,
+        request: _admin_service_pb2.BackupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.BackupResponse, _abc.Awaitable[_admin_service_pb2.BackupResponse]]:
+        """Copy the logs of the spaces that the caller administers into a new folder on the server's
+        machine, as `recollect-server backup` does, and return once the copy is on the disk. All that was
+        acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
+        that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
+        all files does, and goes on if the caller does not wait for it.
         """
 
     @_abc_1.abstractmethod

@@ -129,6 +129,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """RESOURCE_EXHAUSTED. As many spaces are in use as the server keeps open. RetryInfo gives the
     time to retry.
     """
+    ERROR_REASON_NO_BACKUP_FOLDER: _ErrorReason.ValueType  # 30
+    """FAILED_PRECONDITION. No setting (`backup_dir`) names the folder for backups, so no call makes
+    one.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Reason of a failure. Every error of this service carries a `google.rpc.ErrorInfo` with domain
@@ -254,5 +258,9 @@ the time to retry. Metadata: `limit`, `of` (`token`, `space` or `peer`).
 ERROR_REASON_TOO_MANY_SPACES: ErrorReason.ValueType  # 29
 """RESOURCE_EXHAUSTED. As many spaces are in use as the server keeps open. RetryInfo gives the
 time to retry.
+"""
+ERROR_REASON_NO_BACKUP_FOLDER: ErrorReason.ValueType  # 30
+"""FAILED_PRECONDITION. No setting (`backup_dir`) names the folder for backups, so no call makes
+one.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

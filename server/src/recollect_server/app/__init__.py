@@ -51,6 +51,7 @@ from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress
 from recollect_server.settings import Settings
 from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.due import DueMarkers
+from recollect_server.storage.logs.space_removal import finish_removals
 from recollect_server.storage.logs.store import LogUnavailable
 from recollect_server.storage.logs.tokens import TokenLedger
 from recollect_server.storage.usage import UsageFile
@@ -132,6 +133,11 @@ def start(
         stores = open_stores(live)
         stops.append(stores.close)
         try:
+            for receipt in finish_removals(settings.data_dir, clock()):
+                log.info("space_delete_finished", space=receipt.name)
+        except OSError as error:
+            raise cannot_use(settings.data_dir, error) from error
+        try:
             tokens = Tokens(TokenLedger(settings.data_dir), clock)
         except LogUnavailable as error:
             raise cannot_use(settings.data_dir, error) from error
@@ -199,7 +205,7 @@ def start(
                 rules=Rules(limiter, audit),
                 of_no_space={
                     "AdminService": admin_handlers(
-                        Administered(live, stores, clock, tokens, limiter, spaces)
+                        Administered(live, stores, clock, tokens, limiter, spaces, streams)
                     )
                 },
             )

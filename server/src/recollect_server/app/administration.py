@@ -7,6 +7,7 @@ from recollect_server.app.settings import SettingsAdministration
 from recollect_server.app.stores import Stores
 from recollect_server.domain.live import Holder
 from recollect_server.domain.time import Clock
+from recollect_server.services.administration.backups import BackupAdministration
 from recollect_server.services.administration.jobs import JobAdministration
 from recollect_server.services.administration.retention import RetentionAdministration
 from recollect_server.services.administration.server import ServerWatch
@@ -15,12 +16,14 @@ from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.settings import Settings
+from recollect_server.transport.admin.backups import BackupHandlers
 from recollect_server.transport.admin.jobs import JobHandlers
 from recollect_server.transport.admin.retention import RetentionHandlers
 from recollect_server.transport.admin.settings import SettingHandlers
 from recollect_server.transport.admin.spaces import SpaceHandlers
 from recollect_server.transport.admin.tokens import TokenHandlers
 from recollect_server.transport.pages import Seal
+from recollect_server.transport.streams import Streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class Administered:
     tokens: Tokens
     limiter: Limiter
     spaces: Spaces[Any]
+    streams: Streams
 
 
 def admin_handlers(parts: Administered) -> tuple[object, ...]:
@@ -41,10 +45,23 @@ def admin_handlers(parts: Administered) -> tuple[object, ...]:
     data_dir = settings.data_dir
     # Page tokens are of no space. No space has this name.
     seal = Seal("*", is_default=False)
-    spaces = SpaceAdministration(parts.stores, settings.space, parts.spaces)
+    spaces = SpaceAdministration(
+        parts.stores,
+        data_dir,
+        settings.space,
+        parts.spaces,
+        parts.streams.end_of_space,
+        parts.clock,
+    )
     return (
         SettingHandlers(SettingsAdministration(parts.settings)),
         SpaceHandlers(spaces, ServerWatch(data_dir, parts.limiter, parts.clock), seal),
+        BackupHandlers(
+            BackupAdministration(
+                parts.stores.folder_of, settings.backup_dir, settings.space, parts.clock
+            ),
+            spaces,
+        ),
         JobHandlers(JobAdministration(spaces, parts.spaces)),
         RetentionHandlers(
             RetentionAdministration(

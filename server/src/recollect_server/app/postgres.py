@@ -5,7 +5,9 @@ needs the extra `postgres`.
 import os
 
 from recollect_server.app.folder import CannotStart
+from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.settings import Settings
+from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.postgres.database import (
     Database,
@@ -46,6 +48,13 @@ class PostgresStores:
         """
         folder = self._data_dir / space
         return os.path.lexists(folder) or PostgresStore(self._database, space, folder).exists()
+
+    def folder_of(self, space: str) -> FolderStore:
+        """Refuse: there is none. Raises StorageUnavailable."""
+        raise StorageUnavailable(
+            f"the logs of {space} are in a database, in which this server makes, deletes and copies"
+            " no space yet"
+        )
 
     def is_space(self, name: str) -> bool:
         """Return whether a space has a log in the database, or a local index of it."""

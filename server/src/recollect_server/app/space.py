@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -371,6 +371,7 @@ class OpenSpace:
                 failures=tuple(self._compaction.failures.items()) if self._compaction else (),
             ),
             self._report("updates", PRUNER),
+            replace(self._report("retention", RETENTION), is_on=bool(self.retention.rules())),
             self._report("tiers", TIERS),
         ]
 

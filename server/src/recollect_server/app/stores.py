@@ -25,6 +25,9 @@ class Stores(Protocol):
         StorageUnavailable.
         """
 
+    def folder_of(self, space: str) -> FolderStore:
+        """Return the folder of a space's logs. Raises StorageUnavailable if they are in none."""
+
     def is_space(self, name: str) -> bool:
         """Return whether there is a space of a name."""
 
@@ -49,6 +52,10 @@ class FolderStores:
 
     def of(self, space: str) -> LogStore:
         """Return the store of a space."""
+        return self.folder_of(space)
+
+    def folder_of(self, space: str) -> FolderStore:
+        """Return the store of a space as a folder."""
         sync = self._live.now.durability == "fsync"
         return FolderStore.of(self._data_dir, space, sync=sync)
 

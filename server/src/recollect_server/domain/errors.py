@@ -12,6 +12,7 @@ RecollectError
 │   ├── IdentityNotFound
 │   ├── SpaceNotFound
 │   └── TokenNotFound
+├── NoBackupFolder          no setting names the folder for backups
 ├── ConversationExists      a create that asks for an id that is taken
 ├── RequestIdReused         the same request id with another payload
 ├── TurnOutOfDate           the write was based on an older turn
@@ -32,6 +33,7 @@ RecollectError
     ├── TooManySubscribers  as many as the server takes are connected
     ├── TooManyAnswers      as many large answers are on their way as memory is allowed for
     ├── LimitExceeded       a token, or its space, reached a limit
+    ├── SpaceBeingDeleted   the space is being deleted
     ├── TooManySpaces       all spaces that the server keeps open are in use
     └── Stopping            the server stops
 """
@@ -142,6 +144,16 @@ class TokenNotFound(NothingNamed):
 
     def __init__(self, token_id: str) -> None:
         super().__init__("token", token_id)
+
+
+class NoBackupFolder(RecollectError):
+    """No setting names the folder for backups."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this server makes no backups by calls: set backup_dir on its machine, or run"
+            " `recollect-server backup` there"
+        )
 
 
 class ConversationExists(RecollectError):
@@ -320,6 +332,13 @@ class IndexSuspended(Exception):
     """The index's files are closed for now, and the work needs them. No caller gets this: the call
     is run again in the open space.
     """
+
+
+class SpaceBeingDeleted(TryAgain):
+    """A space is being deleted, or could not be, because it was used."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
 
 
 class TooManySpaces(TryAgain):

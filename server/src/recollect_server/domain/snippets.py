@@ -29,6 +29,9 @@ _ASCII_WORD = re.compile(r"[0-9a-z]+")
 _CHANGED = 2
 _ENGLISH = (ENGLISH, "")  # the languages of texts whose words are stemmed as English ones
 _OWN = 4 * CHUNK  # characters that are read of each text, whatever was read of others: some 10 ms
+# Looking for a beginning in a text, by its length (others: 1): the shorter, the more words have it
+# inside. From 40 on a look at every word of the text takes less.
+_EFFORT, _MOST_EFFORT = {1: 10, 2: 3}, 40
 _SHARED = 1 << 18  # and of all texts of one answer together, beyond that: some 0.1 s
 
 Token = tuple[int, int, str]
@@ -75,11 +78,16 @@ class Passages:
     _beginnings: tuple[str, ...] = field(init=False)
     _stems: dict[str, str] = field(default_factory=dict)
     """The stems of words that were looked at."""
+    _likely_words: dict[str, bool] = field(default_factory=dict)
+    """True for each word that begins as one that is searched for."""
+    _reads_all: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self._beginnings = tuple(
             sorted({stem[: max(1, len(stem) - _CHANGED)] for stem in self.stems})
         )
+        lengths = map(len, self._beginnings)
+        self._reads_all = sum(_EFFORT.get(length, 1) for length in lengths) > _MOST_EFFORT
 
     def best(self, text: str) -> Passage | None:
         """Return the passage with the most different words; None if no word was found.
@@ -158,6 +166,16 @@ class Passages:
         stem is worked out.
         """
         lower = text.lower()
+        words = (self._all_words if self._reads_all else self._found_words)(lower)
+        # all at once: each asks the index
+        if unknown := {likely for _, _, likely in words} - self._stems.keys():
+            tokens = self.tokenise(" ".join(unknown), ENGLISH)
+            self._stems.update(zip(unknown, (stem for _, _, stem in tokens), strict=True))
+        for first, last, likely in words:
+            yield first, last, self._stems[likely]
+
+    def _found_words(self, lower: str) -> list[Match]:
+        """Return the words that begin as one that is searched for: looks for each beginning."""
         places: set[Span] = set()
         for beginning in self._beginnings:
             at = lower.find(beginning)
@@ -165,13 +183,19 @@ class Passages:
                 if (word := _ASCII_WORD.match(lower, at)) and not (at and lower[at - 1].isalnum()):
                     places.add(word.span())
                 at = lower.find(beginning, at + 1)
-        words = [(first, last, lower[first:last]) for first, last in sorted(places)]
-        # all at once: each asks the index
-        if unknown := {likely for _, _, likely in words} - self._stems.keys():
-            tokens = self.tokenise(" ".join(unknown), ENGLISH)
-            self._stems.update(zip(unknown, (stem for _, _, stem in tokens), strict=True))
-        for first, last, likely in words:
-            yield first, last, self._stems[likely]
+        return [(first, last, lower[first:last]) for first, last in sorted(places)]
+
+    def _all_words(self, lower: str) -> list[Match]:
+        """Return the same: looks at each word."""
+        words: list[Match] = []
+        for match in _ASCII_WORD.finditer(lower):
+            word = match.group()
+            is_likely = self._likely_words.get(word)
+            if is_likely is None:
+                is_likely = self._likely_words[word] = word.startswith(self._beginnings)
+            if is_likely:
+                words.append((*match.span(), word))
+        return words
 
 
 def passage_at(text: str, position: int) -> str:

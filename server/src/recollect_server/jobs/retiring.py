@@ -22,11 +22,20 @@ class RetentionKeeper(Job):
         super().__init__(min(seconds, 1.0))
         self._retention = retention
         self._seconds = seconds
+        self._reason = ""
+
+    @property
+    def failure(self) -> str:
+        """Reason for which the last turn failed; empty if it did not."""
+        return self.fault or self._reason
 
     def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
         """Delete a slice."""
         try:
-            return _PAUSE if self._retention.carry_out(_SLICE) else self._seconds
+            wait = _PAUSE if self._retention.carry_out(_SLICE) else self._seconds
         except (IndexUnavailable, StorageUnavailable) as error:
-            log.warning("retention_not_carried_out", reason=str(error))
+            self._reason = str(error)
+            log.warning("retention_not_carried_out", reason=self._reason)
             return self._seconds
+        self._reason = ""
+        return wait

@@ -46,7 +46,7 @@ class Retention:
     ) -> None:
         """`rules` returns those about this space; the first that a conversation meets counts."""
         self._space = space
-        self._rules = rules
+        self.rules = rules
         self._receipts = receipts
 
     def due(self, rules: tuple[RetentionRule, ...] | None = None) -> Iterator[Retired]:
@@ -54,7 +54,7 @@ class Retention:
         that are idle for longest first. None comes twice.
         """
         named: set[str] = set()
-        for rule in self._rules() if rules is None else rules:
+        for rule in self.rules() if rules is None else rules:
             for retired in self._due(rule):
                 if retired.conversation_id not in named:
                     named.add(retired.conversation_id)
@@ -62,7 +62,7 @@ class Retention:
 
     def carry_out(self, limit: int) -> int:
         """Delete at most `limit` of those that are due. Return how many were deleted."""
-        keeps = {rule.text: rule.keeps_anchors for rule in self._rules()}
+        keeps = {rule.text: rule.keeps_anchors for rule in self.rules()}
         count = 0
         for retired in list(islice(self.due(), limit)):
             anchors = KEEP_ANCHORS if keeps.get(retired.rule, True) else DELETE_ANCHORS
@@ -95,7 +95,7 @@ class Retention:
         that they would.
         """
         times: list[int] = []
-        for rule in self._rules():
+        for rule in self.rules():
             if rule.idle:
                 oldest = self._space.index.conversations.sizes(_chosen(rule, pinned=False), 1)
                 times += [it.update_time + rule.idle for it in oldest]

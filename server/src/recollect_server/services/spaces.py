@@ -18,7 +18,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
-from recollect_server.domain.errors import RecollectError, Stopping, TooManySpaces
+from recollect_server.domain.errors import (
+    RecollectError,
+    SpaceBeingDeleted,
+    Stopping,
+    TooManySpaces,
+)
 from recollect_server.services.limits import Quota
 
 log = structlog.get_logger("recollect.spaces")
@@ -64,6 +69,7 @@ class OpenedSpace(Protocol):
 
 
 S = TypeVar("S", bound=OpenedSpace)
+R = TypeVar("R")
 
 
 class _Place(Generic[S]):
@@ -148,6 +154,7 @@ class Spaces(Generic[S]):
         self._changed = threading.Condition(self._lock)
         self._places: OrderedDict[str, _Place[S]] = OrderedDict()  # least recently used first
         self._suspended: OrderedDict[str, _Place[S]] = OrderedDict()  # likewise; no name is in both
+        self._barred: set[str] = set()  # names of those that are being removed
         self._stopping = False
         self._waiting = 0  # how many wait for the end of a lease
 
@@ -166,7 +173,7 @@ class Spaces(Generic[S]):
         with self._lock:
             place = self._places.get(name)
             if place is not None:
-                if place.space is not None and not self._stopping:
+                if place.space is not None and not self._stopping and name not in self._barred:
                     self._places.move_to_end(name)
                     return self._lease(place, place.space, is_hold=holds)
             elif appends and (lease := self._suspended_lease(name)) is not None:
@@ -190,6 +197,8 @@ class Spaces(Generic[S]):
         with self._lock:
             place = self._places.get(space.name)
             if place is None or place.space is not space or self._stopping:
+                return None
+            if space.name in self._barred:
                 return None
             return self._lease(place, space, is_hold=False, is_use=False)
 
@@ -216,6 +225,52 @@ class Spaces(Generic[S]):
                 return
             space, place.space = place.space, None
         self._put_away(place, space)
+
+    def remove(self, name: str, patience: float, remove: Callable[[], R]) -> R:
+        """Close a space, wait up to `patience` seconds for the calls that use it, and run `remove`
+        while nobody can open it. Return its result.
+
+        Raises SpaceBeingDeleted if others go on using it, Stopping, and what `remove` raises.
+        """
+        with self._lock:
+            if self._stopping:
+                raise Stopping
+            if name in self._barred:
+                raise SpaceBeingDeleted(f"the space {name} is being deleted")
+            self._barred.add(name)
+        place: _Place[S] | None = None
+        try:
+            with self._lock:
+                place, space = self._taken(name, time.monotonic() + patience)
+            if space is not None:
+                space.close()
+            return remove()
+        finally:
+            with self._lock:
+                self._barred.discard(name)
+                if place is not None:
+                    del self._places[name]
+                self._changed.notify_all()
+
+    def _taken(self, name: str, until: float) -> tuple[_Place[S], S | None]:
+        """Take a space out of use, once nobody uses it. Hold the lock. Raises SpaceBeingDeleted."""
+        while True:
+            place = self._places.get(name)
+            suspended = self._suspended.get(name)
+            if place is None and suspended is None:
+                place = self._places[name] = _Place(name)
+                return place, None
+            if place is not None and place.space is not None and not place.leases:
+                space, place.space = place.space, None
+                return place, space
+            if place is None and suspended is not None and not suspended.leases:
+                return self._taken_out(name)
+            left = until - time.monotonic()
+            if left <= 0:
+                raise SpaceBeingDeleted(f"calls go on using the space {name}: try again")
+            self._waiting += 1
+            self._changed.wait(left)
+            self._waiting -= 1
 
     def close(self) -> None:
         """Wait for the leases and close every space. Nothing can be opened any more."""
@@ -250,6 +305,8 @@ class Spaces(Generic[S]):
         place = self._suspended.get(name)
         space = None if place is None else place.space
         if place is None or space is None or self._stopping or not space.takes_appends:
+            return None
+        if name in self._barred:
             return None
         self._suspended.move_to_end(name)
         place.leases += 1
@@ -292,6 +349,8 @@ class Spaces(Generic[S]):
             with self._lock:
                 if self._stopping:
                     raise Stopping
+                if name in self._barred:
+                    raise SpaceBeingDeleted(f"the space {name} is being deleted")
                 place = self._places.get(name)
                 if place is not None and place.space is not None:
                     self._places.move_to_end(name)

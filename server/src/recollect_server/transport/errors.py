@@ -93,6 +93,10 @@ TABLE: dict[type[errors.RecollectError], Row] = {
     errors.LimitExceeded: Row(
         StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_LIMIT_EXCEEDED, ("limit", "of")
     ),
+    errors.NoBackupFolder: Row(
+        StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_NO_BACKUP_FOLDER
+    ),
+    errors.SpaceBeingDeleted: Row(StatusCode.UNAVAILABLE, None),
     errors.TooManySpaces: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_SPACES),
     errors.Stopping: Row(StatusCode.UNAVAILABLE, None),
 }

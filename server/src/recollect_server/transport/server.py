@@ -62,6 +62,8 @@ _COMPUTING = {
 _LONG = {
     "Delete",
     "DeleteMany",
+    "CreateSpace",
+    "DeleteSpace",
 }  # writes that may take long: they do not stand in the way of the others
 
 

@@ -23,6 +23,7 @@ from ulid import ULID
 from recollect_server.domain.errors import (
     IndexUnavailable,
     RecollectError,
+    SpaceNotFound,
     Stopping,
     StorageUnavailable,
     TooManySubscribers,
@@ -221,6 +222,16 @@ class Streams:
             if reason and stream.ending is None:
                 stream.ending = status_of(Unauthenticated(reason))
                 concerned.append(stream)
+        self._senders.schedule(concerned)
+
+    def end_of_space(self, space: str) -> None:
+        """End the streams of callers of a space, which is being deleted."""
+        with self._guard:
+            concerned = [
+                it for it in self._streams if it.principal.space == space and it.ending is None
+            ]
+        for stream in concerned:
+            stream.ending = status_of(SpaceNotFound(space))
         self._senders.schedule(concerned)
 
     def count(self) -> int:

@@ -8,7 +8,10 @@ from recollect._shared.fill import fill, invalid
 from recollect._shared.read_admin import read
 from recollect._shared.rpc import Call, Method
 from recollect._types.admin import (
+    Backup,
     ChangedSetting,
+    CreatedSpace,
+    DeletedSpace,
     Job,
     JobList,
     NewToken,
@@ -19,6 +22,7 @@ from recollect._types.admin import (
     RotatedToken,
     SettingList,
     SpacePage,
+    SpaceReceipt,
     Stats,
     Token,
     TokenPage,
@@ -30,6 +34,8 @@ _SERVICE = pb.DESCRIPTOR.services_by_name["AdminService"]
 _LIST_SETTINGS = Method(_SERVICE, "ListSettings", pb.ListSettingsRequest, pb.ListSettingsResponse)
 _SET_SETTING = Method(_SERVICE, "SetSetting", pb.SetSettingRequest, pb.SetSettingResponse)
 _LIST_SPACES = Method(_SERVICE, "ListSpaces", pb.ListSpacesRequest, pb.ListSpacesResponse)
+_CREATE_SPACE = Method(_SERVICE, "CreateSpace", pb.CreateSpaceRequest, pb.CreateSpaceResponse)
+_DELETE_SPACE = Method(_SERVICE, "DeleteSpace", pb.DeleteSpaceRequest, pb.DeleteSpaceResponse)
 _LIST_TOKENS = Method(_SERVICE, "ListTokens", pb.ListTokensRequest, pb.ListTokensResponse)
 _LIST_RETENTION_RULES = Method(
     _SERVICE, "ListRetentionRules", pb.ListRetentionRulesRequest, pb.ListRetentionRulesResponse
@@ -46,6 +52,7 @@ _LIST_RETENTION_RECEIPTS = Method(
 _CREATE_TOKEN = Method(_SERVICE, "CreateToken", pb.CreateTokenRequest, pb.CreateTokenResponse)
 _REVOKE_TOKEN = Method(_SERVICE, "RevokeToken", pb.RevokeTokenRequest, pb.RevokeTokenResponse)
 _ROTATE_TOKEN = Method(_SERVICE, "RotateToken", pb.RotateTokenRequest, pb.RotateTokenResponse)
+_BACKUP = Method(_SERVICE, "Backup", pb.BackupRequest, pb.BackupResponse)
 _LIST_JOBS = Method(_SERVICE, "ListJobs", pb.ListJobsRequest, pb.ListJobsResponse)
 _GET_STATS = Method(_SERVICE, "GetStats", pb.GetStatsRequest, pb.GetStatsResponse)
 
@@ -69,6 +76,23 @@ def list_spaces(
     """Return the call of ListSpaces."""
     request = fill(pb.ListSpacesRequest(), query=query, page_size=page_size, page_token=page_token)
     return Call(_LIST_SPACES, request, partial(read, SpacePage))
+
+
+def create_space(
+    name: str,
+) -> Call[pb.CreateSpaceRequest, pb.CreateSpaceResponse, CreatedSpace]:
+    """Return the call of CreateSpace."""
+    return Call(
+        _CREATE_SPACE, fill(pb.CreateSpaceRequest(), name=name), partial(read, CreatedSpace)
+    )
+
+
+def delete_space(
+    name: str,
+) -> Call[pb.DeleteSpaceRequest, pb.DeleteSpaceResponse, SpaceReceipt]:
+    """Return the call of DeleteSpace."""
+    request = fill(pb.DeleteSpaceRequest(), name=name)
+    return Call(_DELETE_SPACE, request, lambda it: read(DeletedSpace, it).receipt)
 
 
 def list_tokens(
@@ -137,6 +161,11 @@ def _scope(index: int, name: str) -> "scope_pb2.Scope.ValueType":
         return scope_pb2.Scope.Value(f"SCOPE_{name.upper().replace('.', '_')}")
     except (AttributeError, ValueError):
         raise invalid(f"scopes[{index}]", f"is {name!r}, which is not a scope") from None
+
+
+def backup(name: str | None) -> Call[pb.BackupRequest, pb.BackupResponse, Backup]:
+    """Return the call of Backup."""
+    return Call(_BACKUP, fill(pb.BackupRequest(), name=name), partial(read, Backup))
 
 
 def list_jobs(

@@ -3,13 +3,20 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, Protocol
 
-from recollect_server.domain.errors import SpaceNotFound
+from recollect_server.domain.errors import InvalidField, SpaceNotFound, StorageUnavailable
+from recollect_server.domain.time import Clock
 from recollect_server.services.spaces import OpenedSpace, Spaces
 from recollect_server.services.upkeep.statistics import Statistics, statistics_of
+from recollect_server.storage.due import DueMarkers
 from recollect_server.storage.index.checking import Totals, totals_of
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.space_removal import SpaceReceipt, remove_space
 from recollect_server.storage.logs.store import LogStore
+
+_PATIENCE = 10.0  # seconds that a delete waits for the calls that use the space
 
 
 class Settling(OpenedSpace, Protocol):
@@ -24,6 +31,9 @@ class SpaceStores(Protocol):
 
     def of(self, space: str) -> LogStore:
         """Return the store of a space."""
+
+    def folder_of(self, space: str) -> FolderStore:
+        """Return the folder of a space's logs. Raises StorageUnavailable if they are in none."""
 
     def is_space(self, name: str) -> bool:
         """Return whether there is a space of a name."""
@@ -53,8 +63,21 @@ class SpaceOverview:
 class SpaceAdministration:
     """The spaces of a server. Safe to call from any thread."""
 
-    def __init__(self, stores: SpaceStores, default: str, spaces: Spaces[Any]) -> None:
+    def __init__(
+        self,
+        stores: SpaceStores,
+        data_dir: Path,
+        default: str,
+        spaces: Spaces[Any],
+        end_streams: Callable[[str], None],
+        clock: Clock,
+    ) -> None:
+        """`end_streams` ends the open streams of a space."""
         self._stores = stores
+        self._end_streams = end_streams
+        self._clock = clock
+        self._due = DueMarkers(data_dir)
+        self._data_dir = data_dir
         self._default = default
         self._spaces: Spaces[Settling] = spaces
 
@@ -75,6 +98,48 @@ class SpaceAdministration:
             raise SpaceNotFound(name)
         self._settle(name)
         return statistics_of(self._stores.of(name))
+
+    def create(self, name: str) -> tuple[SpaceOverview, bool]:
+        """Make a space, unless there is one; return it, and whether it was made. Raises
+        StorageUnavailable.
+        """
+        folder = self._stores.folder_of(name)
+        is_new = not folder.root.is_dir()
+        try:
+            folder.create()
+            if is_new:
+                folder.keep()
+            # Opened, it has an index, and is there for all that look at it.
+            self._spaces.use(name).end()
+        except OSError as error:
+            raise StorageUnavailable(
+                f"the space {name} cannot be made: {error.strerror or error}"
+            ) from error
+        return self.overview(name), is_new
+
+    def delete(self, name: str) -> SpaceReceipt:
+        """Delete a space with all its data, and end its streams. Raises SpaceNotFound,
+        InvalidField, SpaceBeingDeleted, StorageUnavailable.
+        """
+        if name == self._default:
+            raise InvalidField.of(
+                "name",
+                "is the space of calls that name none, which the server keeps: delete its"
+                " conversations",
+            )
+        if not self._stores.folder_of(name).root.is_dir():
+            raise SpaceNotFound(name)
+        self._end_streams(name)
+        try:
+            return self._spaces.remove(
+                name, _PATIENCE, lambda: remove_space(self._data_dir, name, self._clock())
+            )
+        except OSError as error:
+            raise StorageUnavailable(
+                f"the space {name} cannot be deleted: {error.strerror or error}"
+            ) from error
+        finally:
+            self._due.remove(name)
 
     def counts(self) -> tuple[int, int, int]:
         """Return the numbers of all spaces, of the open and of the suspended ones."""

@@ -29,7 +29,7 @@ from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.postings import KeywordScores
 from recollect_server.storage.index.search import Messages
-from recollect_server.storage.index.words import MAX_TEXT, Term
+from recollect_server.storage.index.words import MAX_TEXT, QueryTerms, Term
 from recollect_server.storage.ranking import Bm25, Counts, among, conversation_bm25, highest, starts
 from recollect_server.storage.vectors.scan import Scores
 
@@ -120,7 +120,7 @@ def gather(
     index: Index,
     meaning: Meaning,
     query: str,
-    terms: list[Term],
+    terms: QueryTerms,
     scope: Scope,
     most: int,
     deadline: Deadline,
@@ -144,10 +144,10 @@ def gather(
     scans, late = _scans(index, meaning, text, scope, within)
     degraded |= late
     deadline.check()
-    words = index.search.keyword(terms, scope, within)
+    words = index.search.keyword(terms.chosen, scope, within)
     deadline.check()
     counts = words.postings.counts()
-    numbers, whole, noted = _by_all_words(index, terms, words, counts, scope, within)
+    numbers, whole, noted = _by_all_words(index, terms.chosen, words, counts, scope, within)
     deadline.check()
     keyword = words.best(_SCORED)
     deadline.check()
@@ -186,7 +186,7 @@ def gather(
         if normal is None
         else _normal(messages, normal, of_messages, of_conversations)
     )
-    weights = index.search.weigh(without_dates(query, dates), terms)
+    weights = terms.words
     question = Question(query, dates, unsaid(weights, judged[0].keyword))
     order = _rounded(fuse(question, of_messages, of_conversations, sections))
     # "today" is said in passing

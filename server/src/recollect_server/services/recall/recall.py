@@ -144,7 +144,7 @@ class Recall:
                     index, self._meaning, query, terms, scope, most, deadline, now, _EMBEDDED
                 )
                 best, leading = candidates.best_messages(), candidates.best_conversations()
-                showing = Showing(self._space, index, terms, candidates.scans, deadline)
+                showing = Showing(self._space, index, terms.chosen, candidates.scans, deadline)
                 showing.prepare(_first_shown(candidates, best, leading, limit))
                 hits = self._hits(candidates, best, showing, limit, least, explain=explain)
                 results = self._results(

@@ -312,7 +312,7 @@ def _select(
 def _search(connection: apsw.Connection, query: CommunicationSearch, limit: int) -> WordHits:
     """Find the messages that have any of the words, best first: by BM25, then the newest."""
     count = int(connection.execute("SELECT count(*) FROM external_messages").get)
-    terms = words.choose_terms(connection, query.text, count, words.EXTERNAL)
+    terms = words.choose_terms(connection, query.text, count, words.EXTERNAL).chosen
     finding = [term for term in terms if not term.only_ranks]
     if not finding:
         return WordHits([], terms, 0)

@@ -26,7 +26,7 @@ from recollect_server.storage.index.conversations import Lengths, condition_of
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.postings import KeywordScores
-from recollect_server.storage.index.words import QuestionWords, Term
+from recollect_server.storage.index.words import QueryTerms, Term
 from recollect_server.storage.ranking import starts
 
 _QUIET = 3_600_000  # milliseconds without a message that end a section
@@ -266,15 +266,10 @@ class Search:
         self._database = database
         self._lengths = lengths
 
-    def terms(self, query: str) -> list[Term]:
+    def terms(self, query: str) -> QueryTerms:
         """Return the words of a query to search for."""
         with self._database.reading() as connection:
             return words.choose_terms(connection, query, self._lengths.messages)
-
-    def weigh(self, query: str, terms: list[Term]) -> QuestionWords:
-        """Return the rarity of a query's words, of which `terms` were chosen."""
-        with self._database.reading() as connection:
-            return words.weigh(connection, query, terms, self._lengths.messages)
 
     def tokens(self, text: str, language: str) -> list[Word]:
         """Return the words of a text in a language, with the stems that the index has of them."""

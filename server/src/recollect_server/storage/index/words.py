@@ -141,18 +141,26 @@ class Term:
         return quoted + "*" if self.prefix else quoted
 
 
+@frozen
+class QueryTerms:
+    """The terms of a query that are searched for, and how rare all of its words are."""
+
+    chosen: list[Term]
+    """The rarest first, without those that no message has."""
+    words: QuestionWords
+
+
 def choose_terms(
     connection: apsw.Connection, query: str, total_messages: int, tables: WordTables = CONVERSATIONS
-) -> list[Term]:
-    """Return the words of a query to search for, the rarest first, without words that no message
-    has.
+) -> QueryTerms:
+    """Return the words of a query to search for.
 
     Stop words are dropped unless nothing else is left. Common words only rank the hits of rarer
     ones, because every hit is scored. The number of words is bounded, and the number of index
     entries that must be counted and read for them, so of many common words some are left out.
     """
-    words, _ = _terms(connection, query, tables)
-    frequencies = _frequencies(connection, words, tables)
+    words, is_whole = _terms(connection, query, tables)
+    frequencies, occurring = _frequencies(connection, words, tables)
     terms = [
         (frequency, term)
         for term, frequency in zip(words, frequencies, strict=True)
@@ -173,33 +181,23 @@ def choose_terms(
             frequency > _MAX_COMMON * total_messages and total_messages > 1000
         )
         chosen.append(replace(term, only_ranks=spare and common, frequency=frequency))
-    return chosen
+    return QueryTerms(chosen, _weighed(words, chosen, occurring, total_messages, is_whole))
 
 
-def weigh(
-    connection: apsw.Connection, query: str, chosen: list[Term], total_messages: int
+def _weighed(
+    every: list[Term],
+    chosen: list[Term],
+    occurring: set[str],
+    total_messages: int,
+    is_whole: bool,
 ) -> QuestionWords:
-    """Return how rare the words of a query are, of which `choose_terms` chose some: the others
-    nothing has, or they are common.
+    """Return how rare the words of a query are. Of those that were not chosen, the `occurring` ones
+    are common, and no message has the others.
     """
-    every, is_whole = _terms(connection, query, CONVERSATIONS)
-    stems = {term.stem for term in chosen}
     weight = sum(term.rarity(total_messages) for term in chosen)
-    # A look at one occurrence costs nothing, the count of a common word's milliseconds: what was
-    # not chosen and occurs is common.
-    occurring = {term.word for term in every if term.stem in stems or term.prefix}
-    others = [term for term in every if term.word not in occurring]
-    occur = (
-        connection.execute(
-            "SELECT EXISTS (SELECT 1 FROM turns_occurrences WHERE term = j.value)"
-            " FROM json_each(?) j ORDER BY j.key",
-            (orjson.dumps([term.stem for term in others]).decode(),),
-        )
-        if others
-        else ()
-    )
-    occurring |= {term.word for term, (occurs,) in zip(others, occur, strict=True) if occurs}
-    unknown = {term.word: term for term in others if term.word not in occurring}
+    stems = {term.stem for term in chosen}
+    there = {it.word for it in every if it.stem in stems or it.prefix or it.stem in occurring}
+    unknown = {term.word: term for term in every if term.word not in there}
     missing = sum(term.rarity(total_messages) for term in unknown.values())
     distinct = {term.word: term for term in every}
     only_stops = all(term.is_stop for term in distinct.values())
@@ -272,13 +270,15 @@ def _terms(connection: apsw.Connection, query: str, tables: WordTables) -> tuple
 
 def _frequencies(
     connection: apsw.Connection, terms: list[Term], tables: WordTables
-) -> list[int | None]:
-    """Return for each term how many messages have it. None for one that neither a message nor the
-    notes have, and for common ones whose count would take too long while there are rarer ones.
+) -> tuple[list[int | None], set[str]]:
+    """Return for each term how many messages have it, and the stems that any has. None for one that
+    neither a message nor the notes have, and for common ones whose count would take too long while
+    there are rarer ones.
 
     A count reads every entry of the word, so all are counted up to a few messages first.
     """
     frequencies: list[int | None] = [None] * len(terms)
+    occurring: set[str] = set()
     matches = f"SELECT 1 FROM {tables.words} WHERE {tables.words} MATCH"
     if tables.notes:
         notes = f"SELECT 1 FROM {tables.notes} WHERE stem BETWEEN j.value ->> 1 AND j.value ->> 2"
@@ -297,6 +297,8 @@ def _frequencies(
         count, in_notes = map(int, row)  # type: ignore[arg-type]  # what SQL's functions return
         if count or in_notes:
             frequencies[at] = count
+        if count:
+            occurring.add(terms[at].stem)
     uncounted = [at for at, it in enumerate(frequencies) if it is not None and it > _COUNTS[0]]
     left = _MAX_COUNTED
     for most in _COUNTS[1:]:
@@ -321,7 +323,7 @@ def _frequencies(
         frequencies[at] = (
             _whole_frequency(connection, terms[at], tables) if place < needed else None
         )
-    return frequencies
+    return frequencies, occurring
 
 
 def _whole_frequency(connection: apsw.Connection, term: Term, tables: WordTables) -> int:

@@ -49,6 +49,10 @@ _IS_NAME = {
 _OTHERS = tuple(kind for kind in Kind if kind is not Kind.CONVERSATION)
 
 
+KEPT = "kept"
+"""File in the folder of a space that somebody made, and that stays without logs."""
+
+
 class FolderStore:
     """`<data-dir>/<space>`: `conversations/conv-….jsonl`, `external/ext-….jsonl`,
     `threads/thread-….jsonl`, and the ledgers beside these folders.
@@ -172,6 +176,12 @@ class FolderStore:
         OSError.
         """
         make_folder(self.root)
+
+    def keep(self) -> None:
+        """Make the folder stay though it has no log (see `remove_without_logs`). Raises OSError."""
+        handle = open_transcript(self.root.parent / KEPT, os.O_WRONLY | os.O_CREAT)
+        os.close(handle)
+        sync_folder(self.root.parent)
 
     def settle(self) -> None:
         """Make durable what a killed process may have left to the system's cache: the names here

@@ -5,10 +5,11 @@ import math
 from recollect.v1 import admin_pb2
 from recollect.v1 import admin_service_pb2 as api
 
+from recollect_server.domain.ids import is_space_name
 from recollect_server.services.administration.server import ServerState, ServerWatch
 from recollect_server.services.administration.spaces import SpaceAdministration, SpaceOverview
 from recollect_server.services.upkeep.statistics import WHOLE, Statistics
-from recollect_server.transport.admin.reach import space_of
+from recollect_server.transport.admin.reach import check_whole_server, space_of
 from recollect_server.transport.checks import Checks
 from recollect_server.transport.convert import timestamp
 from recollect_server.transport.handling import Call
@@ -47,6 +48,24 @@ class SpaceHandlers:
             ),
         )
 
+    def CreateSpace(self, request: api.CreateSpaceRequest, call: Call) -> api.CreateSpaceResponse:
+        """Make a space, unless there is one."""
+        space, is_new = self._spaces.create(_named(request.name, call, "CreateSpace"))
+        return api.CreateSpaceResponse(space=space_to(space), created=is_new)
+
+    def DeleteSpace(self, request: api.DeleteSpaceRequest, call: Call) -> api.DeleteSpaceResponse:
+        """Delete a space with all its data."""
+        receipt = self._spaces.delete(_named(request.name, call, "DeleteSpace"))
+        return api.DeleteSpaceResponse(
+            receipt=admin_pb2.SpaceReceipt(
+                name=receipt.name,
+                delete_time=timestamp(receipt.time),
+                conversations=receipt.conversations,
+                external_communications=receipt.communications,
+                bytes=receipt.size,
+            )
+        )
+
     def GetStats(self, request: api.GetStatsRequest, call: Call) -> api.GetStatsResponse:
         """Return what a space holds, and the state of the server."""
         checks = Checks()
@@ -56,6 +75,21 @@ class SpaceHandlers:
         if call.principal.is_for_every_space:
             answer.server.CopyFrom(_server_to(self._server.state(), *self._spaces.counts()))
         return answer
+
+
+def _named(name: str, call: Call, method: str) -> str:
+    """Return the name of a space that the caller administers. Raises InvalidField, SpaceNotFound,
+    PermissionDenied.
+    """
+    checks = Checks()
+    if not name:
+        checks.refuse("name", "is required")
+    elif method == "CreateSpace" and is_space_name(name) and not call.principal.is_for(name):
+        check_whole_server(call, method)
+    else:
+        space_of(checks, call.principal, name, "name")
+    checks.done()
+    return name
 
 
 def space_to(it: SpaceOverview) -> admin_pb2.Space:

@@ -8,7 +8,7 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { Job, RetentionReceipt, RetentionRule, RetiredConversation, ServerStats, Setting, Space, SpaceStats, Token } from "./admin_pb.js";
+import type { Job, RetentionReceipt, RetentionRule, RetiredConversation, ServerStats, Setting, Space, SpaceReceipt, SpaceStats, Token } from "./admin_pb.js";
 import { file_recollect_v1_admin } from "./admin_pb.js";
 import type { Scope } from "./scope_pb.js";
 import { file_recollect_v1_scope } from "./scope_pb.js";
@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/admin_service.proto.
  */
 export const file_recollect_v1_admin_service: GenFile = /*@__PURE__*/
-  fileDesc("CiByZWNvbGxlY3QvdjEvYWRtaW5fc2VydmljZS5wcm90bxIMcmVjb2xsZWN0LnYxIioKGUxpc3RSZXRlbnRpb25SdWxlc1JlcXVlc3QSDQoFc3BhY2UYASABKAkiSAoaTGlzdFJldGVudGlvblJ1bGVzUmVzcG9uc2USKgoFcnVsZXMYASADKAsyGy5yZWNvbGxlY3QudjEuUmV0ZW50aW9uUnVsZSJKChdQcmV2aWV3UmV0ZW50aW9uUmVxdWVzdBINCgVzcGFjZRgBIAEoCRIRCglyZXRlbnRpb24YAiABKAkSDQoFbGltaXQYAyABKAUiZgoYUHJldmlld1JldGVudGlvblJlc3BvbnNlEjgKDWNvbnZlcnNhdGlvbnMYASADKAsyIS5yZWNvbGxlY3QudjEuUmV0aXJlZENvbnZlcnNhdGlvbhIQCghoYXNfbW9yZRgCIAEoCCJUChxMaXN0UmV0ZW50aW9uUmVjZWlwdHNSZXF1ZXN0Eg0KBXNwYWNlGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJImoKHUxpc3RSZXRlbnRpb25SZWNlaXB0c1Jlc3BvbnNlEjAKCHJlY2VpcHRzGAEgAygLMh4ucmVjb2xsZWN0LnYxLlJldGVudGlvblJlY2VpcHQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIhUKE0xpc3RTZXR0aW5nc1JlcXVlc3QiXQoUTGlzdFNldHRpbmdzUmVzcG9uc2USJwoIc2V0dGluZ3MYASADKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIMCgRmaWxlGAIgASgJEg4KBmxvY2tlZBgDIAEoCSI+ChFTZXRTZXR0aW5nUmVxdWVzdBILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSDQoFcmVzZXQYAyABKAgiVAoSU2V0U2V0dGluZ1Jlc3BvbnNlEiYKB3NldHRpbmcYASABKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIWCg5yZXN0YXJ0X25lZWRlZBgCIAEoCCJJChFMaXN0U3BhY2VzUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJSChJMaXN0U3BhY2VzUmVzcG9uc2USIwoGc3BhY2VzGAEgAygLMhMucmVjb2xsZWN0LnYxLlNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJRChFMaXN0VG9rZW5zUmVxdWVzdBIVCg1pbmNsdWRlX2VuZGVkGAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlIKEkxpc3RUb2tlbnNSZXNwb25zZRIjCgZ0b2tlbnMYASADKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIq0CChJDcmVhdGVUb2tlblJlcXVlc3QSDAoEa2luZBgBIAEoCRIjCgZzY29wZXMYAiADKA4yEy5yZWNvbGxlY3QudjEuU2NvcGUSDgoGc3BhY2VzGAMgAygJEhcKD2NvbnZlcnNhdGlvbl9pZBgEIAEoCRIPCgdjaGFubmVsGAUgASgJEi8KC2V4cGlyZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI8CgZsaW1pdHMYByADKAsyLC5yZWNvbGxlY3QudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0LkxpbWl0c0VudHJ5EgwKBG5vdGUYCCABKAkaLQoLTGltaXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4ASJJChNDcmVhdGVUb2tlblJlc3BvbnNlEiIKBXRva2VuGAEgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuEg4KBnNlY3JldBgCIAEoCSImChJSZXZva2VUb2tlblJlcXVlc3QSEAoIdG9rZW5faWQYASABKAkiOQoTUmV2b2tlVG9rZW5SZXNwb25zZRIiCgV0b2tlbhgBIAEoCzITLnJlY29sbGVjdC52MS5Ub2tlbiKDAQoSUm90YXRlVG9rZW5SZXF1ZXN0EhAKCHRva2VuX2lkGAEgASgJEi8KC2V4cGlyZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgdvdmVybGFwGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInAKE1JvdGF0ZVRva2VuUmVzcG9uc2USIgoFdG9rZW4YASABKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SDgoGc2VjcmV0GAIgASgJEiUKCHJlcGxhY2VkGAMgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuIiAKD0xpc3RKb2JzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSIzChBMaXN0Sm9ic1Jlc3BvbnNlEh8KBGpvYnMYASADKAsyES5yZWNvbGxlY3QudjEuSm9iIiAKD0dldFN0YXRzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSJmChBHZXRTdGF0c1Jlc3BvbnNlEicKBXNwYWNlGAEgASgLMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdHMSKQoGc2VydmVyGAIgASgLMhkucmVjb2xsZWN0LnYxLlNlcnZlclN0YXRzMpoJCgxBZG1pblNlcnZpY2USXwoMTGlzdFNldHRpbmdzEiEucmVjb2xsZWN0LnYxLkxpc3RTZXR0aW5nc1JlcXVlc3QaIi5yZWNvbGxlY3QudjEuTGlzdFNldHRpbmdzUmVzcG9uc2UiCJACAdrbGAEMElkKClNldFNldHRpbmcSHy5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1JlcXVlc3QaIC5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1Jlc3BvbnNlIgiQAgLa2xgBDBJZCgpMaXN0U3BhY2VzEh8ucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXNwb25zZSIIkAIB2tsYAQwSWQoKTGlzdFRva2VucxIfLnJlY29sbGVjdC52MS5MaXN0VG9rZW5zUmVxdWVzdBogLnJlY29sbGVjdC52MS5MaXN0VG9rZW5zUmVzcG9uc2UiCJACAdrbGAEMElkKC0NyZWF0ZVRva2VuEiAucmVjb2xsZWN0LnYxLkNyZWF0ZVRva2VuUmVxdWVzdBohLnJlY29sbGVjdC52MS5DcmVhdGVUb2tlblJlc3BvbnNlIgXa2xgBDBJcCgtSZXZva2VUb2tlbhIgLnJlY29sbGVjdC52MS5SZXZva2VUb2tlblJlcXVlc3QaIS5yZWNvbGxlY3QudjEuUmV2b2tlVG9rZW5SZXNwb25zZSIIkAIC2tsYAQwSWQoLUm90YXRlVG9rZW4SIC5yZWNvbGxlY3QudjEuUm90YXRlVG9rZW5SZXF1ZXN0GiEucmVjb2xsZWN0LnYxLlJvdGF0ZVRva2VuUmVzcG9uc2UiBdrbGAEMElMKCEdldFN0YXRzEh0ucmVjb2xsZWN0LnYxLkdldFN0YXRzUmVxdWVzdBoeLnJlY29sbGVjdC52MS5HZXRTdGF0c1Jlc3BvbnNlIgiQAgHa2xgBDBJTCghMaXN0Sm9icxIdLnJlY29sbGVjdC52MS5MaXN0Sm9ic1JlcXVlc3QaHi5yZWNvbGxlY3QudjEuTGlzdEpvYnNSZXNwb25zZSIIkAIB2tsYAQwScQoSTGlzdFJldGVudGlvblJ1bGVzEicucmVjb2xsZWN0LnYxLkxpc3RSZXRlbnRpb25SdWxlc1JlcXVlc3QaKC5yZWNvbGxlY3QudjEuTGlzdFJldGVudGlvblJ1bGVzUmVzcG9uc2UiCJACAdrbGAEMEmsKEFByZXZpZXdSZXRlbnRpb24SJS5yZWNvbGxlY3QudjEuUHJldmlld1JldGVudGlvblJlcXVlc3QaJi5yZWNvbGxlY3QudjEuUHJldmlld1JldGVudGlvblJlc3BvbnNlIgiQAgHa2xgBDBJ6ChVMaXN0UmV0ZW50aW9uUmVjZWlwdHMSKi5yZWNvbGxlY3QudjEuTGlzdFJldGVudGlvblJlY2VpcHRzUmVxdWVzdBorLnJlY29sbGVjdC52MS5MaXN0UmV0ZW50aW9uUmVjZWlwdHNSZXNwb25zZSIIkAIB2tsYAQxiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_recollect_v1_admin, file_recollect_v1_scope]);
+  fileDesc("CiByZWNvbGxlY3QvdjEvYWRtaW5fc2VydmljZS5wcm90bxIMcmVjb2xsZWN0LnYxIioKGUxpc3RSZXRlbnRpb25SdWxlc1JlcXVlc3QSDQoFc3BhY2UYASABKAkiSAoaTGlzdFJldGVudGlvblJ1bGVzUmVzcG9uc2USKgoFcnVsZXMYASADKAsyGy5yZWNvbGxlY3QudjEuUmV0ZW50aW9uUnVsZSJKChdQcmV2aWV3UmV0ZW50aW9uUmVxdWVzdBINCgVzcGFjZRgBIAEoCRIRCglyZXRlbnRpb24YAiABKAkSDQoFbGltaXQYAyABKAUiZgoYUHJldmlld1JldGVudGlvblJlc3BvbnNlEjgKDWNvbnZlcnNhdGlvbnMYASADKAsyIS5yZWNvbGxlY3QudjEuUmV0aXJlZENvbnZlcnNhdGlvbhIQCghoYXNfbW9yZRgCIAEoCCJUChxMaXN0UmV0ZW50aW9uUmVjZWlwdHNSZXF1ZXN0Eg0KBXNwYWNlGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJImoKHUxpc3RSZXRlbnRpb25SZWNlaXB0c1Jlc3BvbnNlEjAKCHJlY2VpcHRzGAEgAygLMh4ucmVjb2xsZWN0LnYxLlJldGVudGlvblJlY2VpcHQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIhUKE0xpc3RTZXR0aW5nc1JlcXVlc3QiXQoUTGlzdFNldHRpbmdzUmVzcG9uc2USJwoIc2V0dGluZ3MYASADKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIMCgRmaWxlGAIgASgJEg4KBmxvY2tlZBgDIAEoCSI+ChFTZXRTZXR0aW5nUmVxdWVzdBILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSDQoFcmVzZXQYAyABKAgiVAoSU2V0U2V0dGluZ1Jlc3BvbnNlEiYKB3NldHRpbmcYASABKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIWCg5yZXN0YXJ0X25lZWRlZBgCIAEoCCJJChFMaXN0U3BhY2VzUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJSChJMaXN0U3BhY2VzUmVzcG9uc2USIwoGc3BhY2VzGAEgAygLMhMucmVjb2xsZWN0LnYxLlNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIiChJDcmVhdGVTcGFjZVJlcXVlc3QSDAoEbmFtZRgBIAEoCSJKChNDcmVhdGVTcGFjZVJlc3BvbnNlEiIKBXNwYWNlGAEgASgLMhMucmVjb2xsZWN0LnYxLlNwYWNlEg8KB2NyZWF0ZWQYAiABKAgiIgoSRGVsZXRlU3BhY2VSZXF1ZXN0EgwKBG5hbWUYASABKAkiQgoTRGVsZXRlU3BhY2VSZXNwb25zZRIrCgdyZWNlaXB0GAEgASgLMhoucmVjb2xsZWN0LnYxLlNwYWNlUmVjZWlwdCJRChFMaXN0VG9rZW5zUmVxdWVzdBIVCg1pbmNsdWRlX2VuZGVkGAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlIKEkxpc3RUb2tlbnNSZXNwb25zZRIjCgZ0b2tlbnMYASADKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIq0CChJDcmVhdGVUb2tlblJlcXVlc3QSDAoEa2luZBgBIAEoCRIjCgZzY29wZXMYAiADKA4yEy5yZWNvbGxlY3QudjEuU2NvcGUSDgoGc3BhY2VzGAMgAygJEhcKD2NvbnZlcnNhdGlvbl9pZBgEIAEoCRIPCgdjaGFubmVsGAUgASgJEi8KC2V4cGlyZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI8CgZsaW1pdHMYByADKAsyLC5yZWNvbGxlY3QudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0LkxpbWl0c0VudHJ5EgwKBG5vdGUYCCABKAkaLQoLTGltaXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4ASJJChNDcmVhdGVUb2tlblJlc3BvbnNlEiIKBXRva2VuGAEgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuEg4KBnNlY3JldBgCIAEoCSImChJSZXZva2VUb2tlblJlcXVlc3QSEAoIdG9rZW5faWQYASABKAkiOQoTUmV2b2tlVG9rZW5SZXNwb25zZRIiCgV0b2tlbhgBIAEoCzITLnJlY29sbGVjdC52MS5Ub2tlbiKDAQoSUm90YXRlVG9rZW5SZXF1ZXN0EhAKCHRva2VuX2lkGAEgASgJEi8KC2V4cGlyZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgdvdmVybGFwGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInAKE1JvdGF0ZVRva2VuUmVzcG9uc2USIgoFdG9rZW4YASABKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SDgoGc2VjcmV0GAIgASgJEiUKCHJlcGxhY2VkGAMgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuIh0KDUJhY2t1cFJlcXVlc3QSDAoEbmFtZRgBIAEoCSKeAQoOQmFja3VwUmVzcG9uc2USDAoEcGF0aBgBIAEoCRIOCgZzcGFjZXMYAiADKAkSFQoNY29udmVyc2F0aW9ucxgDIAEoAxIfChdleHRlcm5hbF9jb21tdW5pY2F0aW9ucxgEIAEoAxINCgVieXRlcxgFIAEoAxIVCg1wcm9ibGVtX2NvdW50GAYgASgDEhAKCHByb2JsZW1zGAcgAygJIiAKD0xpc3RKb2JzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSIzChBMaXN0Sm9ic1Jlc3BvbnNlEh8KBGpvYnMYASADKAsyES5yZWNvbGxlY3QudjEuSm9iIiAKD0dldFN0YXRzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSJmChBHZXRTdGF0c1Jlc3BvbnNlEicKBXNwYWNlGAEgASgLMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdHMSKQoGc2VydmVyGAIgASgLMhkucmVjb2xsZWN0LnYxLlNlcnZlclN0YXRzMp8LCgxBZG1pblNlcnZpY2USXwoMTGlzdFNldHRpbmdzEiEucmVjb2xsZWN0LnYxLkxpc3RTZXR0aW5nc1JlcXVlc3QaIi5yZWNvbGxlY3QudjEuTGlzdFNldHRpbmdzUmVzcG9uc2UiCJACAdrbGAEMElkKClNldFNldHRpbmcSHy5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1JlcXVlc3QaIC5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1Jlc3BvbnNlIgiQAgLa2xgBDBJZCgpMaXN0U3BhY2VzEh8ucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXNwb25zZSIIkAIB2tsYAQwSXAoLQ3JlYXRlU3BhY2USIC5yZWNvbGxlY3QudjEuQ3JlYXRlU3BhY2VSZXF1ZXN0GiEucmVjb2xsZWN0LnYxLkNyZWF0ZVNwYWNlUmVzcG9uc2UiCJACAtrbGAEMElkKC0RlbGV0ZVNwYWNlEiAucmVjb2xsZWN0LnYxLkRlbGV0ZVNwYWNlUmVxdWVzdBohLnJlY29sbGVjdC52MS5EZWxldGVTcGFjZVJlc3BvbnNlIgXa2xgBDBJZCgpMaXN0VG9rZW5zEh8ucmVjb2xsZWN0LnYxLkxpc3RUb2tlbnNSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLkxpc3RUb2tlbnNSZXNwb25zZSIIkAIB2tsYAQwSWQoLQ3JlYXRlVG9rZW4SIC5yZWNvbGxlY3QudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0GiEucmVjb2xsZWN0LnYxLkNyZWF0ZVRva2VuUmVzcG9uc2UiBdrbGAEMElwKC1Jldm9rZVRva2VuEiAucmVjb2xsZWN0LnYxLlJldm9rZVRva2VuUmVxdWVzdBohLnJlY29sbGVjdC52MS5SZXZva2VUb2tlblJlc3BvbnNlIgiQAgLa2xgBDBJZCgtSb3RhdGVUb2tlbhIgLnJlY29sbGVjdC52MS5Sb3RhdGVUb2tlblJlcXVlc3QaIS5yZWNvbGxlY3QudjEuUm90YXRlVG9rZW5SZXNwb25zZSIF2tsYAQwSUwoIR2V0U3RhdHMSHS5yZWNvbGxlY3QudjEuR2V0U3RhdHNSZXF1ZXN0Gh4ucmVjb2xsZWN0LnYxLkdldFN0YXRzUmVzcG9uc2UiCJACAdrbGAEMEkoKBkJhY2t1cBIbLnJlY29sbGVjdC52MS5CYWNrdXBSZXF1ZXN0GhwucmVjb2xsZWN0LnYxLkJhY2t1cFJlc3BvbnNlIgXa2xgBDBJTCghMaXN0Sm9icxIdLnJlY29sbGVjdC52MS5MaXN0Sm9ic1JlcXVlc3QaHi5yZWNvbGxlY3QudjEuTGlzdEpvYnNSZXNwb25zZSIIkAIB2tsYAQwScQoSTGlzdFJldGVudGlvblJ1bGVzEicucmVjb2xsZWN0LnYxLkxpc3RSZXRlbnRpb25SdWxlc1JlcXVlc3QaKC5yZWNvbGxlY3QudjEuTGlzdFJldGVudGlvblJ1bGVzUmVzcG9uc2UiCJACAdrbGAEMEmsKEFByZXZpZXdSZXRlbnRpb24SJS5yZWNvbGxlY3QudjEuUHJldmlld1JldGVudGlvblJlcXVlc3QaJi5yZWNvbGxlY3QudjEuUHJldmlld1JldGVudGlvblJlc3BvbnNlIgiQAgHa2xgBDBJ6ChVMaXN0UmV0ZW50aW9uUmVjZWlwdHMSKi5yZWNvbGxlY3QudjEuTGlzdFJldGVudGlvblJlY2VpcHRzUmVxdWVzdBorLnJlY29sbGVjdC52MS5MaXN0UmV0ZW50aW9uUmVjZWlwdHNSZXNwb25zZSIIkAIB2tsYAQxiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_recollect_v1_admin, file_recollect_v1_scope]);
 
 /**
  * Request for the rules of retention.
@@ -366,6 +366,97 @@ export const ListSpacesResponseSchema: GenMessage<ListSpacesResponse> = /*@__PUR
   messageDesc(file_recollect_v1_admin_service, 11);
 
 /**
+ * Request to make a space.
+ *
+ * @generated from message recollect.v1.CreateSpaceRequest
+ */
+export type CreateSpaceRequest = Message<"recollect.v1.CreateSpaceRequest"> & {
+  /**
+   * Its name: 1 to 64 lower-case letters, digits, `_` and `-`, beginning with a letter or digit.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message recollect.v1.CreateSpaceRequest.
+ * Use `create(CreateSpaceRequestSchema)` to create a new message.
+ */
+export const CreateSpaceRequestSchema: GenMessage<CreateSpaceRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 12);
+
+/**
+ * A space that was made, or was there.
+ *
+ * @generated from message recollect.v1.CreateSpaceResponse
+ */
+export type CreateSpaceResponse = Message<"recollect.v1.CreateSpaceResponse"> & {
+  /**
+   * The space.
+   *
+   * @generated from field: recollect.v1.Space space = 1;
+   */
+  space?: Space | undefined;
+
+  /**
+   * Whether this call made it.
+   *
+   * @generated from field: bool created = 2;
+   */
+  created: boolean;
+};
+
+/**
+ * Describes the message recollect.v1.CreateSpaceResponse.
+ * Use `create(CreateSpaceResponseSchema)` to create a new message.
+ */
+export const CreateSpaceResponseSchema: GenMessage<CreateSpaceResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 13);
+
+/**
+ * Request to delete a space.
+ *
+ * @generated from message recollect.v1.DeleteSpaceRequest
+ */
+export type DeleteSpaceRequest = Message<"recollect.v1.DeleteSpaceRequest"> & {
+  /**
+   * Its name.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message recollect.v1.DeleteSpaceRequest.
+ * Use `create(DeleteSpaceRequestSchema)` to create a new message.
+ */
+export const DeleteSpaceRequestSchema: GenMessage<DeleteSpaceRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 14);
+
+/**
+ * Response of DeleteSpace: the receipt.
+ *
+ * @generated from message recollect.v1.DeleteSpaceResponse
+ */
+export type DeleteSpaceResponse = Message<"recollect.v1.DeleteSpaceResponse"> & {
+  /**
+   * The receipt. The server keeps it too.
+   *
+   * @generated from field: recollect.v1.SpaceReceipt receipt = 1;
+   */
+  receipt?: SpaceReceipt | undefined;
+};
+
+/**
+ * Describes the message recollect.v1.DeleteSpaceResponse.
+ * Use `create(DeleteSpaceResponseSchema)` to create a new message.
+ */
+export const DeleteSpaceResponseSchema: GenMessage<DeleteSpaceResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 15);
+
+/**
  * Request for a page of tokens.
  *
  * @generated from message recollect.v1.ListTokensRequest
@@ -398,7 +489,7 @@ export type ListTokensRequest = Message<"recollect.v1.ListTokensRequest"> & {
  * Use `create(ListTokensRequestSchema)` to create a new message.
  */
 export const ListTokensRequestSchema: GenMessage<ListTokensRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 12);
+  messageDesc(file_recollect_v1_admin_service, 16);
 
 /**
  * A page of tokens.
@@ -426,7 +517,7 @@ export type ListTokensResponse = Message<"recollect.v1.ListTokensResponse"> & {
  * Use `create(ListTokensResponseSchema)` to create a new message.
  */
 export const ListTokensResponseSchema: GenMessage<ListTokensResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 13);
+  messageDesc(file_recollect_v1_admin_service, 17);
 
 /**
  * Request for a new token.
@@ -497,7 +588,7 @@ export type CreateTokenRequest = Message<"recollect.v1.CreateTokenRequest"> & {
  * Use `create(CreateTokenRequestSchema)` to create a new message.
  */
 export const CreateTokenRequestSchema: GenMessage<CreateTokenRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 14);
+  messageDesc(file_recollect_v1_admin_service, 18);
 
 /**
  * A new token.
@@ -525,7 +616,7 @@ export type CreateTokenResponse = Message<"recollect.v1.CreateTokenResponse"> & 
  * Use `create(CreateTokenResponseSchema)` to create a new message.
  */
 export const CreateTokenResponseSchema: GenMessage<CreateTokenResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 15);
+  messageDesc(file_recollect_v1_admin_service, 19);
 
 /**
  * Request to revoke a token.
@@ -546,7 +637,7 @@ export type RevokeTokenRequest = Message<"recollect.v1.RevokeTokenRequest"> & {
  * Use `create(RevokeTokenRequestSchema)` to create a new message.
  */
 export const RevokeTokenRequestSchema: GenMessage<RevokeTokenRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 16);
+  messageDesc(file_recollect_v1_admin_service, 20);
 
 /**
  * A revoked token.
@@ -567,7 +658,7 @@ export type RevokeTokenResponse = Message<"recollect.v1.RevokeTokenResponse"> & 
  * Use `create(RevokeTokenResponseSchema)` to create a new message.
  */
 export const RevokeTokenResponseSchema: GenMessage<RevokeTokenResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 17);
+  messageDesc(file_recollect_v1_admin_service, 21);
 
 /**
  * Request for a token in place of another one.
@@ -602,7 +693,7 @@ export type RotateTokenRequest = Message<"recollect.v1.RotateTokenRequest"> & {
  * Use `create(RotateTokenRequestSchema)` to create a new message.
  */
 export const RotateTokenRequestSchema: GenMessage<RotateTokenRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 18);
+  messageDesc(file_recollect_v1_admin_service, 22);
 
 /**
  * A token in place of another one.
@@ -637,7 +728,92 @@ export type RotateTokenResponse = Message<"recollect.v1.RotateTokenResponse"> & 
  * Use `create(RotateTokenResponseSchema)` to create a new message.
  */
 export const RotateTokenResponseSchema: GenMessage<RotateTokenResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 19);
+  messageDesc(file_recollect_v1_admin_service, 23);
+
+/**
+ * Request for a backup.
+ *
+ * @generated from message recollect.v1.BackupRequest
+ */
+export type BackupRequest = Message<"recollect.v1.BackupRequest"> & {
+  /**
+   * Name of its folder: 1 to 64 lower-case letters, digits, `_` and `-`. Unset means one with the
+   * time in it.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message recollect.v1.BackupRequest.
+ * Use `create(BackupRequestSchema)` to create a new message.
+ */
+export const BackupRequestSchema: GenMessage<BackupRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 24);
+
+/**
+ * A backup.
+ *
+ * @generated from message recollect.v1.BackupResponse
+ */
+export type BackupResponse = Message<"recollect.v1.BackupResponse"> & {
+  /**
+   * Its folder, on the server's machine.
+   *
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * Spaces in it.
+   *
+   * @generated from field: repeated string spaces = 2;
+   */
+  spaces: string[];
+
+  /**
+   * Conversations in it.
+   *
+   * @generated from field: int64 conversations = 3;
+   */
+  conversations: bigint;
+
+  /**
+   * External communications in it.
+   *
+   * @generated from field: int64 external_communications = 4;
+   */
+  externalCommunications: bigint;
+
+  /**
+   * Bytes of the copied transcripts.
+   *
+   * @generated from field: int64 bytes = 5;
+   */
+  bytes: bigint;
+
+  /**
+   * Damaged lines that were met, and copied as they are.
+   *
+   * @generated from field: int64 problem_count = 6;
+   */
+  problemCount: bigint;
+
+  /**
+   * The first of them, at most 100, each in a sentence with its conversation.
+   *
+   * @generated from field: repeated string problems = 7;
+   */
+  problems: string[];
+};
+
+/**
+ * Describes the message recollect.v1.BackupResponse.
+ * Use `create(BackupResponseSchema)` to create a new message.
+ */
+export const BackupResponseSchema: GenMessage<BackupResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 25);
 
 /**
  * Request for the jobs of a space.
@@ -658,7 +834,7 @@ export type ListJobsRequest = Message<"recollect.v1.ListJobsRequest"> & {
  * Use `create(ListJobsRequestSchema)` to create a new message.
  */
 export const ListJobsRequestSchema: GenMessage<ListJobsRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 20);
+  messageDesc(file_recollect_v1_admin_service, 26);
 
 /**
  * The jobs of a space.
@@ -679,7 +855,7 @@ export type ListJobsResponse = Message<"recollect.v1.ListJobsResponse"> & {
  * Use `create(ListJobsResponseSchema)` to create a new message.
  */
 export const ListJobsResponseSchema: GenMessage<ListJobsResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 21);
+  messageDesc(file_recollect_v1_admin_service, 27);
 
 /**
  * Request for the state of a space.
@@ -700,7 +876,7 @@ export type GetStatsRequest = Message<"recollect.v1.GetStatsRequest"> & {
  * Use `create(GetStatsRequestSchema)` to create a new message.
  */
 export const GetStatsRequestSchema: GenMessage<GetStatsRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 22);
+  messageDesc(file_recollect_v1_admin_service, 28);
 
 /**
  * State of a space, and of the server.
@@ -728,7 +904,7 @@ export type GetStatsResponse = Message<"recollect.v1.GetStatsResponse"> & {
  * Use `create(GetStatsResponseSchema)` to create a new message.
  */
 export const GetStatsResponseSchema: GenMessage<GetStatsResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 23);
+  messageDesc(file_recollect_v1_admin_service, 29);
 
 /**
  * Administers the server. Every call needs SCOPE_ADMIN.
@@ -779,6 +955,29 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof ListSpacesRequestSchema;
     output: typeof ListSpacesResponseSchema;
+  },
+  /**
+   * Make a space, unless there is one. (A first write to a space makes it too.)
+   *
+   * @generated from rpc recollect.v1.AdminService.CreateSpace
+   */
+  createSpace: {
+    methodKind: "unary";
+    input: typeof CreateSpaceRequestSchema;
+    output: typeof CreateSpaceResponseSchema;
+  },
+  /**
+   * Delete a space with all its data, for good, and end its streams. Calls under way are waited for
+   * some seconds; if they go on, the call fails with UNAVAILABLE and nothing is deleted. Its tokens
+   * stay: revoke them, for a write with one makes the space anew, and empty. The space of calls that
+   * name none is refused. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
+   *
+   * @generated from rpc recollect.v1.AdminService.DeleteSpace
+   */
+  deleteSpace: {
+    methodKind: "unary";
+    input: typeof DeleteSpaceRequestSchema;
+    output: typeof DeleteSpaceResponseSchema;
   },
   /**
    * List the tokens, the newest first, in pages.
@@ -835,6 +1034,20 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof GetStatsRequestSchema;
     output: typeof GetStatsResponseSchema;
+  },
+  /**
+   * Copy the logs of the spaces that the caller administers into a new folder on the server's
+   * machine, as `recollect-server backup` does, and return once the copy is on the disk. All that was
+   * acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
+   * that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
+   * all files does, and goes on if the caller does not wait for it.
+   *
+   * @generated from rpc recollect.v1.AdminService.Backup
+   */
+  backup: {
+    methodKind: "unary";
+    input: typeof BackupRequestSchema;
+    output: typeof BackupResponseSchema;
   },
   /**
    * List the background jobs of a space with their states, the work that is due, and their failures

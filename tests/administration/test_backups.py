@@ -1,0 +1,56 @@
+"""Backups that an administrator asks for by a call."""
+
+from pathlib import Path
+
+import pytest
+from recollect import Client, FailedPrecondition, InvalidArgument, Message
+from recollect_server.domain.principal import EVERY_SPACE
+from recollect_server.domain.time import system_clock
+
+from tests.conftest import Start
+from tests.credentials.conftest import grant, tokens_of
+from tests.server_cli.conftest import run
+
+
+def test_a_backup_holds_what_was_acknowledged_and_can_be_restored(
+    start_server: Start, tmp_path: Path
+) -> None:
+    server = start_server(backup_dir=tmp_path / "backups")
+    for space in ("default", "ada"):
+        with Client(server.target, space=space) as client:
+            conversation = client.conversations.create("web")
+            client.conversations.append_turn(conversation.id, [Message.user(f"I am {space}.")])
+    with Client(server.target) as client:
+        made = client.admin.backup(name="tuesday")
+        assert (made.spaces, made.conversations, made.problems) == (("default", "ada"), 2, ())
+        assert Path(made.path) == tmp_path / "backups" / "tuesday"
+        with pytest.raises(InvalidArgument, match="there is a backup tuesday already"):
+            client.admin.backup(name="tuesday")
+        again = client.admin.backup()
+        assert Path(again.path).name.startswith("recollect-")
+    restored = run("restore", made.path, "--data-dir", tmp_path / "restored")
+    assert (restored.exit_code, "2 conversations" in restored.stdout) == (0, True)
+
+
+def test_an_administrator_of_a_space_backs_up_that_space_alone(
+    start_server: Start, tmp_path: Path
+) -> None:
+    server = start_server(backup_dir=tmp_path / "backups", auth="required")
+    tokens = tokens_of(server.data_dir, system_clock)
+    own, all_ = (tokens.create(grant("admin", it))[1] for it in ("ada", EVERY_SPACE))
+    for space in ("ada", "ben"):
+        with Client(server.target, token=all_, space=space) as client:
+            client.conversations.create("web")
+    with Client(server.target, token=own) as client:
+        assert client.admin.backup().spaces == ("ada",)
+    with Client(server.target, token=all_) as client:
+        assert client.admin.backup(name="all").spaces == ("default", "ada", "ben")
+
+
+def test_no_call_writes_where_no_folder_is_set(start_server: Start, tmp_path: Path) -> None:
+    with Client(start_server().target) as client:
+        with pytest.raises(FailedPrecondition, match="set backup_dir"):
+            client.admin.backup(name="elsewhere")
+        with pytest.raises(InvalidArgument, match="who reaches the server"):
+            client.admin.set_setting("backup_dir", str(tmp_path))
+    assert [it.name for it in tmp_path.iterdir()] == ["data"]

@@ -1,0 +1,105 @@
+"""Spaces that an administrator makes and deletes."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from recollect import Client, InvalidArgument, Message, NotFound, PermissionDenied, RecollectError
+from recollect_server.storage.logs.space_removal import receipts
+
+from tests.administration.conftest import Guarded
+from tests.conftest import RunningServer, Start
+from tests.waiting import until
+
+
+def talk(server: RunningServer, space: str, text: str) -> None:
+    with Client(server.target, space=space) as client:
+        conversation = client.conversations.create("web")
+        client.conversations.append_turn(conversation.id, [Message.user(text)])
+
+
+def names(client: Client) -> list[str]:
+    return [it.name for it in client.admin.list_spaces().spaces]
+
+
+def test_a_made_space_is_there_after_a_restart_though_it_is_empty(start_server: Start) -> None:
+    server = start_server()
+    with Client(server.target) as client:
+        assert client.admin.create_space("ada").created
+        assert not client.admin.create_space("ada").created
+    server.stop()
+    with Client(start_server().target) as client:
+        assert names(client) == ["ada", "default"]
+
+
+def test_nothing_is_left_of_a_deleted_space_but_its_receipt(
+    server: RunningServer, client: Client
+) -> None:
+    data = Path(server.data_dir)
+    talk(server, "ada", "quixotriple")
+    talk(server, "ben", "stays")
+    receipt = client.admin.delete_space("ada")
+    assert (receipt.name, receipt.conversations, receipt.external_communications) == ("ada", 1, 0)
+    assert receipt.bytes > 0
+    assert names(client) == ["ben", "default"]
+    assert not [it for it in data.rglob("*") if it.is_file() and b"quixotriple" in it.read_bytes()]
+    assert not (data / "ada").exists()
+    assert not (data / ".due" / "ada").exists()
+    assert [(it.name, it.conversations) for it in receipts(data)] == [("ada", 1)]
+    assert "AdminService.DeleteSpace" in (data / "audit.jsonl").read_text()
+    with pytest.raises(NotFound, match="there is no space ada"):
+        client.admin.delete_space("ada")
+    talk(server, "ada", "anew")  # its name may be used again, and begins empty
+    assert client.admin.get_stats(space="ada").space.conversations == 1
+
+
+def test_a_suspended_and_a_closed_space_are_deleted_too(start_server: Start) -> None:
+    server = start_server(max_open_spaces=1, max_suspended_spaces=1)
+    for space in ("ada", "ben", "cy"):
+        talk(server, space, "quixotriple")
+    with Client(server.target) as client:
+        states = {it.name: it.state for it in client.admin.list_spaces().spaces}
+        assert set(states.values()) == {"open", "suspended", "closed"}
+        for space in ("ada", "ben", "cy"):
+            assert client.admin.delete_space(space).conversations == 1
+        assert names(client) == ["default"]
+
+
+def test_a_delete_ends_the_streams_of_its_space_and_of_no_other(
+    server: RunningServer, client: Client
+) -> None:
+    ended: dict[str, str] = {}
+
+    def watch(space: str, opened: threading.Event) -> None:
+        with Client(server.target, space=space) as watching:
+            try:
+                for _ in watching.conversations.watch():
+                    opened.set()
+            except RecollectError as error:
+                ended[space] = str(error)
+
+    for space in ("ada", "ben"):
+        talk(server, space, "hello")
+        opened = threading.Event()
+        threading.Thread(target=watch, args=(space, opened), daemon=True).start()
+        assert opened.wait(20)
+    client.admin.delete_space("ada")
+    until(lambda: "ada" in ended)
+    assert ended == {"ada": "there is no space ada"}
+
+
+def test_the_default_space_is_not_deleted(client: Client) -> None:
+    with pytest.raises(InvalidArgument, match="space of calls that name none"):
+        client.admin.delete_space("default")
+    assert names(client) == ["default"]
+
+
+def test_an_administrator_of_a_space_makes_and_deletes_no_other(guarded: Guarded) -> None:
+    admin = guarded.connect("admin", "one", "hers").admin
+    with pytest.raises(NotFound):
+        admin.delete_space("two")
+    with pytest.raises(PermissionDenied):
+        admin.create_space("other")
+    assert admin.create_space("hers").created
+    assert admin.delete_space("hers").conversations == 0
+    assert "two" in {it.name for it in guarded.operator.admin.list_spaces().spaces}
