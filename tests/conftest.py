@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import hypothesis
@@ -23,9 +23,12 @@ from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server import app
 from recollect_server.services.space.locks import LockOrder
-from recollect_server.settings import Settings
+from recollect_server.settings import FOLDER, Settings
 
 from tests import with_token
+
+if TYPE_CHECKING:
+    from tests.postgres import Postgres
 
 # What is imported stays: the collector would go through all of it again and again, a seventh of the
 # tests' processor.
@@ -47,6 +50,19 @@ if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 << 30:
 
 LONG = "HOSTILE_SCALE" in os.environ
 """Set by `make hostile`: what `make test` samples is tried in full."""
+
+
+LOG_STORE = os.environ.get("LOG_STORE", FOLDER)
+"""`LOG_STORE=postgres` runs every test whose server is `start_server`'s over PostgreSQL."""
+
+OVER_EVERY_STORE = {
+    "tests.channels.test_deliveries",
+    "tests.channels.test_stories",
+    "tests.server.test_append",
+    "tests.spaces.test_isolation",
+    "tests.streaming.test_resume",
+}
+"""Modules whose tests run over every log store, but for those marked `files`."""
 
 
 def examples(count: int) -> int:
@@ -113,7 +129,11 @@ class RunningServer:
 
     @property
     def folder(self) -> Path:
-        return self.data_dir / self.settings.space / "conversations"
+        """The folder of the index: over the folder store that of the transcripts too."""
+        space = self.data_dir / self.settings.space
+        if self.settings.store != FOLDER:
+            return next(space.glob("postgres-*"))
+        return space / "conversations"
 
 
 Start = Callable[..., RunningServer]
@@ -172,6 +192,15 @@ def logs_as_they_were() -> Iterator[None]:
     structlog.reset_defaults()
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator["Postgres"]:
+    """Start a PostgreSQL that the tests of this process share."""
+    from tests.postgres import running  # only those tests need its packages
+
+    with running() as server:
+        yield server
+
+
 @pytest.fixture
 def no_log() -> None:
     """Discard the log of a test."""
@@ -206,8 +235,38 @@ def load_models_once() -> None:
     onnxruntime.InferenceSession = session
 
 
+LogStoreOf = Callable[[Path], dict[str, str]]
+"""Type of the fixture `log_store`: the setting `store` of a server, by its data folder."""
+
+
 @pytest.fixture
-def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Start]:
+def log_store(request: pytest.FixtureRequest) -> LogStoreOf:
+    """Choose where servers keep their logs: in the data folder, or in a database for each."""
+    if getattr(request, "param", LOG_STORE) == FOLDER:
+        return lambda _: {}
+    postgres: Postgres = request.getfixturevalue("postgres")
+    urls: dict[Path, str] = {}
+
+    def store(data_dir: Path) -> dict[str, str]:
+        if data_dir not in urls:
+            urls[data_dir] = postgres.new_database()
+        return {"store": urls[data_dir]}
+
+    return store
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of some modules over every log store."""
+    if (
+        metafunc.module.__name__ in OVER_EVERY_STORE
+        and "log_store" in metafunc.fixturenames
+        and metafunc.definition.get_closest_marker("files") is None
+    ):
+        metafunc.parametrize("log_store", [FOLDER, "postgres"], indirect=True)
+
+
+@pytest.fixture
+def start_server(tmp_path: Path, clock: MovableClock, log_store: LogStoreOf) -> Iterator[Start]:
     """Start servers, by default over one temporary folder; those still running at the end are
     stopped.
     """
@@ -216,11 +275,12 @@ def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Start]:
     def start(config: Path | None = None, **settings: Any) -> RunningServer:
         if settings.get("embedder") == "onnx":
             load_models_once()
-        values = {
+        values: dict[str, Any] = {
             "listen": f"{LOOPBACK}:0",
             "data_dir": tmp_path / "data",
             "shutdown_grace": "2s",
         } | settings
+        values = log_store(Path(values["data_dir"])) | values
         chosen = Settings.load(config, values)
         server = RunningServer(
             app.start(chosen, clock=clock, lock_order=LockOrder()), clock, chosen

@@ -203,5 +203,6 @@ def test_the_turns_of_a_load_count_at_once(start_server: Start) -> None:
         for number in range(3):
             messages = [Message.user(f"{number}?"), Message.assistant(f"{number}.")]
             client.conversations.append_turn(conversation.id, messages)
+        assert len(client.conversations.load(conversation.id).messages) == 6
         client.admin.set_setting("max_working_turns", "1")
         assert len(client.conversations.load(conversation.id).messages) == 2

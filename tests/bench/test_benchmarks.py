@@ -19,6 +19,7 @@ from bench import (
     insight,
     meaning,
     packing,
+    postgres,
     recall,
     receive,
     search,
@@ -212,6 +213,11 @@ def test_stream_runs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_soak_runs_and_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drops.soak(tmp_path / "data", 1.0)
     assert "0 messages lost, 0 repeated" in capsys.readouterr().out
+
+
+def test_postgres_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    postgres.main(["--rounds", "1", "--calls", "16", "--callers", "2"])
+    assert "over PostgreSQL" in capsys.readouterr().out
 
 
 def test_meaning_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,15 +17,23 @@ EVERY = [case for case in cases(FOLDER) if not (with_token.ON and case.file == "
 WRONG = cases(FOLDER / "wrong")
 
 
-@pytest.fixture(scope="module")
-def channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc.Channel]:
-    """Connect to one server for all cases: none sees another's data."""
+@pytest.fixture(scope="module", params=["folder", "postgres"])
+def channel(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[grpc.Channel]:
+    """Connect to one server over each log store for all cases: none sees another's data."""
+    store = (
+        "folder"
+        if request.param == "folder"
+        else request.getfixturevalue("postgres").new_database()
+    )
     settings = Settings.load(
         None,
         {
             "listen": "127.0.0.1:0",
             "data_dir": tmp_path_factory.mktemp("data"),
             "shutdown_grace": "2s",
+            "store": store,
         },
     )
     server = app.start(settings)

@@ -104,17 +104,20 @@ def repeat(history: History, service: Service, since: int = 0) -> list[str]:
     return wrong
 
 
-def check_index(folder: Path, beside: Path, *, grown: bool = True) -> list[str]:
+def check_index(
+    folder: Path, beside: Path, *, grown: bool = True, index: Path | None = None
+) -> list[str]:
     """Return the differences between the index of a stopped server and one rebuilt from the
-    transcripts in the folder `beside`.
+    transcripts in the folder `beside`. The index is in the folder of the transcripts, or in
+    `index`.
     """
-    own, anew = digest(folder), rebuilt_digest(folder, beside)
+    own, anew = digest(index or folder), rebuilt_digest(folder, beside)
     wrong = [
         f"{table}: {own[table]} instead of {anew[table]}"
         for table in own
         if own[table] != anew[table]
     ]
-    return wrong + (gaps_in_the_update_log(folder) if grown else [])
+    return wrong + (gaps_in_the_update_log(index or folder) if grown else [])
 
 
 def send(service: Service, call: Call) -> object:

@@ -10,11 +10,15 @@ ROUNDS = 10
 pytestmark = pytest.mark.timeout(600)  # a start for each round
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])  # apart, so that no worker is left with all of them
+@pytest.mark.parametrize(
+    ("store", "seed"),  # apart, so that no worker is left with all of them
+    [("folder", 1), ("folder", 2), ("folder", 3), ("postgres", 4)],
+)
 def test_a_server_that_is_killed_10_times_under_load_loses_nothing_and_doubles_nothing(
-    real_disk_path: Path, seed: int
+    real_disk_path: Path, store: str, seed: int, request: pytest.FixtureRequest
 ) -> None:
-    figures = run_rounds(real_disk_path, ROUNDS, seed)
+    url = "" if store == "folder" else request.getfixturevalue("postgres").new_database()
+    figures = run_rounds(real_disk_path, ROUNDS, seed, url=url)
     assert (figures.lost, figures.duplicated, figures.wrong) == ([], [], [])
     assert figures.rounds == ROUNDS
     assert figures.acknowledged > ROUNDS

@@ -1,25 +1,36 @@
-"""Every log store, empty. A second implementation joins the list, and must pass what the first
+"""Every log store, empty. Another implementation joins the list, and must pass what the first
 passes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import LogStore
+from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.store import PostgresStore
+
+from tests.postgres import Postgres
 
 Open = Callable[[], LogStore]
 """Opens the same logs, as another process would."""
 
-STORES: dict[str, Callable[[Path], LogStore]] = {
-    "folder": lambda folder: FolderStore(folder / "conversations", sync=False)
-}
+
+@pytest.fixture
+def database(postgres: Postgres) -> Iterator[Database]:
+    """Open a new database."""
+    opened = Database(postgres.new_database())
+    yield opened
+    opened.close()
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=["folder", "postgres"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
-    return lambda: STORES[request.param](tmp_path)
+    if request.param == "folder":
+        return lambda: FolderStore(tmp_path / "conversations", sync=False)
+    database = request.getfixturevalue("database")
+    return lambda: PostgresStore(database, "default", tmp_path)
 
 
 @pytest.fixture

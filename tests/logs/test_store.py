@@ -75,6 +75,20 @@ def test_a_log_is_read_from_any_position_up_to_another(store: LogStore) -> None:
     assert not store.is_boundary(CONVERSATION, Position(end.lines, end.bytes - 1))
 
 
+def test_a_log_is_read_whole_however_long_its_lines_are(store: LogStore) -> None:
+    sizes = [10, 3 << 20, 20, 1 << 20, 30, 2 << 20]
+    entries = [
+        Entry(Message(Role.USER, "x" * size, 1, place, 1)) for place, size in enumerate(sizes, 2)
+    ]
+    end = add(store, CONVERSATION, START, Entry(Began(CONVERSATION, "web", 1)), *entries)
+    lines = list(store.read(CONVERSATION))
+    assert [len(text) for text in texts(lines)] == sizes
+    assert (end_of(lines), store.length(CONVERSATION)) == (end, end.bytes)
+    assert list(store.read(CONVERSATION, Position(2, lines[1].end), lines[4].end)) == lines[2:5]
+    last = store.read_last(CONVERSATION, end, lines[-1].length + 100)
+    assert [line.sequence for line in last] == [7]
+
+
 def test_lines_are_found_again_at_their_places(store: LogStore) -> None:
     end = begin(store)
     places = [(line.sequence, line.offset, line.length) for line in store.read(CONVERSATION)]
@@ -176,9 +190,31 @@ def test_a_deleted_log_is_gone_at_once_and_readable_until_its_delete_ends(
         with pytest.raises(LogNotFound):
             add(reader, CONVERSATION, end, message(5))
     assert store.end_delete(CONVERSATION) == {"transcript": end.bytes}
-    assert store.deleted() == []
+    assert store.deleted() == store.deleted(Kind.COMMUNICATION) == []
     with pytest.raises(LogNotFound):
         list(store.raw_deleted(CONVERSATION))
+
+
+def test_a_redacted_log_has_its_new_lines_and_is_readable_as_it_was_until_it_ends(
+    store: LogStore, open_store: Open
+) -> None:
+    begin(store)
+    whole = store.raw(CONVERSATION).splitlines(keepends=True)
+    new = [*whole[:2], whole[2].replace(b"number 3", b"xxxxxxxx"), whole[3], b'{"more":1}\n']
+    assert store.redacting() == []
+    store.begin_redaction(CONVERSATION, new)
+    for reader in (store, open_store()):
+        assert reader.redacting() == [CONVERSATION]
+        assert reader.is_redacted(CONVERSATION)
+        assert reader.raw(CONVERSATION) == b"".join(new)
+        assert reader.raw_redacting(CONVERSATION) == [line[:-1] for line in whole]
+    end = Position(5, sum(map(len, new)))
+    add(store, CONVERSATION, end, message(6))
+    store.end_redaction(CONVERSATION)
+    assert store.redacting() == []
+    with pytest.raises(LogNotFound):
+        store.raw_redacting(CONVERSATION)
+    assert store.length(CONVERSATION) > end.bytes
 
 
 def test_recovering_whole_lines_shows_them_and_cuts_nothing(store: LogStore) -> None:

@@ -206,6 +206,7 @@ def test_the_id_of_a_deleted_conversations_request_is_free_again(service: Servic
     assert service.create(request_id="r1").id != first.id
 
 
+@pytest.mark.files
 def test_32_callers_with_one_request_id_store_one_turn(
     service: Service, server: RunningServer
 ) -> None:

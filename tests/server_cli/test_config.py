@@ -26,6 +26,7 @@ WRONG = {
     "shutdown_grace": ["10 seconds", "-1s", "1w"],
     "log_level": ["loud"],
     "log_format": ["xml"],
+    "store": ["sqlite", "", "mysql://db/logs", "postgresql://db/a b"],
 }
 
 

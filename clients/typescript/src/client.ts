@@ -1,8 +1,10 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { createClient, type Client, type Transport } from "@connectrpc/connect";
+import { Health } from "./gen/grpc/health/v1/health_pb.js";
 import { AccessService } from "./gen/recollect/v1/access_service_pb.js";
 import { AdminService } from "./gen/recollect/v1/admin_service_pb.js";
 import { ChannelService } from "./gen/recollect/v1/channel_service_pb.js";
+import { CheckpointService } from "./gen/recollect/v1/checkpoint_service_pb.js";
 import { ConversationService, type StreamUpdatesRequestSchema } from "./gen/recollect/v1/conversation_service_pb.js";
 import type { CommunicationUpdate } from "./gen/recollect/v1/external_communication_pb.js";
 import {
@@ -55,10 +57,14 @@ export class Recollect {
   readonly external: Client<typeof ExternalCommunicationService>;
   /** Count what was written and what it cost. */
   readonly insight: Client<typeof InsightService>;
+  /** Keep the state of programs, by thread. */
+  readonly checkpoints: Client<typeof CheckpointService>;
   /** Tell what this client may do. */
   readonly access: Client<typeof AccessService>;
   /** Administer the server. */
   readonly admin: Client<typeof AdminService>;
+  /** Ask whether the server serves. */
+  readonly health: Client<typeof Health>;
   /** The transport with retries and metadata, for services that this class does not name. */
   readonly transport: Transport;
 
@@ -80,8 +86,10 @@ export class Recollect {
     this.channels = createClient(ChannelService, this.transport);
     this.external = createClient(ExternalCommunicationService, this.transport);
     this.insight = createClient(InsightService, this.transport);
+    this.checkpoints = createClient(CheckpointService, this.transport);
     this.access = createClient(AccessService, this.transport);
     this.admin = createClient(AdminService, this.transport);
+    this.health = createClient(Health, this.transport);
   }
 
   /** Watches conversations. Without a cursor it begins with a snapshot. */

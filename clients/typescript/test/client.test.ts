@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { create } from "@bufbuild/protobuf";
+import * as contract from "../src/index.js";
 import { AppendTurnRequestSchema, RecollectError, Role, type Reason } from "../src/index.js";
 import { connect } from "../src/node.js";
 
@@ -26,6 +27,16 @@ test("a request object of the caller's stays as it is, so that sending it again 
   const turns = [await client.conversations.appendTurn(request), await client.conversations.appendTurn(request)];
   assert.equal(request.requestId, "");
   assert.deepEqual(turns.map((it) => [it.turnNumber, it.duplicate]), [[1, false], [2, false]]);
+});
+
+test("every service of the contract has a property", () => {
+  const services = Object.values(contract).filter((it) => typeof it === "object" && "kind" in it && it.kind === "service");
+  assert.ok(services.length >= 8);
+  for (const service of services) {
+    const names = (service as { methods: { localName: string }[] }).methods.map((it) => it.localName);
+    const holders = Object.values(client).filter((it) => names.every((name) => name in (it as object)));
+    assert.equal(holders.length, 1, (service as { typeName: string }).typeName);
+  }
 });
 
 test("a reason is a name that the compiler knows", async () => {

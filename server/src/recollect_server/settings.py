@@ -35,6 +35,7 @@ from pydantic_settings import (
 
 from recollect_server.domain import endpoints
 from recollect_server.domain.retention import RetentionRule, parse_rules
+from recollect_server.domain.store_url import without_password
 
 _PREFIX = "RECOLLECT_"  # of each setting in the environment
 _OTHERS = {
@@ -54,6 +55,8 @@ _KUBERNETES = re.compile(
 _KUBERNETES_PORT = re.compile(r"(\w+_)?PORT", re.ASCII)
 _KUBERNETES_URL = re.compile(r"(tcp|udp|sctp)://")
 """The value of such a `…_PORT`: a number is a person's, who means it as a setting."""
+FOLDER = "folder"
+"""The store of logs in the data folder."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
@@ -249,6 +252,31 @@ def _one_line(value: str) -> str:
     return value
 
 
+class LogStoreName(str):
+    """Place of the logs, as people may read it: a URL without its password, which `url` has."""
+
+    __slots__ = ("url",)
+    url: str
+
+    def __new__(cls, value: object) -> "LogStoreName":
+        """Check the text. Raises ValueError."""
+        if isinstance(value, LogStoreName):
+            return value
+        if not isinstance(value, str) or not (
+            value == FOLDER or value.startswith(("postgresql://", "postgres://"))
+        ):
+            raise ValueError("must be folder, or a URL as postgresql://user@host/database")
+        if not value.isprintable() or " " in value:
+            raise ValueError("must be one word: write a space in a URL as %20")
+        name = super().__new__(cls, without_password(value))
+        name.url = value
+        return name
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: object) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(cls)
+
+
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 File = Annotated[Path | None, BeforeValidator(_none_if_empty)]
 
@@ -304,6 +332,11 @@ class Settings(BaseSettings):
     )
     backup_dir: File = Field(
         None, description="folder for backups that administrators ask for by calls; none: none"
+    )
+    store: LogStoreName = Field(
+        LogStoreName(FOLDER),
+        description="where the logs live: folder (in data_dir), or the URL of a PostgreSQL database,"
+        " postgresql://user@host/database, which one server uses at a time",
     )
     space: str = Field(
         "default",
@@ -720,7 +753,8 @@ def _said(error: Any) -> str:
             reason = "must be 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit"
         case _:
             reason = str(error["msg"]).removeprefix("Value error, ")
-    return f"{reason} (it is {error['input']!r})"
+    # A URL in any setting may hold a password, though it stands in the wrong place.
+    return f"{reason} (it is {without_password(repr(error['input']))})"
 
 
 @cache

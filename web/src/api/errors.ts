@@ -1,5 +1,6 @@
 // Failures as a person reads them.
 import { Code, ConnectError } from "@connectrpc/connect";
+import { BadRequestSchema } from "@recollect/client";
 import { t } from "../texts";
 
 /** Return a sentence about a failure: what the server says, or what to do where it says nothing. */
@@ -28,4 +29,10 @@ export function isCancelled(error: unknown): boolean {
 export function isMissing(error: unknown): boolean {
   const { code } = ConnectError.from(error);
   return code === Code.NotFound || code === Code.InvalidArgument;
+}
+
+/** Return what is wrong with what somebody entered, else a sentence about the failure. */
+export function violationOf(error: unknown): string {
+  const violations = ConnectError.from(error).findDetails(BadRequestSchema).flatMap((it) => it.fieldViolations);
+  return violations.length ? violations.map((it) => it.description).join("; ") : describe(error);
 }

@@ -31,8 +31,8 @@ from recollect_server.app.space import (
     TIERS,
     OpenSpace,
     Shared,
-    exists,
 )
+from recollect_server.app.stores import open_stores
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.time import Clock, system_clock
@@ -87,6 +87,8 @@ class App:
     addresses: tuple[str, ...]
     """Addresses for clients, in the order of the setting."""
     data_dir: Path
+    place: str
+    """Place of the logs, for people: the data folder, or a database."""
     recovered: Recovered
     """Of the default space."""
     spaces: Spaces[OpenSpace]
@@ -128,6 +130,8 @@ def start(
         weights = model_folder(settings)
         lock = FolderLock(settings.data_dir)
         stops.append(lock.release)
+        stores = open_stores(live)
+        stops.append(stores.close)
         try:
             for receipt in finish_removals(settings.data_dir, clock()):
                 log.info("space_delete_finished", space=receipt.name)
@@ -163,6 +167,7 @@ def start(
         due = DueWork(DueMarkers(settings.data_dir), settings.space)
         shared = Shared(
             live,
+            stores,
             clock,
             streams,
             Answers(settings.max_answer_bytes),
@@ -178,7 +183,7 @@ def start(
         )
         spaces = Spaces(
             partial(_open_space, shared),
-            partial(exists, settings.data_dir),
+            stores.exists,
             settings.max_open_spaces,
             settings.max_suspended_spaces,
         )
@@ -200,7 +205,7 @@ def start(
                 rules=Rules(limiter, audit),
                 of_no_space={
                     "AdminService": admin_handlers(
-                        Administered(live, clock, tokens, limiter, spaces, streams)
+                        Administered(live, stores, clock, tokens, limiter, spaces, streams)
                     )
                 },
             )
@@ -229,7 +234,7 @@ def start(
         for stop in reversed(stops):
             stop()
         raise
-    return App(addresses, settings.data_dir, recovered, spaces, live, tuple(stops))
+    return App(addresses, settings.data_dir, stores.place, recovered, spaces, live, tuple(stops))
 
 
 def _degraded(spaces: Spaces[OpenSpace], name: str) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect_server.app.settings import SettingsAdministration
+from recollect_server.app.stores import Stores
 from recollect_server.domain.live import Holder
 from recollect_server.domain.time import Clock
 from recollect_server.services.administration.backups import BackupAdministration
@@ -30,6 +31,7 @@ class Administered:
     """Parts of a server that its administrators deal with."""
 
     settings: Holder[Settings]
+    stores: Stores
     clock: Clock
     tokens: Tokens
     limiter: Limiter
@@ -44,13 +46,21 @@ def admin_handlers(parts: Administered) -> tuple[object, ...]:
     # Page tokens are of no space. No space has this name.
     seal = Seal("*", is_default=False)
     spaces = SpaceAdministration(
-        data_dir, settings.space, parts.spaces, parts.streams.end_of_space, parts.clock
+        parts.stores,
+        data_dir,
+        settings.space,
+        parts.spaces,
+        parts.streams.end_of_space,
+        parts.clock,
     )
     return (
         SettingHandlers(SettingsAdministration(parts.settings)),
         SpaceHandlers(spaces, ServerWatch(data_dir, parts.limiter, parts.clock), seal),
         BackupHandlers(
-            BackupAdministration(data_dir, settings.backup_dir, settings.space, parts.clock), spaces
+            BackupAdministration(
+                parts.stores.folder_of, settings.backup_dir, settings.space, parts.clock
+            ),
+            spaces,
         ),
         JobHandlers(JobAdministration(spaces, parts.spaces)),
         RetentionHandlers(

@@ -14,6 +14,7 @@ import annotated_types
 from pydantic.fields import FieldInfo
 
 from recollect_server.domain.setting import MASK, Setting, ValueType
+from recollect_server.domain.store_url import without_password
 from recollect_server.settings import (
     LowerBound,
     Settings,
@@ -28,7 +29,8 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Server and network",
         (
             *("listen", "tls_cert", "tls_key", "client_ca", "insecure_plaintext", "auth"),
-            *("data_dir", "backup_dir", "space", "durability", "reflection", "shutdown_grace"),
+            *("data_dir", "backup_dir", "store", "space", "durability", "reflection"),
+            "shutdown_grace",
         ),
     ),
     "capacity": (
@@ -91,7 +93,7 @@ _OTHER = "other", "Other"
 
 _OF_THE_MACHINE = (
     *("listen", "tls_cert", "tls_key", "client_ca", "insecure_plaintext", "auth"),
-    *("data_dir", "backup_dir", "space", "embedding_model"),
+    *("data_dir", "backup_dir", "store", "space", "embedding_model"),
 )
 _OWN_DECISION = dict.fromkeys(
     _OF_THE_MACHINE, "it says where data lies or who reaches the server"
@@ -122,9 +124,11 @@ def described(settings: Settings, file: Path) -> tuple[Setting, ...]:
 
 
 def masked(name: str, value: str) -> str:
-    """Return a value without what may be a secret: a URL's query, where some APIs take their
-    keys.
+    """Return a value without what may be a secret: a URL's password, or its query, where some APIs
+    take their keys.
     """
+    if name == "store":
+        return without_password(value)
     if not name.endswith("_url") or "?" not in value:
         return value
     return urlunsplit(urlsplit(value)._replace(query=MASK))
@@ -148,7 +152,7 @@ def locked(settings: Settings, name: str, file: Path) -> str:
 
 def _described(settings: Settings, group: str, group_label: str, name: str, file: Path) -> Setting:
     declared = Settings.model_fields[name]
-    value = text_of(getattr(settings, name))
+    value = settings.store.url if name == "store" else text_of(getattr(settings, name))
     minimum, maximum, is_excluded = _range(declared)
     words = [_WORDS.get(word, word) for word in name.split("_")]
     return Setting(

@@ -74,7 +74,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 def cannot_use(data_dir: Path, failure: OSError | LogUnavailable) -> CannotStart:
     """Turn what the data folder's disk refused into a start-up error with advice."""
     error = failure if isinstance(failure, OSError) else failure.__cause__
-    assert isinstance(error, OSError)
+    if not isinstance(error, OSError):  # a database refuses, which says what it is about
+        return CannotStart(str(failure))
     what = (error.strerror or str(error)).lower()
     place = (
         f" ({error.filename})"

@@ -1,19 +1,18 @@
 """One open space: the composition of all that serves one owner's data."""
 
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import structlog
 
 from recollect_server.app.folder import is_out_of_memory
 from recollect_server.app.models import Writer, abbreviator
+from recollect_server.app.stores import Stores
 from recollect_server.domain.errors import IndexSuspended, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.time import Clock, milliseconds
@@ -57,8 +56,8 @@ from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
 from recollect_server.storage.index.file import NAME as INDEX_NAME
-from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.ledger import identity_ledger, retention_ledger
+from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.vectors.file import NAME as VECTORS_NAME
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.channel_service import ChannelHandlers
@@ -90,6 +89,7 @@ class Shared:
     """Parts of the server that all its spaces share."""
 
     live: Live[Settings]
+    stores: Stores
     clock: Clock
     streams: Streams
     answers: Answers
@@ -226,9 +226,7 @@ class OpenSpace:
         shared, stops = self._shared, self._stops
         live, clock = shared.live, shared.clock
         settings = live.now
-        logs = FolderStore.of(
-            settings.data_dir, self.name or _EMPTY_FOLDER, sync=settings.durability == "fsync"
-        )
+        logs = shared.stores.of(self.name or _EMPTY_FOLDER)
         if self.name:
             shared.due.opened(self.name, clock())
             stops.append(self._note_due)
@@ -467,7 +465,7 @@ class OpenSpace:
         else:
             self._shared.due.closed(self.name, self._due_at)
 
-    def _remove_if_unused(self, logs: FolderStore) -> None:
+    def _remove_if_unused(self, logs: LogStore) -> None:
         """Remove the folders of the closed space if it has no logs and never had any. One whose
         conversations were all deleted keeps its index, which callers have cursors of.
         """
@@ -478,11 +476,6 @@ class OpenSpace:
 
     def _is_gone(self) -> bool:
         return not (self._shared.live.now.data_dir / self.name).exists()
-
-
-def exists(data_dir: Path, name: str) -> bool:
-    """Return whether there is a space of a name, or something else in its place."""
-    return os.path.lexists(data_dir / name)
 
 
 def _stored(space: Space, checkpoints: Checkpoints) -> Stored:

@@ -20,7 +20,7 @@ def config(config: Path | None, **flags: Any) -> None:
         name: duration_text(value)
         if isinstance(value, timedelta)
         else str(value)
-        if isinstance(value, Path)
+        if isinstance(value, (Path, str))
         else value
         for name, value in settings.model_dump().items()
     }

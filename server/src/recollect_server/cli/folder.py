@@ -14,13 +14,14 @@ from recollect_server.app import CannotStart, FolderLock
 from recollect_server.cli.logs import say, set_up_logs_of_a_command
 from recollect_server.services.upkeep.backing_up import CannotCopy
 from recollect_server.services.upkeep.recovery import Progress
-from recollect_server.settings import Settings
+from recollect_server.settings import FOLDER, Settings
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.store import LogUnavailable
 
 
 def folder_of(settings: Settings) -> FolderStore:
     """Return the folder of the space's transcripts. End the command if there is none."""
+    folder_alone(settings)
     folder = FolderStore.of(settings.data_dir, settings.space)
     if not folder.root.is_dir():
         raise click.ClickException(
@@ -33,11 +34,21 @@ def folders_of(settings: Settings, flags: dict[str, Any]) -> dict[str, FolderSto
     """Return the folders of all spaces by name, the default space's first; with the flag `--space`
     that one's alone. End the command if there is none.
     """
+    folder_alone(settings)
     if flags.get("space") is not None or not settings.data_dir.is_dir():
         return {settings.space: folder_of(settings)}
     names = sorted(spaces_in(settings.data_dir), key=lambda it: it != settings.space)
     folders = {name: FolderStore.of(settings.data_dir, name) for name in names}
     return folders or {settings.space: folder_of(settings)}
+
+
+def folder_alone(settings: Settings) -> None:
+    """End the command if the logs are not in the data folder, which it is about."""
+    if settings.store != FOLDER:
+        raise click.ClickException(
+            f"this command is about logs in a folder, and --store is {settings.store}: copy a database"
+            " with pg_dump, and delete the folders postgres-* in the data folder to index it anew"
+        )
 
 
 def named(space: str, folders: dict[str, FolderStore], text: str) -> str:
@@ -50,6 +61,7 @@ def alone(settings: Settings) -> Iterator[None]:
     """Lock the data folder against servers. End the command if one holds it. Logs go to standard
     error.
     """
+    folder_alone(settings)
     set_up_logs_of_a_command(settings)
     try:
         lock = FolderLock(settings.data_dir)

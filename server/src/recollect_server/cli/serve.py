@@ -62,7 +62,7 @@ def serve(config: Path | None, while_locked: Path | None, **flags: Any) -> None:
     addresses = ", ".join(_described(running.addresses, settings))
     say(
         f"Recollect listens on {addresses} and keeps {recovered.conversations} conversations in"
-        f" {running.data_dir.resolve()}{note}. Stop it with Ctrl-C.",
+        f" {running.place}{note}. Stop it with Ctrl-C.",
         sys.stdout,
     )
     if while_locked is not None:

@@ -1,6 +1,7 @@
 """Backups that administrators ask for: into one folder, which the operator of the machine names."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,9 +26,17 @@ class Backup:
 class BackupAdministration:
     """Makes backups. Safe to call from any thread."""
 
-    def __init__(self, data_dir: Path, folder: Path | None, default: str, clock: Clock) -> None:
-        """`folder` holds the backups; None: none is made by calls."""
-        self._data_dir = data_dir
+    def __init__(
+        self,
+        folder_of: Callable[[str], FolderStore],
+        folder: Path | None,
+        default: str,
+        clock: Clock,
+    ) -> None:
+        """`folder_of` returns the logs of a space, or raises StorageUnavailable; `folder` holds the
+        backups; None: none is made by calls.
+        """
+        self._folder_of = folder_of
         self._folder = folder
         self._default = default
         self._clock = clock
@@ -43,7 +52,7 @@ class BackupAdministration:
         target = self._folder / (name or f"recollect-{now:%Y%m%dt%H%M%Sz}")
         # the first one is what a restore puts into the default space
         ordered = sorted(spaces, key=lambda space: (space != self._default, space))
-        stores = {space: FolderStore.of(self._data_dir, space) for space in ordered}
+        stores = {space: self._folder_of(space) for space in ordered}
         with self._guard:
             if target.exists():
                 raise InvalidField.of("name", f"there is a backup {target.name} already")

@@ -12,8 +12,9 @@ from recollect_server.services.spaces import OpenedSpace, Spaces
 from recollect_server.services.upkeep.statistics import Statistics, statistics_of
 from recollect_server.storage.due import DueMarkers
 from recollect_server.storage.index.checking import Totals, totals_of
-from recollect_server.storage.logs.folder import FolderStore, spaces_in
+from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.space_removal import SpaceReceipt, remove_space
+from recollect_server.storage.logs.store import LogStore
 
 _PATIENCE = 10.0  # seconds that a delete waits for the calls that use the space
 
@@ -23,6 +24,22 @@ class Settling(OpenedSpace, Protocol):
 
     def settle(self) -> None:
         """Wait until its files have all that was acknowledged, or cannot take it now."""
+
+
+class SpaceStores(Protocol):
+    """Protocol of the log stores of all spaces."""
+
+    def of(self, space: str) -> LogStore:
+        """Return the store of a space."""
+
+    def folder_of(self, space: str) -> FolderStore:
+        """Return the folder of a space's logs. Raises StorageUnavailable if they are in none."""
+
+    def is_space(self, name: str) -> bool:
+        """Return whether there is a space of a name."""
+
+    def names(self) -> list[str]:
+        """Return the names of all spaces, in order."""
 
 
 class SpaceState(Enum):
@@ -44,10 +61,11 @@ class SpaceOverview:
 
 
 class SpaceAdministration:
-    """The spaces of a data folder. Safe to call from any thread."""
+    """The spaces of a server. Safe to call from any thread."""
 
     def __init__(
         self,
+        stores: SpaceStores,
         data_dir: Path,
         default: str,
         spaces: Spaces[Any],
@@ -55,6 +73,7 @@ class SpaceAdministration:
         clock: Clock,
     ) -> None:
         """`end_streams` ends the open streams of a space."""
+        self._stores = stores
         self._end_streams = end_streams
         self._clock = clock
         self._due = DueMarkers(data_dir)
@@ -64,28 +83,27 @@ class SpaceAdministration:
 
     def names(self, is_listed: Callable[[str], bool]) -> list[str]:
         """Return the names of the spaces that are listed, in order."""
-        return [name for name in spaces_in(self._data_dir) if is_listed(name)]
+        return [name for name in self._stores.names() if is_listed(name)]
 
     def overview(self, name: str) -> SpaceOverview:
         """Return a space of the list."""
         self._settle(name)
         return SpaceOverview(
-            name, self._state(name), name == self._default, totals_of(self._folder(name).root)
+            name, self._state(name), name == self._default, totals_of(self._stores.of(name).root)
         )
 
     def statistics(self, name: str) -> Statistics:
         """Return what a space holds. Raises SpaceNotFound."""
-        folder = self._folder(name)
-        if not folder.root.is_dir():
+        if not self._stores.is_space(name):
             raise SpaceNotFound(name)
         self._settle(name)
-        return statistics_of(folder)
+        return statistics_of(self._stores.of(name))
 
     def create(self, name: str) -> tuple[SpaceOverview, bool]:
         """Make a space, unless there is one; return it, and whether it was made. Raises
         StorageUnavailable.
         """
-        folder = self._folder(name)
+        folder = self._stores.folder_of(name)
         is_new = not folder.root.is_dir()
         try:
             folder.create()
@@ -109,7 +127,7 @@ class SpaceAdministration:
                 "is the space of calls that name none, which the server keeps: delete its"
                 " conversations",
             )
-        if not self._folder(name).root.is_dir():
+        if not self._stores.folder_of(name).root.is_dir():
             raise SpaceNotFound(name)
         self._end_streams(name)
         try:
@@ -125,7 +143,7 @@ class SpaceAdministration:
 
     def counts(self) -> tuple[int, int, int]:
         """Return the numbers of all spaces, of the open and of the suspended ones."""
-        names = set(spaces_in(self._data_dir))
+        names = set(self._stores.names())
         is_open, is_suspended = set(self._spaces.names()), set(self._spaces.suspended())
         return len(names), len(names & is_open), len(names & is_suspended)
 
@@ -140,6 +158,3 @@ class SpaceAdministration:
         if name in self._spaces.names():
             return SpaceState.OPEN
         return SpaceState.SUSPENDED if name in self._spaces.suspended() else SpaceState.CLOSED
-
-    def _folder(self, name: str) -> FolderStore:
-        return FolderStore.of(self._data_dir, name)

@@ -21,7 +21,12 @@ import orjson
 import structlog
 
 from recollect_server.domain.conversation import AnchorSet, Conversation
-from recollect_server.domain.errors import AnchorsPresent, ConversationPinned, IndexUnavailable
+from recollect_server.domain.errors import (
+    AnchorsPresent,
+    ConversationPinned,
+    IndexUnavailable,
+    StorageUnavailable,
+)
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.events import Deleted
@@ -45,7 +50,7 @@ from recollect_server.storage.logs.received import (
     forgotten_deliveries,
 )
 from recollect_server.storage.logs.record import Entry
-from recollect_server.storage.logs.store import LogStore
+from recollect_server.storage.logs.store import LogNotFound, LogStore
 
 log = structlog.get_logger("recollect.deletion")
 
@@ -110,6 +115,8 @@ class Deletions:
         self._publish = publish
         # Under way; set at their end, changed under the conversation's lock.
         self._under_way: dict[str, threading.Event] = {}
+        self._interrupted: dict[str, int | None] = {}
+        """Begun, and not finished because the store or the index refused: numbers in the index."""
 
     def delete(
         self,
@@ -154,9 +161,28 @@ class Deletions:
         try:
             # Without the locks, which other conversations share: the rest may take seconds.
             return self._finish(conversation_id, state.number, request)
+        except (IndexUnavailable, StorageUnavailable):
+            self._interrupted[conversation_id] = state.number
+            raise
         finally:
             del self._under_way[conversation_id]
             end.set()
+
+    def finish_interrupted(self) -> bool:
+        """Finish the deletes that the store or the index interrupted. Return False if one of them
+        still refuses. Hold no lock.
+        """
+        for conversation_id, number in list(self._interrupted.items()):
+            try:
+                self._finish(conversation_id, number, None)
+            except LogNotFound:  # it was finished with a new index
+                pass
+            except (IndexUnavailable, StorageUnavailable) as error:
+                log.warning("delete_not_finished", conversation=conversation_id, reason=str(error))
+                return False
+            del self._interrupted[conversation_id]
+            log.warning("interrupted_delete_finished", conversation=conversation_id)
+        return True
 
     def check(self, conversation_id: str, anchors: int, *, force: bool) -> None:
         """Raise what `delete` would refuse a conversation with, and change nothing."""

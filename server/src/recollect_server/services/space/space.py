@@ -38,9 +38,8 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorLedger
-from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.lines import Line, Place, contents_of
-from recollect_server.storage.logs.store import START, Position
+from recollect_server.storage.logs.store import START, LogStore, Position
 
 E = TypeVar("E")
 
@@ -58,7 +57,7 @@ class Space:
 
     def __init__(
         self,
-        store: FolderStore,
+        store: LogStore,
         index: Index,
         clock: Clock,
         *,
@@ -419,7 +418,8 @@ class Space:
 
         Raises nothing. Hold no lock.
         """
-        return self._upkeep.repair(stopping)
+        finished = self._deletions.finish_interrupted()
+        return self._upkeep.repair(stopping) and finished
 
     # Suspended ----------------------------------------------------------------------------------
 

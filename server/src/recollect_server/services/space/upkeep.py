@@ -34,8 +34,7 @@ from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorLedger
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.store import Kind
+from recollect_server.storage.logs.store import Kind, LogStore
 
 log = structlog.get_logger("recollect.index")
 
@@ -45,7 +44,7 @@ class Upkeep:
 
     def __init__(
         self,
-        store: FolderStore,
+        store: LogStore,
         kinds: tuple[Logs[Any], ...],
         anchors: AnchorLedger,
         projection: Projection,

@@ -47,8 +47,7 @@ from recollect_server.storage.index.file import (
 )
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorLedger
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.store import Kind
+from recollect_server.storage.logs.store import Kind, LogStore
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -90,7 +89,7 @@ class Recovered:
 
 
 def recover(
-    logs: FolderStore, clock: Clock, progress: Progress, compared_at_once: int = COMPARED_AT_ONCE
+    logs: LogStore, clock: Clock, progress: Progress, compared_at_once: int = COMPARED_AT_ONCE
 ) -> Recovered:
     """Open the index and bring it up to the transcripts. Raises StorageUnavailable,
     IndexUnavailable.
@@ -109,7 +108,7 @@ def recover(
     return rebuild(logs, clock, progress)
 
 
-def rebuild(logs: FolderStore, clock: Clock, progress: Progress) -> Recovered:
+def rebuild(logs: LogStore, clock: Clock, progress: Progress) -> Recovered:
     """Rebuild the index from the transcripts. Nobody may have it open. Raises StorageUnavailable,
     IndexUnavailable.
     """
@@ -123,7 +122,7 @@ def rebuild(logs: FolderStore, clock: Clock, progress: Progress) -> Recovered:
     return _bring_up(logs, index, clock, progress, rebuilt=True)
 
 
-def _open(logs: FolderStore) -> tuple[Index | None, bool]:
+def _open(logs: LogStore) -> tuple[Index | None, bool]:
     """Return the index as it is, or None if it is missing or damaged, and whether a server closed
     it in this state.
     """
@@ -159,7 +158,7 @@ def _open(logs: FolderStore) -> tuple[Index | None, bool]:
     return index, state is not Seal.MISSING
 
 
-def _compared(logs: FolderStore, done: Recovered, at_once: int) -> Recovered:
+def _compared(logs: LogStore, done: Recovered, at_once: int) -> Recovered:
     """Compare an index that no server closed with the transcripts, and leave what takes long for
     later.
 
@@ -208,7 +207,7 @@ def _differences(
 
 
 def _bring_up(
-    logs: FolderStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool
+    logs: LogStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool
 ) -> Recovered:
     """Bring the index up, and close it if that fails."""
     try:
@@ -290,7 +289,7 @@ def _catch_up_all(
 
 
 def _finish_interrupted_delete(
-    logs: FolderStore, index: Index, conversation_id: str, clock: Clock
+    logs: LogStore, index: Index, conversation_id: str, clock: Clock
 ) -> None:
     """Finish a delete that a crash interrupted, and log it; for a long one, log the progress
     too.
@@ -317,7 +316,7 @@ def _finish_interrupted_delete(
     )
 
 
-def _count_activity(logs: FolderStore, index: Index, progress: Progress) -> None:
+def _count_activity(logs: LogStore, index: Index, progress: Progress) -> None:
     """Count the activity of what an earlier version indexed: it stands in the transcripts alone.
 
     Begins anew after a crash. Raises IndexUnavailable, LogUnavailable.
@@ -344,7 +343,7 @@ def _count_activity(logs: FolderStore, index: Index, progress: Progress) -> None
 
 
 def _look_after_all(
-    logs: FolderStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool
+    logs: LogStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool
 ) -> Recovered:
     deleting, redacting = logs.deleted(), logs.redacting()
     if (deleting or redacting) and not rebuilt:

@@ -8,8 +8,7 @@ from recollect_server.storage.index.checking import external_state_of, state_of
 from recollect_server.storage.index.notes import NoteState, note_state_of
 from recollect_server.storage.index.routing import Limited, limited_of
 from recollect_server.storage.index.tiers import hits_of
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.store import Kind
+from recollect_server.storage.logs.store import Kind, LogStore
 from recollect_server.storage.spending import SpendingFile
 from recollect_server.storage.usage import UsageFile
 from recollect_server.storage.vectors import checking as vectors_checking
@@ -75,7 +74,7 @@ class Statistics:
     worst_limited: list[Limited]
 
 
-def statistics_of(folder: FolderStore) -> Statistics:
+def statistics_of(folder: LogStore) -> Statistics:
     """Look at a space. Raises LogUnavailable, OSError."""
     index = state_of(folder.root)
     vectors = vectors_checking.state_of(folder.root)

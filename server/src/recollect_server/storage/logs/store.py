@@ -7,9 +7,11 @@ index is derived from them and can always
 be made anew.
 
 A store belongs to one space. `FolderStore` (in `folder`) keeps each log in a JSONL file of a folder
-that one process owns. The contract is written for more than one process too: whoever appends names
-the position that it believes to be the end, and learns by `LogConflict` that another process was
-first.
+that one process owns; `PostgresStore` (in `storage.postgres`) in tables. Beside the logs a store
+names a local folder, `root`, for what the process derives from them: the index and the vectors.
+
+The contract is written for more than one process too: whoever appends names the position that it
+believes to be the end, and learns by `LogConflict` that another process was first.
 
 Guarantees of every store:
 
@@ -28,6 +30,7 @@ writer, which knows what it wrote, and finds the rest by the lengths of the logs
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from recollect_server.domain.errors import StorageUnavailable
@@ -102,6 +105,29 @@ class LogStore(Protocol):
     lock.
     """
 
+    @property
+    def root(self) -> Path:
+        """Return the local folder of what is derived from the logs: the index and the vectors."""
+
+    def create(self) -> None:
+        """Make the local folder. Raises OSError."""
+
+    def settle(self) -> None:
+        """Make durable the names that a killed process may have left to the system's cache.
+
+        Raises OSError.
+        """
+
+    def close(self) -> None:
+        """Close every file that no append uses. Whatever is called later opens them again."""
+
+    def remove_without_logs(self, is_derived: Callable[[str], bool]) -> bool:
+        """Remove the space if it has no log, nor anything else but derived files.
+
+        `is_derived` tells from a file's name in `root` whether it can be made anew. Return False if
+        something is left. Nobody may have the space open.
+        """
+
     def append(self, log: str, after: Position, lines: Sequence[bytes]) -> None:
         """Add whole lines behind the position, where the log must end; `START` begins a new log.
         Raises LogConflict.
@@ -139,6 +165,11 @@ class LogStore(Protocol):
         name of one.
         """
 
+    def is_taken(self, log: str) -> bool:
+        """Return whether anything of a log of that name is here, or of a delete that has not
+        ended.
+        """
+
     def logs(self, kind: Kind) -> Iterator[tuple[str, int]]:
         """Yield the logs of a kind, each with its length in bytes."""
 
@@ -169,6 +200,12 @@ class LogStore(Protocol):
 
     def deleted(self, kind: Kind = Kind.CONVERSATION) -> list[str]:
         """Return the logs of a kind whose delete has begun and not ended."""
+
+    def deleted_length(self, log: str) -> int:
+        """Return how many bytes a log has whose delete has begun."""
+
+    def torn_sizes(self) -> list[int]:
+        """Return the sizes of the tails that were cut off and kept."""
 
     def raw_deleted(self, log: str) -> Iterator[bytes]:
         """Yield the lines of a log whose delete has begun, undecoded and without their newlines."""

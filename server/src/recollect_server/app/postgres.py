@@ -1,0 +1,70 @@
+"""The stores in a database of PostgreSQL. Imported only where the setting `store` names one, for it
+needs the extra `postgres`.
+"""
+
+import os
+
+from recollect_server.app.folder import CannotStart
+from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.settings import Settings
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.store import LogStore
+from recollect_server.storage.postgres.database import (
+    Database,
+    DatabaseRefused,
+    DatabaseUnavailable,
+)
+from recollect_server.storage.postgres.store import PostgresStore, spaces_of
+
+
+class PostgresStores:
+    """The stores in one database, and the local folders of what is derived from them."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Open the database. Raises CannotStart."""
+        self._data_dir = settings.data_dir
+        try:
+            self._database = Database(settings.store.url)
+        except DatabaseRefused as error:
+            raise CannotStart(str(error)) from error
+        except DatabaseUnavailable as error:
+            raise CannotStart(
+                f"cannot use the database {settings.store}: {error}: mend that, or name another"
+                " database with --store"
+            ) from error
+
+    @property
+    def place(self) -> str:
+        """Return the URL of the database, without its password."""
+        return self._database.name
+
+    def of(self, space: str) -> LogStore:
+        """Return the store of a space."""
+        return PostgresStore(self._database, space, self._data_dir / space)
+
+    def exists(self, space: str) -> bool:
+        """Return whether a space has a log in the database, or a local folder. Raises
+        LogUnavailable.
+        """
+        folder = self._data_dir / space
+        return os.path.lexists(folder) or PostgresStore(self._database, space, folder).exists()
+
+    def folder_of(self, space: str) -> FolderStore:
+        """Refuse: there is none. Raises StorageUnavailable."""
+        raise StorageUnavailable(
+            f"the logs of {space} are in a database, in which this server makes, deletes and copies"
+            " no space yet"
+        )
+
+    def is_space(self, name: str) -> bool:
+        """Return whether a space has a log in the database, or a local index of it."""
+        store = PostgresStore(self._database, name, self._data_dir / name)
+        return store.root.is_dir() or store.exists()
+
+    def names(self) -> list[str]:
+        """Return the names of the spaces that have a log in the database. Raises LogUnavailable."""
+        return spaces_of(self._database)
+
+    def close(self) -> None:
+        """Close the connections, and let another server have the database."""
+        self._database.close()

@@ -1,0 +1,117 @@
+"""PostgreSQL that is away, or killed, under a running server: refused as a full disk refuses, and
+served again by itself.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.conftest import Start
+from tests.crash.checker import check, check_index, repeat
+from tests.crash.history import History
+from tests.crash.load import under_load
+from tests.postgres import Postgres, copy_transcripts
+from tests.server.conftest import Connect, Service, agent, code_of, failure_of, user
+from tests.waiting import until
+
+BEING_DELETED = "SELECT log FROM recollect.logs WHERE deleting AND bytes > 0"
+
+
+def is_served(service: Service, conversation_id: str) -> bool:
+    """Append to a conversation, and return whether that is done."""
+    with suppress(grpc.RpcError):
+        service.append(conversation_id, user("back"), request_id="back")
+        return True
+    return False
+
+
+def test_messages_wait_until_postgresql_is_back_and_stand_in_their_order(
+    postgres: Postgres, start_server: Start, connect: Connect, no_log: None
+) -> None:
+    service = connect(start_server(store=postgres.new_database()))
+    conversation_id = service.told("one")
+    other = service.told("another")
+    postgres.kill()
+    try:
+        refused = failure_of(
+            lambda: service.append(conversation_id, user("two"), agent("zebra"), request_id="r1")
+        )
+        assert (refused.code, refused.reason, refused.retry_ms) == (
+            "UNAVAILABLE",
+            "STORAGE_UNAVAILABLE",
+            1000,
+        )
+        assert "the transcript cannot be written: " in refused.text
+        assert "repeat with the same request_id" in refused.text
+        assert service.get(conversation_id).message_count == 1
+        assert service.found("zebra") == []
+        assert code_of(lambda: service.create(request_id="c1")) == "UNAVAILABLE"
+        assert code_of(lambda: service.rename(other, "Title", request_id="n1")) == "UNAVAILABLE"
+        assert code_of(lambda: service.delete(other)) == "UNAVAILABLE"
+    finally:
+        postgres.start()
+    until(lambda: is_served(service, conversation_id))
+    assert [message.content for message in service.load(conversation_id).messages] == [
+        *("one", "two", "zebra", "back"),
+    ]
+    assert service.append(conversation_id, user("two"), agent("zebra"), request_id="r1").duplicate
+    assert service.found("zebra") == [conversation_id]
+    created = service.create(request_id="c1").id
+    assert service.create(request_id="c1").id == created
+    assert service.rename(other, "Title", request_id="n1").title == "Title"
+    assert {it.id for it in service.pages()[0]} == {conversation_id, other, created}
+    service.delete(other)
+    assert service.found("another") == []
+
+
+def test_a_delete_that_the_database_interrupts_is_finished_once_it_does_not(
+    postgres: Postgres, start_server: Start, connect: Connect, no_log: None
+) -> None:
+    url = postgres.new_database()
+    service = connect(start_server(store=url))
+    conversation_id = service.told("zebra")
+    function = "recollect.end_delete(bigint, text, text)"
+    postgres.execute(f"ALTER FUNCTION {function} RENAME TO away", url)
+    assert code_of(lambda: service.delete(conversation_id)) == "UNAVAILABLE"
+    assert code_of(lambda: service.get(conversation_id)) == "NOT_FOUND"
+    assert postgres.execute(BEING_DELETED, url) == [(conversation_id,)]
+    postgres.execute(
+        f"ALTER FUNCTION {function.replace('end_delete', 'away')} RENAME TO end_delete", url
+    )
+    until(lambda: postgres.execute("SELECT log FROM recollect.logs", url) == [])
+    assert postgres.execute("SELECT log FROM recollect.lines", url) == []
+
+
+@pytest.mark.timeout(300)
+def test_under_load_nothing_acknowledged_is_lost_or_doubled_when_postgresql_is_killed(
+    postgres: Postgres, start_server: Start, connect: Connect, tmp_path: Path, no_log: None
+) -> None:
+    url = postgres.new_database()
+    server = start_server(store=url)
+    service = connect(server)
+    anchor = service.told("anchor")
+    history = History()
+    for seed in range(3):
+        with under_load(service, history, seed=seed) as callers:
+            before = len(history.calls())
+            until(lambda before=before: len(history.calls()) > before + 60)  # type: ignore[misc]
+            postgres.kill()
+            callers.join(60)
+        postgres.start()
+        until(lambda: is_served(service, anchor))
+        assert repeat(history, service) == []
+    until(lambda: postgres.execute(BEING_DELETED, url) == [])
+    copy_transcripts(url, tmp_path / "copied")
+    verdict = check(history, service, tmp_path / "copied")
+    assert verdict.problems == []
+    assert verdict.acknowledged > 100
+    listed = {it.id for page in service.pages(page_size=500) for it in page}
+    answered_ids = {call.conversation_id for call in history.calls()}
+    assert listed <= answered_ids | {anchor}, "a conversation that nobody was told of"
+    server.stop()
+    copy_transcripts(url, tmp_path / "copied")
+    assert (
+        check_index(tmp_path / "copied", tmp_path / "anew", index=server.folder, grown=False) == []
+    )

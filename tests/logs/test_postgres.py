@@ -1,0 +1,355 @@
+"""Promises of the PostgreSQL store beyond those of every log store: lost connections, a second
+server, a server of the database that is killed.
+"""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from recollect_server.domain.store_url import without_password
+from recollect_server.storage.logs.lines import encoded
+from recollect_server.storage.logs.store import (
+    START,
+    Kind,
+    LogConflict,
+    LogNotFound,
+    LogUnavailable,
+    Position,
+)
+from recollect_server.storage.postgres.database import (
+    Database,
+    DatabaseRefused,
+    DatabaseUnavailable,
+)
+from recollect_server.storage.postgres.store import PostgresStore
+
+from tests.logs.test_store import CONVERSATION, OTHER, add, begin, end_of, message, texts
+from tests.postgres import Postgres
+from tests.waiting import until
+
+Opened = Callable[[str], Database]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    """Open databases, which are closed at the end."""
+    databases: list[Database] = []
+
+    def open_one(url: str) -> Database:
+        databases.append(Database(url))
+        return databases[-1]
+
+    yield open_one
+    for database in databases:
+        database.close()
+
+
+class Proxy:
+    """A socket before PostgreSQL's that can lose the answer of a statement, or all connections."""
+
+    def __init__(self, postgres: Postgres, folder: Path) -> None:
+        self._target = str(postgres.folder / ".s.PGSQL.5432")
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(folder / ".s.PGSQL.5432"))
+        self._listener.listen()
+        self._open: set[socket.socket] = set()
+        self.lose: bytes = b""
+        """Text of a statement: it is passed on, and its connection ends with the answer."""
+        self.lose_request = False
+        """The statement is not passed on either."""
+        self.is_cut = False
+        """All connections end, and none begins."""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
+    def cut(self) -> None:
+        for end in list(self._open):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                caller, _ = self._listener.accept()
+                if self.is_cut:
+                    caller.close()
+                    continue
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(self._target)
+                self._open |= {caller, server}
+                threading.Thread(target=self._serve, args=(caller, server), daemon=True).start()
+
+    def _serve(self, caller: socket.socket, server: socket.socket) -> None:
+        lost = threading.Event()
+
+        def answers() -> None:
+            with suppress(OSError):
+                while data := server.recv(1 << 16):
+                    if lost.is_set():
+                        if self.is_cut:
+                            self.cut()
+                        break
+                    caller.sendall(data)
+            self._end(caller, server)
+
+        threading.Thread(target=answers, daemon=True).start()
+        with suppress(OSError):
+            while data := caller.recv(1 << 16):
+                if self.lose and self.lose in data:
+                    self.lose = b""
+                    lost.set()
+                    if self.lose_request:
+                        break
+                server.sendall(data)
+        if lost.is_set() and not self.lose_request:
+            return  # until the answer came
+        self._end(caller, server)
+
+    def _end(self, *ends: socket.socket) -> None:
+        for end in ends:
+            self._open.discard(end)
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+
+@contextmanager
+def proxied(postgres: Postgres, url: str) -> Iterator[tuple[Proxy, str]]:
+    with TemporaryDirectory(dir=postgres.folder) as folder:
+        proxy = Proxy(postgres, Path(folder))
+        try:
+            yield proxy, url.replace(f"host={postgres.folder}", f"host={folder}")
+        finally:
+            proxy.close()
+
+
+@pytest.mark.parametrize("lose_request", [False, True], ids=["answer", "request"])
+@pytest.mark.parametrize("first", [True, False], ids=["first lines", "later lines"])
+def test_an_append_whose_connection_is_lost_is_made_once(
+    postgres: Postgres, opened: Opened, tmp_path: Path, lose_request: bool, first: bool
+) -> None:
+    with proxied(postgres, postgres.new_database()) as (proxy, url):
+        store = PostgresStore(opened(url), "default", tmp_path)
+        end = START if first else begin(store, messages=3)
+        proxy.lose_request, proxy.lose = lose_request, b"recollect.append"
+        if first:
+            begin(store, messages=3)
+        else:
+            add(store, CONVERSATION, end, message(5), message(6))
+        assert not proxy.lose, "nothing was lost"
+        lines = list(store.read(CONVERSATION))
+        assert [line.sequence for line in lines] == list(range(1, 5 if first else 7))
+        assert store.length(CONVERSATION) == end_of(lines).bytes
+
+
+def test_an_append_that_nobody_answered_is_made_once_when_it_is_repeated(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    with proxied(postgres, postgres.new_database()) as (proxy, url):
+        store = PostgresStore(opened(url), "default", tmp_path)
+        end = begin(store)
+        proxy.is_cut, proxy.lose = True, b"recollect.append"
+        with pytest.raises(LogUnavailable, match="the transcript cannot be written") as raised:
+            add(store, CONVERSATION, end, message(5))
+        assert not isinstance(raised.value, LogConflict | LogNotFound)
+        proxy.is_cut = False
+
+        def is_back() -> bool:
+            with suppress(LogUnavailable):
+                return store.length(CONVERSATION) > 0
+            return False
+
+        until(is_back)
+        assert store.length(CONVERSATION) > end.bytes  # it was committed
+        assert add(store, CONVERSATION, end, message(5)).lines == 5
+        assert texts(list(store.read(CONVERSATION)))[-2:] == ["number 4 🦓", "number 5 🦓"]
+        with pytest.raises(LogConflict):
+            add(store, CONVERSATION, end, message(5))
+
+
+def test_a_log_whose_begin_nobody_answered_is_not_there(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    with proxied(postgres, url) as (proxy, through):
+        database = opened(through)
+        store = PostgresStore(database, "default", tmp_path)
+        begin(store, OTHER)
+        proxy.is_cut, proxy.lose = True, b"recollect.append"
+        with pytest.raises(LogUnavailable):
+            begin(store)
+        query = "SELECT last_append FROM recollect.logs ORDER BY log LIMIT 1"
+        ((name,),) = postgres.execute(query, url)
+        proxy.is_cut = False
+
+        def is_back() -> bool:
+            with suppress(LogUnavailable):
+                return store.length(OTHER) > 0
+            return False
+
+        until(is_back)
+        assert not store.is_taken(CONVERSATION)
+        assert [name for name, _ in store.logs(Kind.CONVERSATION)] == [OTHER]
+        with pytest.raises(LogNotFound):
+            store.length(CONVERSATION)
+        late = (
+            f"recollect.append({database.number}, 'default', '{CONVERSATION}', 'conversations', 0"
+        )
+        ((status,),) = postgres.execute(f"SELECT {late}, '{name}', ARRAY['late'::bytea])", url)
+        assert status == "conflict"
+        end = begin(store, messages=1)
+        assert next(store.logs(Kind.CONVERSATION)) == (CONVERSATION, end.bytes)
+        assert store.deleted() == []
+
+
+def test_of_appends_behind_one_position_exactly_one_wins(
+    database: Database, tmp_path: Path
+) -> None:
+    stores = [PostgresStore(database, "default", tmp_path) for _ in range(8)]
+    barrier = threading.Barrier(len(stores))
+
+    def race(store: PostgresStore, after: Position) -> Position | None:
+        barrier.wait()
+        try:
+            return add(store, CONVERSATION, after, message(after.lines + 1))
+        except LogConflict:
+            return None
+
+    end = START
+    with ThreadPoolExecutor(len(stores)) as pool:
+        for _ in range(20):  # the first ones open connections one after the other
+            ends = [it for it in pool.map(partial(race, after=end), stores) if it]
+            assert len(ends) == 1
+            end = ends[0]
+    assert len(list(stores[0].read(CONVERSATION))) == 20
+
+
+def test_the_same_names_in_two_spaces_never_meet(database: Database, tmp_path: Path) -> None:
+    one, two = (PostgresStore(database, name, tmp_path) for name in ("one", "two"))
+    begin(one, messages=3)
+    begin(two, messages=1)
+    one.begin_delete(CONVERSATION)
+    one.end_delete(CONVERSATION)
+    assert not one.exists()
+    assert texts(list(two.read(CONVERSATION))) == ["number 2 🦓"]
+
+
+def test_a_second_server_is_refused_in_one_sentence(postgres: Postgres, opened: Opened) -> None:
+    url = postgres.new_database()
+    first = opened(url)
+    with pytest.raises(DatabaseRefused, match=r"another server uses the database .*: stop it, or"):
+        Database(url, patience=0.1)
+    first.close()
+    assert opened(url).identity == first.identity
+
+
+def test_a_server_that_was_replaced_changes_nothing(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    replaced = PostgresStore(opened(url), "default", tmp_path)
+    end = begin(replaced)
+    postgres.end_sessions(url)  # as when the network between the first and PostgreSQL is cut
+    present = PostgresStore(opened(url), "default", tmp_path)
+    before = present.raw(CONVERSATION)
+    for change in (
+        lambda: add(replaced, CONVERSATION, end, message(5)),
+        lambda: begin(replaced, OTHER),
+        lambda: replaced.replace("anchors", encoded([message(1)])[1]),
+        lambda: replaced.begin_delete(CONVERSATION),
+    ):
+        with pytest.raises(LogUnavailable, match="another server has taken the database over"):
+            change()
+    assert (present.raw(CONVERSATION), present.has(OTHER)) == (before, False)
+    add(present, CONVERSATION, end, message(5))
+
+
+def test_a_newer_schema_is_refused(postgres: Postgres, opened: Opened) -> None:
+    url = postgres.new_database()
+    opened(url).close()
+    postgres.execute("INSERT INTO recollect.schema_version (version) VALUES (99)", url)
+    with pytest.raises(DatabaseRefused, match=r"has version 99 of the schema, and this .* knows 1"):
+        Database(url)
+
+
+def test_no_text_about_a_database_has_its_password(postgres: Postgres) -> None:
+    secret = "s3cret"  # noqa: S105 - of nobody
+    url = f"postgresql://ann:{secret}@db:5432/logs?sslmode=require&password={secret}&a=b"
+    shown = "postgresql://ann:***@db:5432/logs?sslmode=require&password=***&a=b"
+    assert without_password(url) == shown
+    for wrong in (
+        f"postgres:/ann:{secret}@db",
+        f"ann:{secret}@db/x",
+        f"postgresql://a:{secret}@@x",
+    ):
+        assert secret not in without_password(wrong)
+    for plain in ("postgresql://db:5432/logs", "postgresql:///logs?host=/tmp", "folder"):
+        assert without_password(plain) == plain
+    for url in (
+        f"postgresql://ann:{secret}@/nothing?host={postgres.folder}",
+        f"postgresql://ann:{secret}@127.0.0.1:1/logs",
+        f"postgresql://ann:{secret}@/logs?pass word={secret}",
+    ):
+        with pytest.raises((DatabaseUnavailable, DatabaseRefused)) as raised:
+            Database(url)
+        assert secret not in str(raised.value)
+
+
+def test_what_was_acknowledged_is_there_once_after_postgresql_is_killed_under_load(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    store = PostgresStore(opened(postgres.new_database()), "default", tmp_path)
+    names = [f"conv-01J0000000000000000000000{number}" for number in range(4)]
+    ends = {name: begin(store, name) for name in names}
+    acknowledged = dict.fromkeys(names, 4)
+    refusals: list[str] = []
+    stop = threading.Event()
+
+    def write(name: str) -> None:
+        """Append line after line; one that is refused is repeated as it is."""
+        while not stop.is_set():
+            try:
+                ends[name] = add(store, name, ends[name], message(ends[name].lines + 1))
+            except LogUnavailable as error:
+                refusals.append(f"{type(error).__name__}: {error.reason}")
+                stop.wait(0.01)
+            else:
+                acknowledged[name] += 1
+
+    def until_all_wrote() -> None:
+        before = dict(acknowledged)
+        until(lambda: all(acknowledged[it] > before[it] + 20 for it in names))
+
+    def until_refused() -> None:
+        before = len(refusals)
+        until(lambda: len(refusals) > before)
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        writers = [pool.submit(write, name) for name in names]
+        try:
+            for _ in range(2):
+                until_all_wrote()
+                postgres.kill()
+                until_refused()
+                postgres.start()
+            until_all_wrote()
+        finally:
+            stop.set()
+        for writer in writers:
+            writer.result()
+    assert {refusal.partition(":")[0] for refusal in refusals} == {"LogUnavailable"}
+    for name in names:
+        lines = list(store.read(name))
+        assert [line.sequence for line in lines] == list(range(1, acknowledged[name] + 1))
+        assert all(line.entry for line in lines)
+        assert end_of(lines) == ends[name]

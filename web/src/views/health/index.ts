@@ -1,0 +1,12 @@
+import { Scope } from "@recollect/client";
+import { t } from "../../texts";
+import type { View } from "../registry";
+
+export const view: View = {
+  path: "/health",
+  name: t.health.nav,
+  icon: "pulse",
+  order: 5,
+  scopes: [Scope.ADMIN],
+  load: () => import("./Health"),
+};

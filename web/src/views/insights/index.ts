@@ -1,0 +1,12 @@
+import { Scope } from "@recollect/client";
+import { t } from "../../texts";
+import type { View } from "../registry";
+
+export const view: View = {
+  path: "/insights",
+  name: t.insights.nav,
+  icon: "chart",
+  order: 2,
+  scopes: [Scope.CONVERSATIONS_READ],
+  load: () => import("./Insights"),
+};

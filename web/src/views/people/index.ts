@@ -1,0 +1,12 @@
+import { Scope } from "@recollect/client";
+import { t } from "../../texts";
+import type { View } from "../registry";
+
+export const view: View = {
+  path: "/third-parties",
+  name: t.people.nav,
+  icon: "people",
+  order: 3,
+  scopes: [Scope.COMMUNICATIONS_READ],
+  load: () => import("./People"),
+};

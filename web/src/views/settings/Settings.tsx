@@ -1,0 +1,225 @@
+// The settings view: every setting of the server with its value, where that comes from, what it may
+// be, and when a change counts.
+import { useEffect, useState } from "preact/hooks";
+import { AdminService, Scope, SettingSource, SettingType, type ListSettingsResponse, type Setting } from "@recollect/client";
+import { clientOf } from "../../api/calls";
+import { violationOf } from "../../api/errors";
+import { may } from "../../api/session";
+import { link, route, setQuery } from "../../router";
+import { t } from "../../texts";
+import { Icon } from "../../ui/Icon";
+import { Failure, Loading } from "../../ui/States";
+import { oneLine } from "../../ui/text";
+import "../../styles/cards.css";
+import "./settings.css";
+
+const admin = clientOf(AdminService);
+
+interface Group {
+  key: string;
+  label: string;
+  settings: Setting[];
+}
+
+export default function SettingsView() {
+  const [answer, setAnswer] = useState<ListSettingsResponse>();
+  const [error, setError] = useState<unknown>();
+  const load = () => {
+    setError(undefined);
+    admin.listSettings({}).then(setAnswer, setError);
+  };
+  useEffect(load, []);
+  const take = (setting: Setting) =>
+    setAnswer((it) => it && { ...it, settings: it.settings.map((one) => (one.key === setting.key ? setting : one)) });
+  const query = route.value.query;
+  const words = (query.get("find") ?? "").toLowerCase();
+  const onlyChanged = query.get("changed") === "1";
+  const groups = groupsOf(answer?.settings ?? [], words, onlyChanged);
+  return (
+    <div class="settings page">
+      <header class="view-header">
+        <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
+        <div class="view-title"><h1>{t.settings.nav}</h1></div>
+        <label class="check changed-only">
+          <input type="checkbox" checked={onlyChanged} onChange={(event) => setQuery({ changed: event.currentTarget.checked ? "1" : undefined })} />
+          {t.settings.changed}
+        </label>
+        <input
+          type="search"
+          class="find"
+          aria-label={t.settings.find}
+          placeholder={t.settings.find}
+          value={query.get("find") ?? ""}
+          onInput={(event) => setQuery({ find: event.currentTarget.value || undefined })}
+        />
+      </header>
+      <div class="page-body" tabIndex={0} role="region" aria-label={t.settings.nav}>
+        {error !== undefined ? (
+          <Failure error={error} retry={load} />
+        ) : !answer ? (
+          <Loading />
+        ) : (
+          <>
+            <p class="where">
+              {answer.locked ? <><Icon name="lock" />{oneLine(answer.locked)}</> : answer.file && <span>{t.settings.file}<code>{answer.file}</code></span>}
+            </p>
+            {groups.length === 0 && <p class="nothing">{t.settings.none}</p>}
+            {groups.map((group) => (
+              <section class="card" key={group.key} aria-labelledby={`group-${group.key}`}>
+                <header><h2 id={`group-${group.key}`}>{group.label}</h2></header>
+                {group.settings.map((it) => (
+                  <Row key={it.key} setting={it} mayChange={!answer.locked && may(Scope.ADMIN)} onChange={take} />
+                ))}
+              </section>
+            ))}
+          </>
+        )}
+      </div>
+    </div>
+  );
+}
+
+/** Return the settings that match, in their groups. */
+function groupsOf(settings: Setting[], words: string, onlyChanged: boolean): Group[] {
+  const groups = new Map<string, Group>();
+  for (const it of settings) {
+    if (onlyChanged && it.source === SettingSource.DEFAULT && !it.pending) continue;
+    const text = `${it.key} ${it.label} ${it.help} ${it.groupLabel} ${it.environmentName}`.toLowerCase();
+    if (!words.split(/\s+/).every((word) => text.includes(word))) continue;
+    const group = groups.get(it.group) ?? { key: it.group, label: it.groupLabel, settings: [] };
+    group.settings.push(it);
+    groups.set(it.group, group);
+  }
+  return [...groups.values()];
+}
+
+interface RowProps {
+  setting: Setting;
+  mayChange: boolean;
+  onChange: (setting: Setting) => void;
+}
+
+function Row({ setting, mayChange, onChange }: RowProps) {
+  const current = setting.pending && setting.pendingValue ? setting.pendingValue : setting.value;
+  const [draft, setDraft] = useState(current);
+  const [problem, setProblem] = useState("");
+  const [done, setDone] = useState("");
+  const [isBusy, setBusy] = useState(false);
+  useEffect(() => setDraft(current), [current]);
+  const isLocked = !mayChange || setting.locked !== "" || setting.masked;
+  const isChanged = draft !== current;
+  const id = `setting-${setting.key}`;
+  const save = (change: { value: string } | { reset: true }) => {
+    setBusy(true);
+    setProblem("");
+    setDone("");
+    admin
+      .setSetting({ key: setting.key, ...change })
+      .then(
+        (answer) => {
+          if (answer.setting) onChange(answer.setting);
+          setDone(answer.restartNeeded ? t.settings.savedLater : t.settings.saved);
+        },
+        (error: unknown) => setProblem(violationOf(error)),
+      )
+      .finally(() => setBusy(false));
+  };
+  const mayReset = !isLocked && (setting.source === SettingSource.FILE || setting.pending);
+  return (
+    <form
+      class="setting"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (isChanged) save({ value: draft });
+      }}
+    >
+      <div class="setting-text">
+        <label for={id}>{setting.label}</label>
+        <code>{setting.key}</code>
+        <p id={`${id}-help`}>{sentence(setting.help)}</p>
+        <p class="setting-facts">
+          <span>{setting.defaultValue === "" ? t.settings.noDefault : t.settings.default(shownValue(setting, setting.defaultValue))}</span>
+          {rangeOf(setting) && <span>{rangeOf(setting)}</span>}
+          {setting.restartNeeded && <span>{t.settings.restart}</span>}
+          {setting.masked && <span>{t.settings.masked}</span>}
+          {setting.locked && mayChange && <span class="locked"><Icon name="lock" />{sentence(setting.locked)}</span>}
+        </p>
+      </div>
+      <div class="setting-value">
+        <div class="setting-control">
+          <Control setting={setting} id={id} value={draft} isLocked={isLocked} isWrong={problem !== ""} onInput={setDraft} />
+          {setting.source !== SettingSource.DEFAULT && <span class="badge" data-tone="ok">{t.settings.sources[setting.source]}</span>}
+        </div>
+        {setting.pending && <p class="pending"><Icon name="warning" />{t.settings.pending(setting.pendingValue)}</p>}
+        <p class="error" id={`${id}-error`} role="alert">{problem}</p>
+        {done && <p class="done" role="status"><Icon name="check" />{done}</p>}
+        {(isChanged || mayReset) && !isLocked && (
+          <div class="setting-actions">
+            {isChanged && <button class="button primary" disabled={isBusy}>{t.settings.save}</button>}
+            {isChanged && <button type="button" class="button" onClick={() => { setDraft(current); setProblem(""); }}>{t.people.cancel}</button>}
+            {mayReset && !isChanged && <button type="button" class="button" disabled={isBusy} onClick={() => save({ reset: true })}>{t.settings.reset}</button>}
+          </div>
+        )}
+      </div>
+    </form>
+  );
+}
+
+/** Return a text of the server's as a sentence begins. */
+function sentence(text: string): string {
+  return oneLine(text.charAt(0).toUpperCase() + text.slice(1));
+}
+
+function shownValue(setting: Setting, value: string): string {
+  if (setting.type !== SettingType.BOOLEAN) return oneLine(value);
+  return value === "true" ? t.settings.yes : t.settings.no;
+}
+
+/** Return what the value may be, in words. */
+function rangeOf({ minimum, maximum, minimumExcluded }: Setting): string {
+  if (minimum && maximum && !minimumExcluded) return t.settings.from(minimum, maximum);
+  return [minimum && t.settings.minimum(minimum, minimumExcluded), maximum && t.settings.maximum(maximum)].filter(Boolean).join(", ");
+}
+
+interface ControlProps {
+  setting: Setting;
+  id: string;
+  value: string;
+  isLocked: boolean;
+  isWrong: boolean;
+  onInput: (value: string) => void;
+}
+
+function Control({ setting, id, value, isLocked, isWrong, onInput }: ControlProps) {
+  const shared = {
+    id,
+    disabled: isLocked,
+    "aria-describedby": `${id}-help ${id}-error`,
+    "aria-invalid": isWrong ? true : undefined,
+  };
+  const choices: [string, string][] | undefined =
+    setting.type === SettingType.BOOLEAN
+      ? [["true", t.settings.yes], ["false", t.settings.no]]
+      : setting.type === SettingType.CHOICE
+        ? [...new Set([...setting.choices, value])].map((it) => [it, it])
+        : undefined;
+  if (choices) {
+    return (
+      <select {...shared} value={value} onChange={(event) => onInput(event.currentTarget.value)}>
+        {choices.map(([key, text]) => <option key={key} value={key}>{text}</option>)}
+      </select>
+    );
+  }
+  const isNumber = setting.type === SettingType.INTEGER || setting.type === SettingType.NUMBER;
+  return (
+    <input
+      {...shared}
+      value={value}
+      inputMode={isNumber ? "decimal" : "text"}
+      autocomplete="off"
+      spellcheck={false}
+      placeholder={setting.value === "" ? t.settings.empty : undefined}
+      onInput={(event) => onInput(event.currentTarget.value)}
+    />
+  );
+}

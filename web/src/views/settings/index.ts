@@ -1,0 +1,12 @@
+import { Scope } from "@recollect/client";
+import { t } from "../../texts";
+import type { View } from "../registry";
+
+export const view: View = {
+  path: "/settings",
+  name: t.settings.nav,
+  icon: "gear",
+  order: 4,
+  scopes: [Scope.ADMIN],
+  load: () => import("./Settings"),
+};
