@@ -52,8 +52,8 @@ COMMUNICATION = "ext-01HQ0000000000000000000000"
 ESCALATION = "esc-01HQ0000000000000000000000"
 TIME = 1_700_000_000_123
 # only notes that failed have the one, and titles of the owner, which no model wrote, the other
-# and lists leave out those that have the third
-ABSENT = {"notes.failure", "manually_named", "archived"}
+# lists leave out those that have the third, and messages end the fourth
+ABSENT = {"notes.failure", "manually_named", "archived", "unindexed"}
 DECLARATIONS = [
     it for module in (columns, external_rows) for it in vars(module).values() if type(it) is Columns
 ]

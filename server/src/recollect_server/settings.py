@@ -561,8 +561,8 @@ class Settings(BaseSettings):
     sender_burst: int = Field(20, ge=1, description="messages that such a sender may send at once")
     retention: Annotated[str, BeforeValidator(_rules), AfterValidator(_retention)] = Field(
         "",
-        description="rules that delete idle conversations, as `delete channel=web idle=365d; delete"
-        " space=alex conversations=10000 anchors=delete`; empty: none is ever deleted",
+        description="rules that delete or unindex idle conversations, as `unindex idle=30d; delete"
+        " space=alex conversations=10000 anchors=delete`; empty: none is ever touched",
     )
     token_calls: float = Field(
         0, ge=0, description="calls a second of one token, unless the token says so; 0: no limit"

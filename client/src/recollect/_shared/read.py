@@ -86,6 +86,7 @@ def conversation(it: conversation_pb2.Conversation) -> conversations.Conversatio
         notes=_notes(it.notes) if it.HasField("notes") else None,
         topics_by_hand=it.topics_by_hand,
         archived=it.archived,
+        unindexed=it.unindexed,
         metadata=_struct(it.metadata),
         origin=conversations.ForkOrigin(
             conversation_id=it.origin.conversation_id, turn_number=it.origin.turn_number

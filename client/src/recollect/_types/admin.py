@@ -534,13 +534,15 @@ class RetentionRule:
     channel: str
     """The channel it is about. Empty: every channel."""
     idle_seconds: int
-    """Seconds without a message after which a conversation is deleted. 0: no bound."""
+    """Seconds without a message after which the rule is about a conversation. 0: no bound."""
     conversations: int
     """Conversations that may be there. 0: no bound."""
     bytes: int
     """Bytes that their transcripts may have together. 0: no bound."""
     keeps_anchors: bool
     """True if anchors that came from a conversation stay."""
+    unindexes: bool
+    """True if it unindexes conversations, which stay, and deletes none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

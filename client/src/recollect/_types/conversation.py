@@ -128,6 +128,8 @@ class Conversation:
     """True if its topics were set by `set_topics`: automatic notes leave them."""
     archived: bool = False
     """True while it is archived, and left out of lists."""
+    unindexed: bool = False
+    """True while searches and the contexts of other conversations leave it out."""
     metadata: dict[str, Any] = field(default_factory=dict, hash=False)
     """Values that callers keep with it."""
     origin: ForkOrigin | None = None

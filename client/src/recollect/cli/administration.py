@@ -369,7 +369,7 @@ def _print_new(shell: Shell, token: Token, secret: str) -> None:
 
 @admin.group()
 def retention() -> None:
-    """Look at the rules that delete conversations by themselves, and at what they deleted.
+    """Look at the rules that delete and unindex conversations by themselves, and at what they did.
 
     The setting `retention` holds the rules: recollect admin settings set retention "delete
     channel=web idle=90d"
@@ -389,10 +389,12 @@ def list_rules(shell: Shell) -> None:
         table.add_row(
             one_line(it.rule),
             one_line(it.space or "every"),
-            "stay" if it.keeps_anchors else "go",
+            "stay" if it.keeps_anchors or it.unindexes else "go",
         )
     console().print(
-        table if rules else "No rule is about this space: nothing is deleted by itself.",
+        table
+        if rules
+        else "No rule is about this space: nothing is deleted or unindexed by itself.",
         soft_wrap=False,
     )
 
@@ -412,7 +414,7 @@ def list_rules(shell: Shell) -> None:
 )
 @with_shell
 def preview_retention(shell: Shell, rules: str | None, limit: int) -> None:
-    """Print what the rules would delete now, and why. This deletes nothing."""
+    """Print what the rules would delete or unindex now, and why. This changes nothing."""
     if rules is not None and not rules.strip(" ;"):
         raise click.UsageError("--rules: names no rule; leave it out for those in force")
     plan = shell.client.admin.preview_retention(retention=rules, limit=limit)
@@ -422,7 +424,7 @@ def preview_retention(shell: Shell, rules: str | None, limit: int) -> None:
         for it in plan.conversations:
             _print_retired(it)
     else:
-        console().print("Nothing would be deleted now.")
+        console().print("Nothing would be deleted or unindexed now.")
     if plan.has_more:
         warn(f"There are more than these {limit}: --limit takes up to 1000.")
 
@@ -431,15 +433,15 @@ def preview_retention(shell: Shell, rules: str | None, limit: int) -> None:
 @click.option("--limit", type=click.IntRange(1), help="The most receipts. [all]")
 @with_shell
 def list_receipts(shell: Shell, limit: int | None) -> None:
-    """List what rules deleted, the newest first."""
+    """List what rules deleted or unindexed, the newest first."""
     receipts = list(islice(_receipts(shell), limit))
     if shell.as_json:
         _lines(receipts)
         return
     if not receipts:
-        console().print("No rule deleted anything yet.")
+        console().print("No rule deleted or unindexed anything yet.")
     for it in receipts:
-        _print_retired(it.conversation, f"deleted at {local(it.time)}, ")
+        _print_retired(it.conversation, f"at {local(it.time)}, ")
 
 
 def _receipts(shell: Shell) -> Iterable[RetentionReceipt]:

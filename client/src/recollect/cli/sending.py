@@ -50,6 +50,7 @@ _NOT_TAKEN = {
     "split_suggested": "the API takes no suggested split",
     "continued": "commands are not run again, nor are threads joined",
     "command": "commands are not run again, nor are threads joined",
+    "unindexed": "what is imported can be searched for",
 }
 """Events that the server alone writes, with the reason why they stay behind."""
 

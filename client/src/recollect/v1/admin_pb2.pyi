@@ -981,6 +981,7 @@ class RetentionRule(_message.Message):
     CONVERSATIONS_FIELD_NUMBER: _builtins.int
     BYTES_FIELD_NUMBER: _builtins.int
     KEEPS_ANCHORS_FIELD_NUMBER: _builtins.int
+    UNINDEXES_FIELD_NUMBER: _builtins.int
     rule: _builtins.str
     """The rule as the setting has it."""
     space: _builtins.str
@@ -988,13 +989,15 @@ class RetentionRule(_message.Message):
     channel: _builtins.str
     """The channel it is about. Empty: every channel."""
     idle_seconds: _builtins.int
-    """Seconds without a message after which a conversation is deleted. 0: no bound."""
+    """Seconds without a message after which the rule is about a conversation. 0: no bound."""
     conversations: _builtins.int
     """Conversations that may be there. Unset: no bound."""
     bytes: _builtins.int
     """Bytes that their transcripts may have together. Unset: no bound."""
     keeps_anchors: _builtins.bool
     """Whether anchors that came from a conversation stay."""
+    unindexes: _builtins.bool
+    """Whether it unindexes conversations and deletes none: they stay, and searches leave them out."""
     def __init__(
         self,
         *,
@@ -1005,10 +1008,11 @@ class RetentionRule(_message.Message):
         conversations: _builtins.int | None = ...,
         bytes: _builtins.int | None = ...,
         keeps_anchors: _builtins.bool = ...,
+        unindexes: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes", b"_bytes", "_conversations", b"_conversations", "bytes", b"bytes", "conversations", b"conversations"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes", b"_bytes", "_conversations", b"_conversations", "bytes", b"bytes", "channel", b"channel", "conversations", b"conversations", "idle_seconds", b"idle_seconds", "keeps_anchors", b"keeps_anchors", "rule", b"rule", "space", b"space"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes", b"_bytes", "_conversations", b"_conversations", "bytes", b"bytes", "channel", b"channel", "conversations", b"conversations", "idle_seconds", b"idle_seconds", "keeps_anchors", b"keeps_anchors", "rule", b"rule", "space", b"space", "unindexes", b"unindexes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bytes: _TypeAlias = _typing.Literal["bytes"]  # noqa: Y015
     _WhichOneofArgType__bytes: _TypeAlias = _typing.Literal["_bytes", b"_bytes"]  # noqa: Y015
@@ -1023,7 +1027,7 @@ Global___RetentionRule: _TypeAlias = RetentionRule  # noqa: Y015
 
 @_typing.final
 class RetiredConversation(_message.Message):
-    """A conversation that a rule deletes."""
+    """A conversation that a rule deletes or unindexes."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1067,7 +1071,7 @@ Global___RetiredConversation: _TypeAlias = RetiredConversation  # noqa: Y015
 
 @_typing.final
 class RetentionReceipt(_message.Message):
-    """Record of a conversation that a rule deleted."""
+    """Record of a conversation that a rule deleted or unindexed; `rule` says which."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -195,6 +195,7 @@ class Conversation(_message.Message):
     ARCHIVED_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
+    UNINDEXED_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`conv-` and a ULID of 26 characters. Given at creation, never changed, never used again."""
     channel: _builtins.str
@@ -227,6 +228,10 @@ class Conversation(_message.Message):
     """True if its topics were set by SetTopics: automatic notes leave them."""
     archived: _builtins.bool
     """True while it is archived (see ConversationService.Archive)."""
+    unindexed: _builtins.bool
+    """True while searches and the contexts of other conversations leave it out: a rule of retention
+    unindexed it. A message ends that. Load, Get and List are the same.
+    """
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Topics in kebab-case, most important first. At most 16, each at most 64 characters."""
@@ -297,10 +302,11 @@ class Conversation(_message.Message):
         archived: _builtins.bool = ...,
         metadata: _struct_pb2.Struct | None = ...,
         origin: Global___ForkOrigin | None = ...,
+        unindexed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "metadata", b"metadata", "notes", b"notes", "origin", b"origin", "party", b"party", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "archived", b"archived", "channel", b"channel", "compressed_through", b"compressed_through", "cost_total", b"cost_total", "create_time", b"create_time", "id", b"id", "manually_named", b"manually_named", "message_count", b"message_count", "metadata", b"metadata", "model", b"model", "notes", b"notes", "origin", b"origin", "participants", b"participants", "party", b"party", "pinned", b"pinned", "title", b"title", "topics", b"topics", "topics_by_hand", b"topics_by_hand", "turn_count", b"turn_count", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "archived", b"archived", "channel", b"channel", "compressed_through", b"compressed_through", "cost_total", b"cost_total", "create_time", b"create_time", "id", b"id", "manually_named", b"manually_named", "message_count", b"message_count", "metadata", b"metadata", "model", b"model", "notes", b"notes", "origin", b"origin", "participants", b"participants", "party", b"party", "pinned", b"pinned", "title", b"title", "topics", b"topics", "topics_by_hand", b"topics_by_hand", "turn_count", b"turn_count", "unindexed", b"unindexed", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -46,7 +46,13 @@ from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.recall.recall import Recall
 from recollect_server.services.retention import Retention
-from recollect_server.services.space.events import Deleted, Redacted, Suspended
+from recollect_server.services.space.events import (
+    Deleted,
+    Redacted,
+    Reindexed,
+    Suspended,
+    Unindexed,
+)
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
@@ -287,6 +293,8 @@ class OpenSpace:
         stops.append(meaning.close)
         space.subscribe(Deleted, meaning.forget)
         space.subscribe(Redacted, meaning.redact)
+        space.subscribe(Unindexed, meaning.unindex)
+        space.subscribe(Reindexed, meaning.reindex)
         space.subscribe(Suspended, meaning.suspend)
         anchors = Anchors(space)
         tiers = Tiers(space, live.view(lambda now: milliseconds(now.warm_for)))

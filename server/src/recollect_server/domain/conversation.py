@@ -121,6 +121,8 @@ class Conversation:
     """The conversation that it was copied of; empty: it is no fork."""
     origin_turn: int = 0
     """The last turn that was copied."""
+    unindexed: bool = False
+    """True if searches and the contexts of others leave it out, until somebody writes to it."""
 
     @property
     def name(self) -> str:
@@ -284,6 +286,13 @@ class MessagesRedacted:
 
 
 @dataclass(frozen=True, slots=True)
+class Unindexed:
+    """Its words and vectors left the index; the next message brings them back."""
+
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
 class NoteErased:
     """Remains of notes, a title, a summary or an anchor that came from a redacted message."""
 
@@ -304,6 +313,7 @@ Event = (
     | CommandRun
     | MessagesRedacted
     | NoteErased
+    | Unindexed
 )
 Content = Began | Message | Event
 """Entries of a conversation's log."""
@@ -373,6 +383,8 @@ def fold(before: Conversation | None, content: object) -> Conversation | None:
             )
         case Continued():
             return replace(before, pinned=False)
+        case Unindexed():
+            return replace(before, unindexed=True)
         case _:
             # nothing that the conversation itself shows, or a line of another kind of transcript
             return before

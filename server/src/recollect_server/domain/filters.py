@@ -22,6 +22,7 @@ class Filter:
     title: str = ""
     notes_failed: bool | None = None
     archived: bool | None = None
+    unindexed: bool | None = None
     conversation_id: str = ""
     conversation_ids: tuple[str, ...] = ()
     identities: tuple[tuple[str, str], ...] = ()

@@ -1,4 +1,4 @@
-"""Rules of retention: which conversations are deleted by themselves, and when."""
+"""Rules of retention: which conversations are deleted or unindexed by themselves, and when."""
 
 from dataclasses import dataclass
 
@@ -16,13 +16,15 @@ class RetentionRule:
     channel: str = ""
     """Empty: every channel."""
     idle: int = 0
-    """Milliseconds without a message after which a conversation is deleted; 0: no bound."""
+    """Milliseconds without a message after which the rule is about a conversation; 0: no bound."""
     conversations: int | None = None
     """Conversations that may be there: of more, those that are idle for longest are deleted."""
     bytes: int | None = None
     """Bytes that their transcripts may have together."""
     keeps_anchors: bool = True
     """True if anchors that came from a conversation stay."""
+    unindexes: bool = False
+    """True if the conversations stay, and searches leave them out."""
 
     def is_for(self, space: str) -> bool:
         """Return whether the rule is about a space."""
@@ -31,7 +33,7 @@ class RetentionRule:
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """A conversation that a rule deletes."""
+    """A conversation that a rule deletes or unindexes."""
 
     conversation_id: str
     channel: str
@@ -44,7 +46,7 @@ class Retired:
 
 @dataclass(frozen=True, slots=True)
 class RetentionReceipt:
-    """Record of a conversation that a rule deleted, and when."""
+    """Record of a conversation that a rule deleted or unindexed, and when."""
 
     retired: Retired
     time: int
@@ -62,8 +64,8 @@ def parse_rule(text: str) -> RetentionRule:
     what is wrong.
     """
     action, *words = text.split()
-    if action != "delete":
-        raise ValueError(f"{text!r} does not begin with `delete`, the one thing that rules do")
+    if action not in ("delete", "unindex"):
+        raise ValueError(f"{text!r} does not begin with `delete` or `unindex`")
     values: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -75,6 +77,8 @@ def parse_rule(text: str) -> RetentionRule:
     bounds = values.keys() & {"idle", "conversations", "bytes"}
     if len(bounds) != 1:
         raise ValueError(f"{text!r} needs one of idle, conversations and bytes, and only one")
+    if action == "unindex" and (wrong := values.keys() - {"idle", "space", "channel"}):
+        raise ValueError(f"{text!r}: {wrong.pop()} is for `delete` alone; `unindex` takes idle")
     space, channel = values.get("space", ""), values.get("channel", "")
     if space and not is_space_name(space):
         raise ValueError(f"{space!r} is not the name of a space")
@@ -91,6 +95,7 @@ def parse_rule(text: str) -> RetentionRule:
         _number(values["conversations"], {"": 1}) if "conversations" in values else None,
         _number(values["bytes"], _SIZES) if "bytes" in values else None,
         anchors == "keep",
+        action == "unindex",
     )
 
 

@@ -16,7 +16,7 @@ _PAUSE = 0.05  # seconds between two turns, for others
 
 
 class RetentionKeeper(Job):
-    """Deletes what the rules delete, a few conversations at a time."""
+    """Deletes and unindexes what the rules are about, a few conversations at a time."""
 
     def __init__(self, retention: Retention, seconds: float = _SECONDS) -> None:
         super().__init__(min(seconds, 1.0))
@@ -30,9 +30,10 @@ class RetentionKeeper(Job):
         return self.fault or self._reason
 
     def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
-        """Delete a slice."""
+        """Delete or unindex a slice, and finish a piece of what is left of earlier turns."""
         try:
-            wait = _PAUSE if self._retention.carry_out(_SLICE) else self._seconds
+            is_left = self._retention.settle()
+            wait = _PAUSE if self._retention.carry_out(_SLICE) or is_left else self._seconds
         except (IndexUnavailable, StorageUnavailable) as error:
             self._reason = str(error)
             log.warning("retention_not_carried_out", reason=self._reason)

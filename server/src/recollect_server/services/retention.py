@@ -1,4 +1,4 @@
-"""Retention: conversations that rules delete by themselves, each with a receipt.
+"""Retention: conversations that rules delete or unindex by themselves, each with a receipt.
 
 Off without a rule. A conversation is idle since its newest message (`update_time`); those that are
 pinned are never deleted, and count towards the bounds of a rule. Each is deleted as Delete does, so
@@ -50,8 +50,8 @@ class Retention:
         self._receipts = receipts
 
     def due(self, rules: tuple[RetentionRule, ...] | None = None) -> Iterator[Retired]:
-        """Yield the conversations that rules (None: those in force) delete now, rule by rule, those
-        that are idle for longest first. None comes twice.
+        """Yield the conversations that rules (None: those in force) are about now, rule by
+        rule, those that are idle for longest first. None comes twice.
         """
         named: set[str] = set()
         for rule in self.rules() if rules is None else rules:
@@ -60,12 +60,19 @@ class Retention:
                     named.add(retired.conversation_id)
                     yield retired
 
+    def settle(self) -> bool:
+        """Finish what is left of unindexing; one conversation. Return False if nothing is left."""
+        return self._space.settle_words()
+
     def carry_out(self, limit: int) -> int:
-        """Delete at most `limit` of those that are due. Return how many were deleted."""
-        keeps = {rule.text: rule.keeps_anchors for rule in self.rules()}
+        """Delete or unindex at most `limit` of those that are due. Return how many were."""
+        rules = {rule.text: rule for rule in self.rules()}
         count = 0
         for retired in list(islice(self.due(), limit)):
-            anchors = KEEP_ANCHORS if keeps.get(retired.rule, True) else DELETE_ANCHORS
+            rule = rules.get(retired.rule)
+            if rule is None:
+                continue  # the rules changed meanwhile
+            anchors = KEEP_ANCHORS if rule.keeps_anchors else DELETE_ANCHORS
 
             def confirm(it: Conversation, retired: Retired = retired) -> bool:
                 if it.update_time != retired.update_time:
@@ -74,7 +81,10 @@ class Retention:
                 return True
 
             try:
-                self._space.delete(retired.conversation_id, anchors, confirm=confirm)
+                if rule.unindexes:
+                    self._space.unindex(retired.conversation_id, confirm)
+                else:
+                    self._space.delete(retired.conversation_id, anchors, confirm=confirm)
             except (NotConfirmed, ConversationNotFound, ConversationPinned):
                 continue  # another pass looks again
             except StorageUnavailable as error:
@@ -97,7 +107,8 @@ class Retention:
         times: list[int] = []
         for rule in self.rules():
             if rule.idle:
-                oldest = self._space.index.conversations.sizes(_chosen(rule, pinned=False), 1)
+                chosen = _chosen(rule, pinned=False)
+                oldest = self._space.index.conversations.sizes(chosen, 1)
                 times += [it.update_time + rule.idle for it in oldest]
             elif next(self._due(rule), None) is not None:
                 times.append(self._space.clock())
@@ -140,7 +151,12 @@ def _chosen(
     rule: RetentionRule, *, pinned: bool | None = None, updated_before: int | None = None
 ) -> Filter:
     channels = (rule.channel,) if rule.channel else ()
-    return Filter(channels=channels, pinned=pinned, updated_before=updated_before)
+    return Filter(
+        channels=channels,
+        pinned=pinned,
+        updated_before=updated_before,
+        unindexed=False if rule.unindexes else None,
+    )
 
 
 def _retired(it: Size, rule: RetentionRule, reason: str) -> Retired:

@@ -192,6 +192,8 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
         value.topics_by_hand = True
     if conversation.archived:
         value.archived = True
+    if conversation.unindexed:
+        value.unindexed = True
     if conversation.metadata is not None:
         value.metadata.update(conversation.metadata)
     if conversation.origin_id:

@@ -187,7 +187,9 @@ def last_conversation(
     if conversation.turn_count > _FIRST_TURNS:
         return None
     for channels in ((conversation.channel,), ()):
-        for stored in space.index.conversations.select(Filter(channels=channels), _LAST_SEEN + 1):
+        for stored in space.index.conversations.select(
+            Filter(channels=channels, unindexed=False), _LAST_SEEN + 1
+        ):
             before = stored.conversation
             if before.id == conversation.id or not before.abbreviation:
                 continue

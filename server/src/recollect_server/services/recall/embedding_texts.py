@@ -57,7 +57,7 @@ class TextReader:
         stored = index.conversations.find(name)
         places = index.messages.of_lines(stored.number, line, line) if stored else []
         messages = read_found(self._space, name, places)
-        if stored is None or not messages:
+        if stored is None or stored.conversation.unindexed or not messages:
             return None
         return _text(stored.number, name, messages[0])
 
@@ -68,7 +68,7 @@ class TextReader:
         None if that is all that waits of it, or it is gone.
         """
         stored = index.conversations.find(name)
-        if stored is None or after > stored.lines:
+        if stored is None or stored.conversation.unindexed or after > stored.lines:
             return None
         places = index.messages.of_lines(stored.number, after + 1, stored.lines)
         sizes = np.cumsum([length for _, _, length in reversed(places)])
@@ -87,6 +87,8 @@ class TextReader:
         stored = index.conversations.find(name)
         if stored is None:
             return None
+        if stored.conversation.unindexed:  # all of it is looked at when somebody writes to it
+            return Part([], 0, is_end=True, bytes=0)
         # more was looked at than there is: it is another file
         after = after if after <= stored.lines else 0
         places = index.messages.of_lines(stored.number, after + 1, stored.lines)

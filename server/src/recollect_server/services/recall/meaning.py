@@ -8,6 +8,7 @@ searches say so too, and the job that tends it (`embedding`) tries again.
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,13 @@ from numpy.typing import NDArray
 from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS, message_id
 from recollect_server.inference.embedder import CannotEmbed, Embedder
 from recollect_server.services.recall.models import FACTOR, EmbeddingModels
-from recollect_server.services.space.events import Deleted, Redacted, Suspended
+from recollect_server.services.space.events import (
+    Deleted,
+    Redacted,
+    Reindexed,
+    Suspended,
+    Unindexed,
+)
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, remove_files
 from recollect_server.storage.vectors.joint import JointScan
@@ -219,6 +226,30 @@ class Meaning:
             log.warning("vectors_removed", reason=str(error))
             self.drop()
 
+    def unindex(self, event: Unindexed) -> None:
+        """Remove the vectors of a conversation that is unindexed. Raises nothing: a file that
+        refuses is removed whole.
+        """
+        copy = self.copy
+        for it in (copy, copy.beside if copy else None):
+            if it is not None:
+                it.messages.remove(event.number)
+                it.abbreviations.remove(event.number)
+        if self._store is None and not (self._folder / NAME).exists():
+            return
+        try:
+            self.store().hide(event.conversation_id)
+        except VectorsUnavailable as error:
+            log.warning("vectors_removed", reason=str(error))
+            self.drop()
+
+    def reindex(self, event: Reindexed) -> None:
+        """Take vectors of a conversation again. A file that is not open takes all."""
+        with self._guard:
+            if self._store is not None:
+                with suppress(VectorsUnavailable):
+                    self._store.show(event.conversation_id)
+
     # For the job that tends it --------------------------------------------------------------------
 
     def store(self) -> VectorStore:
@@ -266,6 +297,9 @@ class Meaning:
         numbers = index.conversations.numbers(list(loaded.keys.values()))
         for name in set(loaded.keys.values()) - numbers.keys():
             store.remove(name)  # it was deleted while the file was closed
+        for name in set(loaded.keys.values()).intersection(index.conversations.unindexed()):
+            store.clear(name)
+            del numbers[name]
         messages, abbreviations = Matrix(SEQUENCE_BITS), Matrix(SEQUENCE_BITS)
         of_key = np.full(max(loaded.keys, default=0) + 1, -1, np.int64)
         for key, name in loaded.keys.items():

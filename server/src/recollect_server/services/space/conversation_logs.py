@@ -69,12 +69,18 @@ class ConversationReading(Reading[Conversation]):
     def differences(self, contents: Contents, number: int, *, words: bool) -> Iterator[str]:
         """Yield messages, words and routes that the index has otherwise."""
         rows = contents.rows(number)
+        wordless = contents.wordless(number)
+        last = self.messages_read[-1][1].sequence if self.messages_read else 0
+        if words and self.state and self.state.unindexed and wordless < last:
+            yield "the index has words of a conversation that is unindexed"
         for line, message in self.messages_read:
             expected = contents.row_of(number, line, message)
             row = rows.pop(expected.id, None)
             if row != expected:
                 yield f"line {message.sequence} {'is not in the index' if row is None else 'stands in the index otherwise'}"
-            if words and not contents.has_words(expected.id, message):
+            if words and not contents.has_words(
+                expected.id, message, is_wordless=message.sequence <= wordless
+            ):
                 yield f"line {message.sequence}: the index has other words"
         if rows:
             yield f"the index has {len(rows)} messages that the transcript has not"

@@ -68,6 +68,21 @@ class Redacted:
 
 
 @frozen
+class Unindexed:
+    """A conversation whose words are out of the index. Its lock is held."""
+
+    conversation_id: str
+    number: int
+
+
+@frozen
+class Reindexed:
+    """A conversation that was unindexed and is written to again. Its lock is held."""
+
+    conversation_id: str
+
+
+@frozen
 class IndexReplaced:
     """Another index, made from the transcripts, is used from here on.
 

@@ -32,6 +32,7 @@ from recollect_server.services.space.requests import Requests
 from recollect_server.services.space.routes import Routes
 from recollect_server.services.space.state import Committed, ConversationState, RequestKey
 from recollect_server.services.space.states import States
+from recollect_server.services.space.unindexing import Unindexing
 from recollect_server.services.space.upkeep import Upkeep
 from recollect_server.services.space.writes import Writes
 from recollect_server.storage.failpoints import hit
@@ -116,6 +117,15 @@ class Space:
             self._routes,
             self._requests,
             self.anchors,
+            self._locks,
+            clock,
+            self.publish,
+        )
+        self._unindexing = Unindexing(
+            store,
+            self._projection,
+            self._pending,
+            self._writes,
             self._locks,
             clock,
             self.publish,
@@ -350,6 +360,24 @@ class Space:
         return self._deletions.delete(
             conversation_id, anchors, request, force=force, confirm=confirm
         )
+
+    def unindex(self, conversation_id: str, confirm: Callable[[Conversation], bool]) -> None:
+        """Take a conversation out of searches until somebody writes to it (see
+        `services.space.unindexing`).
+
+        `confirm` is asked under the conversation's lock: NotConfirmed is raised if it returns
+        False, if the conversation is unindexed already, or if the index lacks lines of it. Raises
+        ConversationPinned, ConversationNotFound, StorageUnavailable, IndexUnavailable. Hold no
+        lock.
+        """
+        self._unindexing.unindex(conversation_id, confirm)
+
+    def settle_words(self) -> bool:
+        """Finish what is left to unindex, and bring the words of one conversation back that is
+        written to again. Return False if nothing is left. Raises IndexUnavailable,
+        StorageUnavailable.
+        """
+        return self._unindexing.settle()
 
     def check_delete(self, conversation_id: str, anchors: int, *, force: bool = False) -> None:
         """Raise what `delete` would refuse a conversation with, and change nothing."""

@@ -35,6 +35,7 @@ from recollect_server.services.space.deletion import (
 from recollect_server.services.space.logs import IndexAhead, Logs, Totals
 from recollect_server.services.space.logs import Recovered as RecoveredLog
 from recollect_server.services.space.redaction import finish_interrupted
+from recollect_server.services.space.unindexing import settle_all
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import (
@@ -364,6 +365,7 @@ def _look_after_all(
     for conversation_id in redacting if rebuilt else ():  # the index has none of the text
         finish_interrupted(logs, index, conversation_id, clock())
     forget_anchors_again(logs, index)
+    settle_all(logs, index)
     external = _catch_up_all(CommunicationLogs(logs), index, clock, unheard, rebuilt=rebuilt)
     if not rebuilt and (miscount := index.miscount()):
         raise IndexUnavailable(f"it is damaged: {miscount}")

@@ -196,8 +196,10 @@ def _vectors(embedded: dict[int, bytes], reading: ConversationReading) -> Iterat
     """Yield vectors of other texts than the transcript has. A missing one is worked out while a
     server runs: no problem.
     """
-    texts = {message.sequence: text_of(message) for _, message in reading.messages_read}
-    texts[ABBREVIATION] = reading.state.abbreviation if reading.state else ""
+    texts: dict[int, str] = {}
+    if reading.state is None or not reading.state.unindexed:
+        texts = {message.sequence: text_of(message) for _, message in reading.messages_read}
+        texts[ABBREVIATION] = reading.state.abbreviation if reading.state else ""
     for line, embedded_hash in sorted(embedded.items()):
         if line not in texts or embedded_hash != hash_of(texts[line]):
             yield f"{NAME_OF_VECTORS} has another text than {f'line {line}' if line else 'the abbreviation'}"

@@ -134,9 +134,15 @@ class Contents:
         """Return the row that a message must have."""
         return messages.row_of(number, line, message)
 
-    def has_words(self, identity: int, message: Message) -> bool:
-        """Return True if the index has the words of a message. Ask once for each."""
-        expected = self._words.digest_of(messages.searchable_text(message))
+    def wordless(self, number: int) -> int:
+        """Return the line up to which a conversation's messages have no words."""
+        return self._index.wordless.line(number)
+
+    def has_words(self, identity: int, message: Message, *, is_wordless: bool = False) -> bool:
+        """Return True if the index has the words of a message, or, of one that `is_wordless`, none.
+        Ask once for each.
+        """
+        expected = self._words.digest_of("" if is_wordless else messages.searchable_text(message))
         return self._words.take(identity) == expected
 
     def left(self) -> int:

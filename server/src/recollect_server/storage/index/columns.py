@@ -154,6 +154,7 @@ CONVERSATIONS = Columns(
     Column("metadata", load=_load_object),
     Column("origin_id", is_fixed=True),
     Column("origin_turn", is_fixed=True),
+    Column("unindexed", load=bool),
     # In tables of their own, so that an append does not write them again.
     Column("abbreviation", expression="coalesce(n.abbreviation, '')"),
     Column("compression_summary", expression="coalesce(n.compression_summary, '')"),

@@ -105,6 +105,8 @@ def condition_of(chosen: Filter) -> tuple[str, list[Any]]:
         add("c.pinned = ?", int(chosen.pinned))
     if chosen.archived is not None:
         add("c.archived = ?", int(chosen.archived))
+    if chosen.unindexed is not None:
+        add("c.unindexed = ?", int(chosen.unindexed))
     if chosen.notes_failed is not None:
         add("c.needs_abbreviation <> ''" if chosen.notes_failed else "c.needs_abbreviation = ''")
     if chosen.updated_after is not None:
@@ -175,13 +177,13 @@ class ConversationTable:
             }
 
     def outlines(self, numbers: Collection[int]) -> dict[int, Outline]:
-        """Return the outlines of the conversations of these numbers, without those that are
-        gone.
+        """Return the outlines of the conversations of these numbers, without those that are gone
+        or unindexed.
         """
         with self._database.reading() as connection:
             rows = connection.execute(
                 "SELECT json_group_array(json_array(number, id, create_time, message_count)) FROM conversations"
-                " WHERE number IN (SELECT value FROM json_each(?))",
+                " WHERE number IN (SELECT value FROM json_each(?)) AND unindexed = 0",
                 (orjson.dumps(list(numbers)).decode(),),
             ).get
         return {row[0]: Outline(*row) for row in orjson.loads(rows)}
@@ -196,6 +198,12 @@ class ConversationTable:
                 row[0]: row[1]
                 for row in connection.execute(query, (orjson.dumps(conversation_ids).decode(),))
             }
+
+    def unindexed(self) -> list[str]:
+        """Return the conversations that searches leave out."""
+        with self._database.reading() as connection:
+            query = "SELECT id FROM conversations WHERE unindexed = 1"
+            return [str(row[0]) for row in connection.execute(query)]
 
     def sizes(self, chosen: Filter, limit: int, after: tuple[int, str] | None = None) -> list[Size]:
         """Return the conversations that match with the bytes of their transcripts, the longest

@@ -22,6 +22,7 @@ from recollect_server.domain.conversation import (
     MetaUpdated,
     SplitSuggested,
     TitleAssigned,
+    Unindexed,
 )
 from recollect_server.domain.message import Message
 from recollect_server.storage.index.columns import CONVERSATIONS
@@ -38,6 +39,7 @@ _KINDS: dict[type, UpdateKind] = {
     Continued: UpdateKind.CHANGED,
     SplitSuggested: UpdateKind.SPLIT,
     MessagesRedacted: UpdateKind.REDACTED,
+    Unindexed: UpdateKind.CHANGED,
 }
 
 Update = list[Any]  # not a tuple: the last line of a batch is set as it grows
@@ -72,10 +74,12 @@ def document_of(
     they name; `words` those of its notes, where they changed; `cursor` is the one before that of
     the first of the `updates`.
     """
+    # A new index reads a whole transcript at once: one that ends up unindexed never gets words.
+    is_wordless = before is None and after.unindexed
     document = {
         "conversation": (number, *CONVERSATIONS.values(after)),
         "messages": [
-            (*row_of(number, line, message), searchable_text(message))
+            (*row_of(number, line, message), "" if is_wordless else searchable_text(message))
             for line in lines
             if line.entry is not None and isinstance(message := line.entry.content, Message)
         ],
@@ -84,6 +88,8 @@ def document_of(
         "requests": _requests_of(lines, updates),
         "progress": (lines[0].offset, lines[-1].end, lines[-1].sequence),
     }
+    if is_wordless:
+        document["wordless"] = lines[-1].sequence
     contents = (line.entry.content for line in lines if line.entry is not None)
     if facts := facts_of(before, after, contents):
         document["activity"] = [(*key, *counters) for key, counters in facts.items()]

@@ -347,6 +347,21 @@ def _forks(connection: apsw.Connection) -> None:
     """)
 
 
+def _wordless(connection: apsw.Connection) -> None:
+    """Add conversations that searches leave out. No transcript before this step has any."""
+    connection.execute(f"""
+        ALTER TABLE conversations ADD COLUMN unindexed INTEGER NOT NULL DEFAULT 0;
+        CREATE INDEX conversations_unindexed ON conversations(number) WHERE unindexed = 1;
+        -- Up to this line the messages of a conversation have no words in `turns_fts`; the others have all of theirs.
+        CREATE TABLE wordless(number INTEGER PRIMARY KEY, line INTEGER NOT NULL);
+        CREATE TRIGGER take_in_wordless INSTEAD OF INSERT ON incoming WHEN NEW.document -> '$.wordless' IS NOT NULL BEGIN
+            INSERT OR REPLACE INTO wordless VALUES(NEW.document ->> '$.conversation[0]', NEW.document ->> '$.wordless');
+        END;
+        DROP TRIGGER IF EXISTS take_in;
+        {take_in_trigger()}
+    """)
+
+
 def _words_by_language(connection: apsw.Connection) -> None:
     """Make the tables of words anew for the forms of `analysis`. An index with messages is made
     anew as a whole by this start: their texts are in the transcripts.
@@ -386,6 +401,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _words_by_language,
     _archive,
     _forks,
+    _wordless,
 )
 
 

@@ -16,7 +16,7 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message
 from recollect_server.storage.index.messages import searchable_text
-from recollect_server.storage.index.removal import LONG_MESSAGE, purge_of
+from recollect_server.storage.index.removal import LONG_MESSAGE, purge_of, wordless_line
 from recollect_server.storage.logs.redaction import ANY_HASH
 
 _TAKE_IN = "INSERT INTO incoming SELECT jsonb(?)"
@@ -45,6 +45,7 @@ def redact(
     document: Callable[[], str],
 ) -> None:
     """Take the text out of the tables, and take in the document of the line that says so."""
+    line = wordless_line(connection, number)
     marks = any(len(searchable_text(old)) > LONG_MESSAGE for old, _ in erased.messages)
     if marks:
         # A start that follows a crash knows by this that words are left to purge.
@@ -54,7 +55,7 @@ def redact(
         identity = message_id(number, new.sequence)
         connection.execute(
             "INSERT INTO turns_fts(turns_fts, rowid, text) VALUES('delete', ?, ?)",
-            (identity, searchable_text(old)),
+            (identity, searchable_text(old) if old.sequence > line else ""),
         )
         connection.execute(
             "UPDATE messages SET tokens = ? WHERE id = ?", (message_tokens(new), identity)

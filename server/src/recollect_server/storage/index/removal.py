@@ -196,6 +196,10 @@ class Removal:
 
         def job(connection: apsw.Connection, _: int) -> None:
             connection.execute("DELETE FROM identity WHERE name = ?", (purge_of(number),))
+            connection.execute(
+                "DELETE FROM wordless WHERE number IN (SELECT number FROM deletions WHERE number = ?)",
+                (number,),
+            )
             connection.execute("DELETE FROM deletions WHERE number = ?", (number,))
 
         self._database.write(job)
@@ -216,9 +220,13 @@ class Removal:
 
 def _remove_messages(connection: apsw.Connection, number: int, messages: list[Spoken]) -> None:
     """Remove messages and their words, which must be what was added."""
+    line = wordless_line(connection, number)
     # As one document: a statement for each message would take Python's global lock as often.
     lines = orjson.dumps(
-        [(message_id(number, sequence), searchable(*spoken)) for sequence, *spoken in messages]
+        [
+            (message_id(number, at), searchable(*spoken) if at > line else "")
+            for at, *spoken in messages
+        ]
     ).decode()
     connection.execute(
         "INSERT INTO turns_fts(turns_fts, rowid, text) SELECT 'delete', value ->> 0, value ->> 1 FROM json_each(?)",
@@ -227,6 +235,11 @@ def _remove_messages(connection: apsw.Connection, number: int, messages: list[Sp
     connection.execute(
         "DELETE FROM messages WHERE id IN (SELECT value ->> 0 FROM json_each(?))", (lines,)
     )
+
+
+def wordless_line(connection: apsw.Connection, number: int) -> int:
+    """Return the line up to which a conversation's messages have no words (see `wordless`)."""
+    return int(connection.execute("SELECT line FROM wordless WHERE number = ?", (number,)).get or 0)
 
 
 def purge_of(number: int) -> str:

@@ -183,7 +183,7 @@ def said_in(connection: apsw.Connection, scope: Scope, limit: int) -> NDArray[np
     where, values = condition_of(scope.conversations)
     rows: list[tuple[int, int]] = connection.execute(
         "SELECT c.number, c.message_count FROM conversations c"
-        f" WHERE c.update_time >= ? AND c.create_time < ? AND ({where})"
+        f" WHERE c.update_time >= ? AND c.create_time < ? AND c.unindexed = 0 AND ({where})"
         " ORDER BY c.update_time DESC, c.number DESC LIMIT ?",
         (scope.start, scope.end, *values, _LOOKED_INTO),
     ).fetchall()  # type: ignore[assignment]  # the table's types

@@ -91,6 +91,8 @@ class VectorStore:
         self._deleted: set[str] = set()
         # likewise lines of messages that were redacted
         self._forgotten: set[tuple[str, int]] = set()
+        # likewise conversations that are unindexed
+        self._hidden: set[str] = set()
         self._closed = False
         self._connection = connect(self.path)
         with failures():
@@ -257,7 +259,7 @@ class VectorStore:
         meanwhile are not kept.
         """
         with self._using() as connection:
-            if conversation_id not in self._deleted:
+            if conversation_id not in self._deleted | self._hidden:
                 connection.executemany(
                     "INSERT OR REPLACE INTO parts VALUES(?, ?, ?, ?, ?)",
                     [
@@ -323,14 +325,15 @@ class VectorStore:
         Places of conversations that were deleted meanwhile are skipped.
         """
         with self._using() as connection:
+            gone = self._deleted | self._hidden
             present = [
                 place
                 for place in places
-                if place.conversation_id not in self._deleted
+                if place.conversation_id not in gone
                 and (place.conversation_id, place.line) not in self._forgotten
             ]
             keys: dict[str, int] = {}
-            for name in {*progress, *(place.conversation_id for place in present)} - self._deleted:
+            for name in {*progress, *(place.conversation_id for place in present)} - gone:
                 connection.execute("INSERT OR IGNORE INTO conversations(id) VALUES(?)", (name,))
                 keys[name] = int(
                     connection.execute("SELECT key FROM conversations WHERE id = ?", (name,)).get
@@ -398,8 +401,26 @@ class VectorStore:
 
         It uses short transactions, so that embedding and reading can go on in between.
         """
-        with self._using() as connection:
+        with self._using():
             self._deleted.add(conversation_id)
+        return self.clear(conversation_id)
+
+    def hide(self, conversation_id: str) -> int:
+        """Remove all data of a conversation as `remove` does, and take no more until `show`."""
+        with self._using():
+            self._hidden.add(conversation_id)
+        return self.clear(conversation_id)
+
+    def show(self, conversation_id: str) -> None:
+        """Take data of a conversation again."""
+        with self._using():
+            self._hidden.discard(conversation_id)
+
+    def clear(self, conversation_id: str) -> int:
+        """Remove all data of a conversation, which may be embedded again. Return the number of
+        removed vectors.
+        """
+        with self._using() as connection:
             connection.execute("DELETE FROM parts WHERE conversation = ?", (conversation_id,))
             key = connection.execute(
                 "SELECT key FROM conversations WHERE id = ?", (conversation_id,)

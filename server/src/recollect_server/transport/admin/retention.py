@@ -82,6 +82,7 @@ def _rule_to(rule: RetentionRule) -> admin_pb2.RetentionRule:
         conversations=rule.conversations,
         bytes=rule.bytes,
         keeps_anchors=rule.keeps_anchors,
+        unindexes=rule.unindexes,
     )
 
 

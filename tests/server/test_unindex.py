@@ -1,0 +1,181 @@
+"""Unindexing by rules of retention: searches leave the conversation out, its transcript stays, and
+a message brings it back.
+"""
+
+from datetime import timedelta
+from pathlib import Path
+
+import apsw
+import pytest
+from recollect import Client
+from recollect.v1.conversation_service_pb2 import RedactMessageRequest, StreamUpdatesRequest
+from recollect.v1.recall_service_pb2 import BuildContextRequest
+from recollect_server.services.upkeep.recovery import unheard
+from recollect_server.services.upkeep.verification import verify
+from recollect_server.storage.failpoints import FAILPOINTS
+from recollect_server.storage.logs.folder import FolderStore
+
+from tests.conftest import MovableClock, RunningServer, Start
+from tests.crash.load import connected, process
+from tests.server.conftest import Connect, Service, agent, delete_index, moment, user
+from tests.waiting import until
+
+DAY = timedelta(days=1) // timedelta(milliseconds=1)
+RULE = "unindex channel=web idle=30d"
+OF_UNINDEXING = {it for it in FAILPOINTS if it.startswith(("unindex.", "reindex."))}
+TEXT = "The quixotriple zebra sleeps in Kyoto"
+
+
+def begun(service: Service, server: RunningServer, days: int, text: str = TEXT) -> str:
+    """Begin a conversation with a title, whose messages are so many days old."""
+    time = moment(server.clock.now - days * DAY)
+    conversation_id = service.create("web", create_time=time).id
+    service.append(conversation_id, user(text, timestamp=time), agent("Noted", timestamp=time))
+    service.rename(conversation_id, "Marsupilami")
+    return conversation_id
+
+
+def look_again(server: RunningServer) -> None:
+    """Let the job of retention look at once."""
+    server.app.spaces.open_now()[0].jobs["retention-keeper"].next_at = 0.0
+
+
+def vectors(server: RunningServer) -> int:
+    """Return the number of vectors in the file."""
+    path = str(server.folder / "vectors.db")
+    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return int(connection.execute("SELECT count(*) FROM vectors_rowids").get)
+    finally:
+        connection.close()
+
+
+def problems(folder: Path) -> list[str]:
+    """Return what a verification finds."""
+    return verify(FolderStore(folder), unheard).problems
+
+
+def test_an_idle_conversation_leaves_searches_and_a_message_brings_it_back(
+    start_server: Start, connect: Connect, clock: MovableClock
+) -> None:
+    server = start_server(retention=RULE, embedder="onnx")
+    service = connect(server)
+    old = begun(service, server, 29)
+    other = begun(service, server, 1, "Potatoes grow best in loose soil")
+    stream = service.conversations.StreamUpdates(StreamUpdatesRequest(), timeout=60)
+    next(iter(stream))
+    until(lambda: vectors(server) == 3 and not service.search("zebra").degraded)
+    for query in ("quixotriple", "Marsupilami", "Where does the striped animal nap?"):
+        assert old in service.found(query), query
+    clock.move(2 * DAY)
+    look_again(server)
+    until(lambda: service.get(old).unindexed)
+    until(lambda: vectors(server) == 2)  # both said Noted
+    for query in ("quixotriple", "Marsupilami", "Where does the striped animal nap?"):
+        assert old not in service.found(query), query
+    context = service.recall.BuildContext(
+        BuildContextRequest(
+            conversation_id=other, message="Where does the quixotriple zebra sleep?"
+        )
+    )
+    assert "Kyoto" not in str(context)
+    assert TEXT in str(service.load(old))
+    assert {it.id for it in service.listed().conversations} == {old, other}
+    told = (it for one in stream for it in (one.update, *one.following))
+    assert (
+        next(it.conversation_id for it in told if it.conversation_updated.conversation.unindexed)
+        == old
+    )
+    with Client(server.target) as client:
+        (receipt,) = client.admin.list_retention_receipts().receipts
+        assert (receipt.conversation.conversation_id, receipt.conversation.rule) == (old, RULE)
+        (rule,) = client.admin.list_retention_rules().rules
+        assert (rule.unindexes, rule.idle_seconds) == (True, 30 * 86_400)
+        assert client.conversations.get(old).unindexed
+    service.append(old, user("It woke up", timestamp=moment(clock.now)))
+    assert not service.get(old).unindexed
+    assert old in service.found("Marsupilami")
+    look_again(server)
+    until(lambda: old in service.found("quixotriple"))
+    until(lambda: vectors(server) == 4)
+    server.stop()
+    assert problems(server.folder) == []
+
+
+def test_a_new_index_leaves_it_out_and_is_verified(start_server: Start, connect: Connect) -> None:
+    server = start_server(retention=RULE)
+    service = connect(server)
+    old = begun(service, server, 40)
+    until(lambda: service.get(old).unindexed)
+    server.stop()
+    assert problems(server.folder) == []
+    delete_index(server)
+    again = start_server(data_dir=server.data_dir)  # without the rule
+    service = connect(again)
+    assert service.get(old).unindexed
+    assert service.found("quixotriple") == service.found("Marsupilami") == []
+    again.stop()
+    assert problems(again.folder) == []
+    with apsw.Connection(str(again.folder / "conversations.db")) as connection:
+        words = "SELECT count(*) FROM turns_vocabulary"
+        assert connection.execute(words).get == 0
+        assert connection.execute("SELECT count(*) FROM messages").get == 2
+
+
+def test_long_ones_are_redacted_deleted_and_brought_back_without_their_words(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server(retention=RULE)
+    service = connect(server)
+    time = moment(server.clock.now - 40 * DAY)
+    names = [service.create("web", create_time=time).id for _ in range(3)]
+    for name in names:
+        for part in range(3):
+            service.append(
+                name,
+                *(user(f"quixotriple {part} {at} " * 40, timestamp=time) for at in range(60)),
+            )
+    look_again(server)
+    until(lambda: all(service.get(name).unindexed for name in names))
+    service.conversations.RedactMessage(RedactMessageRequest(conversation_id=names[0], sequence=2))
+    assert service.get(names[0]).unindexed
+    service.delete(names[1])
+    for name in (names[0], names[2]):
+        service.append(name, user("Back again", timestamp=moment(server.clock.now)))
+    look_again(server)
+    until(lambda: set(service.found("quixotriple")) == {names[0], names[2]})
+    retention = server.app.spaces.open_now()[0].retention
+    until(lambda: not retention.settle())
+    server.stop()
+    assert problems(server.folder) == []
+
+
+@pytest.mark.parametrize("point", sorted(OF_UNINDEXING))
+def test_a_server_that_is_killed_in_between_finishes_with_its_next_start(
+    point: str, tmp_path: Path, start_server: Start
+) -> None:
+    data = tmp_path / "killed"
+    flags = ("--retention", "unindex idle=1d")
+    with process(data) as server, connected(server.target) as service:
+        name = service.create(create_time=moment(1_600_000_000_000)).id
+        service.append(name, user(TEXT, timestamp=moment(1_600_000_000_000)))
+        service.listed()
+        server.popen.terminate()
+        server.popen.wait(30)
+    if point == "reindex.part":
+        with (
+            process(data, "", "127.0.0.1:0", *flags) as server,
+            connected(server.target) as service,
+        ):
+            until(lambda: service.get(name).unindexed)
+            service.append(name, user("Back"))
+            server.popen.terminate()
+            server.popen.wait(30)
+    with process(data, point, "127.0.0.1:0", *flags) as server:
+        assert server.was_killed
+    running = start_server(data_dir=data)
+    with connected(running.target) as service:
+        expected = [name] if point == "reindex.part" else []
+        until(lambda: service.found("quixotriple") == expected)
+    running.stop()
+    assert problems(running.folder) == []
