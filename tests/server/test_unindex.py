@@ -61,10 +61,11 @@ def test_an_idle_conversation_leaves_searches_and_a_message_brings_it_back(
     server = start_server(retention=RULE, embedder="onnx")
     service = connect(server)
     old = begun(service, server, 29)
+    service.abbreviate(old, "They planned a journey to Kyoto")
     other = begun(service, server, 1, "Potatoes grow best in loose soil")
     stream = service.conversations.StreamUpdates(StreamUpdatesRequest(), timeout=60)
     next(iter(stream))
-    until(lambda: vectors(server) == 3 and not service.search("zebra").degraded)
+    until(lambda: vectors(server) == 4 and not service.search("zebra").degraded)
     for query in ("quixotriple", "Marsupilami", "Where does the striped animal nap?"):
         assert old in service.found(query), query
     clock.move(2 * DAY)
@@ -81,9 +82,9 @@ def test_an_idle_conversation_leaves_searches_and_a_message_brings_it_back(
     assert "Kyoto" not in str(context)
     assert TEXT in str(service.load(old))
     assert {it.id for it in service.listed().conversations} == {old, other}
-    told = (it for one in stream for it in (one.update, *one.following))
+    updates = (it for one in stream for it in (one.update, *one.following))
     assert (
-        next(it.conversation_id for it in told if it.conversation_updated.conversation.unindexed)
+        next(it.conversation_id for it in updates if it.conversation_updated.conversation.unindexed)
         == old
     )
     with Client(server.target) as client:
@@ -97,7 +98,7 @@ def test_an_idle_conversation_leaves_searches_and_a_message_brings_it_back(
     assert old in service.found("Marsupilami")
     look_again(server)
     until(lambda: old in service.found("quixotriple"))
-    until(lambda: vectors(server) == 4)
+    until(lambda: vectors(server) == 5)
     server.stop()
     assert problems(server.folder) == []
 
@@ -110,15 +111,21 @@ def test_a_new_index_leaves_it_out_and_is_verified(start_server: Start, connect:
     server.stop()
     assert problems(server.folder) == []
     delete_index(server)
-    again = start_server(data_dir=server.data_dir)  # without the rule
+    again = start_server(data_dir=server.data_dir, embedder="onnx")  # without the rule
     service = connect(again)
+    other = service.told("Potatoes")
+    until(lambda: vectors(again) and not service.search("Potatoes").degraded)
     assert service.get(old).unindexed
-    assert service.found("quixotriple") == service.found("Marsupilami") == []
+    for query in ("quixotriple", "Marsupilami"):
+        assert old not in service.found(query), query
+    assert vectors(again) == 1
+    service.delete(other)
     again.stop()
     assert problems(again.folder) == []
     with apsw.Connection(str(again.folder / "conversations.db")) as connection:
         words = "SELECT count(*) FROM turns_vocabulary"
         assert connection.execute(words).get == 0
+        assert connection.execute("SELECT count(*) FROM notes_words").get == 0
         assert connection.execute("SELECT count(*) FROM messages").get == 2
 
 

@@ -325,15 +325,15 @@ class VectorStore:
         Places of conversations that were deleted meanwhile are skipped.
         """
         with self._using() as connection:
-            gone = self._deleted | self._hidden
+            absent = self._deleted | self._hidden
             present = [
                 place
                 for place in places
-                if place.conversation_id not in gone
+                if place.conversation_id not in absent
                 and (place.conversation_id, place.line) not in self._forgotten
             ]
             keys: dict[str, int] = {}
-            for name in {*progress, *(place.conversation_id for place in present)} - gone:
+            for name in {*progress, *(place.conversation_id for place in present)} - absent:
                 connection.execute("INSERT OR IGNORE INTO conversations(id) VALUES(?)", (name,))
                 keys[name] = int(
                     connection.execute("SELECT key FROM conversations WHERE id = ?", (name,)).get
