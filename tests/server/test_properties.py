@@ -64,7 +64,7 @@ MESSAGES = st.builds(
     attachments=st.lists(st.builds(Attachment, TEXT, TEXT, NUMBER), max_size=3).map(tuple),
     metadata=st.none() | st.dictionaries(TEXT, JSON, max_size=4),
 )
-TOPICS = st.lists(TEXT, max_size=3).map(tuple)
+TOPICS = st.lists(TEXT, max_size=3, unique=True).map(tuple)
 EVENTS = st.one_of(
     st.builds(Began, TEXT, TEXT, TIME, TOPICS, st.builds(Party, TEXT, TEXT, TEXT, TEXT), TEXT),
     st.builds(TitleAssigned, TEXT, TOPICS, TIME),

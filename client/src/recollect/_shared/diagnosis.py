@@ -130,6 +130,9 @@ class _Probe:
         seconds = max(self._deadline - time.monotonic(), 0.01)
         plain = socket.create_connection(self._named, seconds)
         try:
+            # Raises where the server hung up at once: `wrap_socket` would return without having
+            # shaken hands, or leave its socket open.
+            plain.getpeername()
             return context.wrap_socket(plain, server_hostname=self._named[0])
         except BaseException:
             plain.close()

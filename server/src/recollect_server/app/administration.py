@@ -65,7 +65,7 @@ def admin_handlers(parts: Administered) -> tuple[object, ...]:
         JobHandlers(JobAdministration(spaces, parts.spaces)),
         RetentionHandlers(
             RetentionAdministration(
-                data_dir, parts.settings.view(lambda it: it.retention_rules), parts.spaces
+                parts.stores, parts.settings.view(lambda it: it.retention_rules), parts.spaces
             ),
             seal,
         ),

@@ -120,7 +120,11 @@ class FolderLock:
             raise CannotStart(
                 f"another server uses the data folder {data_dir}: stop it, or name another folder with --data-dir"
             ) from None
-        self._write(b"")  # what a killed server left
+        try:
+            self._write(b"")  # what a killed server left
+        except BaseException:
+            os.close(self._handle)
+            raise
 
     def publish(self, addresses: Sequence[str]) -> None:
         """Write down where the server listens."""
@@ -128,8 +132,10 @@ class FolderLock:
 
     def release(self) -> None:
         """Release the lock of the folder."""
-        self._write(b"")
-        os.close(self._handle)
+        try:
+            self._write(b"")
+        finally:
+            os.close(self._handle)
 
     def _write(self, text: bytes) -> None:
         """Replace the text of the file. A full disk keeps nobody from calling the server."""

@@ -1,15 +1,14 @@
 """Retention as administrators see it: rules, what they would delete, and what they deleted."""
 
 from itertools import islice
-from pathlib import Path
 from typing import Any, Protocol
 
 from recollect_server.domain.errors import SpaceNotFound
 from recollect_server.domain.live import Live
 from recollect_server.domain.retention import RetentionReceipt, RetentionRule, Retired
+from recollect_server.services.administration.spaces import SpaceStores
 from recollect_server.services.retention import Retention
 from recollect_server.services.spaces import OpenedSpace, Spaces
-from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.ledger import retention_ledger
 
 
@@ -23,9 +22,12 @@ class RetentionAdministration:
     """The retention of all spaces. Safe to call from any thread."""
 
     def __init__(
-        self, data_dir: Path, rules: Live[tuple[RetentionRule, ...]], spaces: Spaces[Any]
+        self,
+        stores: SpaceStores,
+        rules: Live[tuple[RetentionRule, ...]],
+        spaces: Spaces[Any],
     ) -> None:
-        self._data_dir = data_dir
+        self._stores = stores
         self._rules = rules
         self._spaces: Spaces[Retaining] = spaces
 
@@ -53,9 +55,8 @@ class RetentionAdministration:
         """Return receipts, the newest first: those before a place; and the place of the next page.
         Raises SpaceNotFound, LogUnavailable.
         """
-        store = FolderStore.of(self._data_dir, space)
-        if not store.root.is_dir():
+        if not self._stores.is_space(space):
             raise SpaceNotFound(space)
-        entries = list(retention_ledger(store).entries())[:before]
+        entries = list(retention_ledger(self._stores.of(space)).entries())[:before]
         start = max(0, len(entries) - limit)
         return entries[start:][::-1], start or None
