@@ -140,6 +140,7 @@ def running(place: Path | None = None) -> Iterator[Postgres]:
         if user is not None:
             entry = pwd.getpwnam(user)
             os.chown(folder, entry.pw_uid, entry.pw_gid)
+            programs = _reachable(programs, folder, user)
         server = Postgres(programs, folder, user)
         try:
             yield server
@@ -147,3 +148,24 @@ def running(place: Path | None = None) -> Iterator[Postgres]:
             server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _reachable(programs: Path, folder: Path, user: str) -> Path:
+    """Return PostgreSQL's programs where a user may run them: a copy in `folder`, if they are below
+    a folder of root's own, as a home is.
+    """
+    try:
+        subprocess.run(
+            [str(programs / "postgres"), "--version"],
+            check=True,
+            cwd="/",
+            user=user,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    except (PermissionError, subprocess.CalledProcessError):
+        package = programs.parents[1]
+        for name in (package.name, f"{package.name}.libs"):  # the programs look for these beside
+            shutil.copytree(package.with_name(name), folder / name, symlinks=True)
+        return folder / programs.relative_to(package.parent)
+    return programs

@@ -31,7 +31,8 @@ addEventListener("keydown", (event) => {
     (event.target as HTMLElement).blur();
     return;
   }
-  if (isTyping(event.target) || helpOpen.value || !shortcutsOn.value) return;
+  // Not by helpOpen: a dialog that Escape closed says so a moment later.
+  if (isTyping(event.target) || document.querySelector("dialog[open]") || !shortcutsOn.value) return;
   const action = actions.get(event.key);
   if (action) {
     event.preventDefault();

@@ -21,7 +21,14 @@ from recollect import (
 )
 from recollect._shared.plain import plain
 from recollect.cli import exits
-from recollect.cli.options import Shell, confirm, with_patient_shell, with_shell, with_yes
+from recollect.cli.options import (
+    MAX_NUMBER,
+    Shell,
+    confirm,
+    with_patient_shell,
+    with_shell,
+    with_yes,
+)
 from recollect.cli.printing import clean, console, json_line, local, one_line, warn
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -430,11 +437,17 @@ def preview_retention(shell: Shell, rules: str | None, limit: int) -> None:
 
 
 @retention.command("receipts")
-@click.option("--limit", type=click.IntRange(1), help="The most receipts. [all]")
+@click.option(
+    "--limit",
+    type=click.IntRange(0, MAX_NUMBER),
+    default=50,
+    show_default=True,
+    help="The most receipts; 0 means all.",
+)
 @with_shell
-def list_receipts(shell: Shell, limit: int | None) -> None:
+def list_receipts(shell: Shell, limit: int) -> None:
     """List what rules deleted or unindexed, the newest first."""
-    receipts = list(islice(_receipts(shell), limit))
+    receipts = list(islice(_receipts(shell), limit or None))
     if shell.as_json:
         _lines(receipts)
         return
