@@ -3,11 +3,11 @@
 import gc
 import select
 import socket
+import ssl
 import struct
 import threading
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from recollect._shared.diagnosis import diagnosed
@@ -40,17 +40,16 @@ def resetting() -> Iterator[str]:
 def test_a_server_that_hangs_up_at_once_is_not_taken_for_one_of_tls(
     resetting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connect = socket.create_connection
+    named = ssl.SSLSocket.getpeername
 
-    def reset(*arguments: Any) -> socket.socket:
-        """Connect, and return once the connection is reset."""
-        connection = connect(*arguments)
+    def late(connection: ssl.SSLSocket) -> object:
+        """Return the peer once the connection is reset: `wrap_socket` asks first of all."""
         poll = select.poll()
         poll.register(connection, select.POLLHUP)
         assert poll.poll(10_000)
-        return connection
+        return named(connection)
 
-    monkeypatch.setattr(socket, "create_connection", reset)
+    monkeypatch.setattr(ssl.SSLSocket, "getpeername", late)
     error = Unavailable("the connection was reset", code="UNAVAILABLE")
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")

@@ -127,16 +127,29 @@ class _Probe:
 
     def _connected(self, context: ssl.SSLContext) -> ssl.SSLSocket:
         """Connect and shake hands. Raises OSError, ssl.SSLError among them."""
-        seconds = max(self._deadline - time.monotonic(), 0.01)
-        plain = socket.create_connection(self._named, seconds)
-        try:
-            # Raises where the server hung up at once: `wrap_socket` would return without having
-            # shaken hands, or leave its socket open.
-            plain.getpeername()
-            return context.wrap_socket(plain, server_hostname=self._named[0])
-        except BaseException:
-            plain.close()
-            raise
+        failure = OSError("the name has no address")
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            *self._named, type=socket.SOCK_STREAM
+        ):
+            plain = socket.socket(family, kind, protocol)
+            try:
+                # Before it is connected: `wrap_socket` of a connection that is reset meanwhile
+                # leaves its socket open, or returns without having shaken hands.
+                connection = context.wrap_socket(plain, server_hostname=self._named[0])
+            except BaseException:
+                plain.close()
+                raise
+            try:
+                connection.settimeout(max(self._deadline - time.monotonic(), 0.01))
+                connection.connect(address)
+            except BaseException as error:
+                connection.close()
+                if not isinstance(error, OSError) or isinstance(error, ssl.SSLError):
+                    raise
+                failure = error
+            else:
+                return connection
+        raise failure
 
 
 def _trusting() -> ssl.SSLContext:
