@@ -7,16 +7,13 @@ conversation searchable again: it is indexed at once as every message is, and a 
 of the earlier ones back.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import pairwise
 
 from recollect_server.domain import conversation as domain
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.errors import (
-    ConversationNotFound,
-    ConversationPinned,
-)
+from recollect_server.domain.errors import ConversationPinned
 from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.deletion import NotConfirmed
@@ -35,6 +32,10 @@ from recollect_server.storage.logs.store import LogNotFound, LogStore
 # messages of one transaction, and bytes of their lines: other writers take their turn between
 _PART, _PART_SIZE = 1000, 16 << 10
 _MARKED_PART_SIZE = 256 << 10  # where words are only marked, which takes a fiftieth of the time
+
+# seconds between two parts that come back: a lock that is taken again at once leaves no turn to
+# whoever waits for it, as an append to the conversation
+_TURN = 0.001
 
 
 class Unindexing:
@@ -78,14 +79,28 @@ class Unindexing:
         """
         due = self._projection.index.wordless.due()
         for conversation_id in due[:1]:
-            with self._locks.conversations.hold(conversation_id), suppress(ConversationNotFound):
-                self._settle(conversation_id)
+            while self._settle_locked(conversation_id):
+                time.sleep(_TURN)
         return bool(due)
 
-    def _settle(self, conversation_id: str) -> None:
+    def _settle_locked(self, conversation_id: str) -> bool:
+        with self._locks.conversations.hold(conversation_id):
+            return self._settle(conversation_id)
+
+    def _settle(self, conversation_id: str) -> bool:
+        """Take out all words, or bring back a part. Return True if there is more to bring back."""
         index = self._projection.index
-        if (number := settle_words(self._store, index, conversation_id)) is not None:
-            self._publish(Unindexed(conversation_id, number))
+        stored = index.conversations.find(conversation_id)
+        if stored is None:
+            return False
+        try:
+            if not stored.conversation.unindexed:
+                return bring_back_part(self._store, index, conversation_id, stored.number)
+            take_out_words(self._store, index, conversation_id, stored.number)
+        except LogNotFound:
+            return False
+        self._publish(Unindexed(conversation_id, stored.number))
+        return False
 
 
 def settle_all(store: LogStore, index: Index) -> None:
@@ -93,43 +108,40 @@ def settle_all(store: LogStore, index: Index) -> None:
     write meanwhile. Raises IndexUnavailable, StorageUnavailable.
     """
     for conversation_id in index.conversations.unindexed():
-        with suppress(ConversationNotFound):
-            settle_words(store, index, conversation_id)
+        if (stored := index.conversations.find(conversation_id)) is not None:
+            with suppress(LogNotFound):
+                take_out_words(store, index, conversation_id, stored.number)
 
 
-def settle_words(store: LogStore, index: Index, conversation_id: str) -> int | None:
-    """Take out the words of a conversation that is unindexed, or bring back those of one that is
-    not. Return its number if it is unindexed. Hold its lock.
+def take_out_words(store: LogStore, index: Index, conversation_id: str, number: int) -> None:
+    """Take out the words of a conversation that is unindexed. Hold its lock. Raises LogNotFound."""
+    mark = index.removal.is_long(number)
+    most = _MARKED_PART_SIZE if mark else _PART_SIZE
+    places = index.messages.of_lines(number, index.wordless.line(number) + 1, MAX_LINES)
+    for part in _parts(places, most):
+        spoken = _spoken(store, conversation_id, part)
+        if len(spoken) < len(part):
+            # Its words are in the index and cannot be named any more.
+            index.want_rebuild(f"a line of {conversation_id} is damaged")
+        index.wordless.take_out(number, spoken, part[-1][0], mark=mark)
+        hit("unindex.part")
+    index.removal.purge_words(number)
+    index.removal.end(number)
+
+
+def bring_back_part(store: LogStore, index: Index, conversation_id: str, number: int) -> bool:
+    """Bring back the last words that a conversation lacks. Return False if it lacks none. Hold its
+    lock. Raises LogNotFound.
     """
-    stored = index.conversations.find(conversation_id)
-    if stored is None:
-        return None
-    number, line = stored.number, index.wordless.line(stored.number)
-    try:
-        if stored.conversation.unindexed:
-            mark = index.removal.is_long(number)
-            most = _MARKED_PART_SIZE if mark else _PART_SIZE
-            places = index.messages.of_lines(number, line + 1, MAX_LINES)
-            for part in _parts(places, most):
-                spoken = _spoken(store, conversation_id, part)
-                if len(spoken) < len(part):
-                    # Its words are in the index and cannot be named any more.
-                    index.want_rebuild(f"a line of {conversation_id} is damaged")
-                index.wordless.take_out(number, spoken, part[-1][0], mark=mark)
-                hit("unindex.part")
-            index.removal.purge_words(number)
-            index.removal.end(number)
-            return number
-        if line:
-            places = index.messages.of_lines(number, 1, line)
-            parts = [[], *_parts(places, _PART_SIZE)]
-            for before, part in reversed([*pairwise(parts)]):
-                last = before[-1][0] if before else 0
-                index.wordless.bring_back(number, _spoken(store, conversation_id, part), last)
-                hit("reindex.part")
-    except LogNotFound:
-        raise ConversationNotFound(conversation_id) from None
-    return None
+    if not (line := index.wordless.line(number)):
+        return False
+    first = max(1, line - _PART + 1)
+    newest = index.messages.of_lines(number, first, line)[::-1]
+    part = next(_parts(newest, _PART_SIZE), [])
+    before = part[-1][0] - 1 if len(part) < len(newest) else first - 1
+    index.wordless.bring_back(number, _spoken(store, conversation_id, part[::-1]), before)
+    hit("reindex.part")
+    return before > 0
 
 
 def _parts(places: list[Place], most: int) -> Iterator[list[Place]]:
