@@ -65,7 +65,7 @@ _HELP = {
     "notes": "writes titles, topics and abbreviations of conversations that are idle",
     "compaction": "condenses long conversations whose agent does not do so itself",
     "updates": "deletes updates that no subscriber may ask for any more",
-    "retention": "deletes conversations that a rule of retention says are to go",
+    "retention": "deletes and unindexes the conversations that rules of retention are about",
     "tiers": "records which conversations contexts were built for",
 }
 

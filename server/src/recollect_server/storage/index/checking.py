@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -197,7 +198,7 @@ class State:
     messages: int = 0
     size: int = 0
     lines: dict[str, int] = field(default_factory=dict)
-    """Lines of each transcript that are indexed."""
+    """Lines of each transcript that are indexed, but for those of unindexed conversations."""
 
 
 def state_of(folder: Path) -> State:
@@ -207,18 +208,22 @@ def state_of(folder: Path) -> State:
         return State("missing: the next start makes it anew", {})
     try:
         with looking(path) as connection:
+            # An index of an earlier version, which no server has opened since, lacks the column.
+            query = "SELECT 1 FROM pragma_table_info('conversations') WHERE name = 'unindexed'"
+            unindexed = "c.unindexed" if connection.execute(query).get else "0"
             query = (
-                "SELECT c.id, p.bytes, p.lines FROM conversations c JOIN progress p USING (number)"
+                f"SELECT c.id, p.bytes, p.lines, {unindexed} FROM conversations c"
+                " JOIN progress p USING (number)"
             )
-            indexed = {row[0]: (row[1], row[2]) for row in connection.execute(query)}
+            rows: list[Any] = connection.execute(query).fetchall()
             count = int(connection.execute("SELECT count(*) FROM messages").get)
             reason = connection.execute(
                 "SELECT value FROM identity WHERE name = 'rebuild_wanted'"
             ).get
     except apsw.Error as error:
         return State(f"unusable ({error}): the next start makes it anew", {})
-    progress = {name: size for name, (size, _) in indexed.items()}
-    lines = {name: each for name, (_, each) in indexed.items()}
+    progress = {row[0]: row[1] for row in rows}
+    lines = {name: each for name, _, each, is_unindexed in rows if not is_unindexed}
     if reason or path.with_name(NAME + DAMAGED).exists():
         return State(
             f"to be made anew at the next start: {reason or 'a page of it is damaged'}",
