@@ -59,6 +59,7 @@ OVER_EVERY_STORE = {
     "tests.channels.test_deliveries",
     "tests.channels.test_stories",
     "tests.server.test_append",
+    "tests.server.test_unindex",
     "tests.spaces.test_isolation",
     "tests.streaming.test_resume",
 }

@@ -2,16 +2,21 @@
 a message brings it back.
 """
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
 import apsw
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from recollect import Client
 from recollect.v1.conversation_service_pb2 import RedactMessageRequest, StreamUpdatesRequest
 from recollect.v1.recall_service_pb2 import BuildContextRequest
+from recollect_server.domain.conversation import Unindexed
+from recollect_server.domain.filters import Scope
 from recollect_server.services.upkeep.recovery import unheard
 from recollect_server.services.upkeep.verification import verify
+from recollect_server.settings import FOLDER
 from recollect_server.storage.failpoints import FAILPOINTS
 from recollect_server.storage.logs.folder import FolderStore
 
@@ -23,7 +28,9 @@ from tests.waiting import until
 DAY = timedelta(days=1) // timedelta(milliseconds=1)
 RULE = "unindex channel=web idle=30d"
 OF_UNINDEXING = {it for it in FAILPOINTS if it.startswith(("unindex.", "reindex."))}
-TEXT = "The quixotriple zebra sleeps in Kyoto"
+LONG = 2100  # messages: more than two parts, and enough text to be marked and merged away
+WORD = "quixotriple"
+TEXT = f"The {WORD} zebra sleeps in Kyoto"
 
 
 def begun(service: Service, server: RunningServer, days: int, text: str = TEXT) -> str:
@@ -32,6 +39,17 @@ def begun(service: Service, server: RunningServer, days: int, text: str = TEXT) 
     conversation_id = service.create("web", create_time=time).id
     service.append(conversation_id, user(text, timestamp=time), agent("Noted", timestamp=time))
     service.rename(conversation_id, "Marsupilami")
+    return conversation_id
+
+
+def long_one(service: Service, time: Timestamp) -> str:
+    """Begin a conversation of `LONG` messages of a time."""
+    conversation_id = service.create("web", create_time=time).id
+    texts = [f"{WORD} number{at} pangolin{' and some more' * 8}" for at in range(LONG)]
+    texts[0] = f"{WORD} number0"  # the row of the conversation shows it
+    for at in range(0, LONG, 300):
+        messages = [user(text, timestamp=time) for text in texts[at : at + 300]]
+        service.append(conversation_id, *messages)
     return conversation_id
 
 
@@ -50,8 +68,16 @@ def vectors(server: RunningServer) -> int:
         connection.close()
 
 
-def problems(folder: Path) -> list[str]:
-    """Return what a verification finds."""
+def problems(server: RunningServer) -> list[str]:
+    """Return what a verification finds; of PostgreSQL's transcripts, in a copy of them."""
+    folder = server.folder
+    if server.settings.store != FOLDER:
+        from tests.postgres import copy_transcripts  # only where there is a PostgreSQL
+
+        folder = server.data_dir / "copied"
+        copy_transcripts(server.settings.store, folder)
+        for path in server.folder.glob("*.db*"):
+            shutil.copy(path, folder)
     return verify(FolderStore(folder), unheard).problems
 
 
@@ -93,6 +119,9 @@ def test_an_idle_conversation_leaves_searches_and_a_message_brings_it_back(
         (rule,) = client.admin.list_retention_rules().rules
         assert (rule.unindexes, rule.idle_seconds) == (True, 30 * 86_400)
         assert client.conversations.get(old).unindexed
+        # Nothing of it waits for a vector.
+        jobs = {job.name: job.due for job in client.admin.list_jobs()}
+        assert jobs["embedding"] == 0
     service.append(old, user("It woke up", timestamp=moment(clock.now)))
     assert not service.get(old).unindexed
     assert old in service.found("Marsupilami")
@@ -100,16 +129,20 @@ def test_an_idle_conversation_leaves_searches_and_a_message_brings_it_back(
     until(lambda: old in service.found("quixotriple"))
     until(lambda: vectors(server) == 5)
     server.stop()
-    assert problems(server.folder) == []
+    assert problems(server) == []
 
 
+@pytest.mark.files
 def test_a_new_index_leaves_it_out_and_is_verified(start_server: Start, connect: Connect) -> None:
     server = start_server(retention=RULE)
     service = connect(server)
     old = begun(service, server, 40)
     until(lambda: service.get(old).unindexed)
     server.stop()
-    assert problems(server.folder) == []
+    assert problems(server) == []
+    delete_index(server)
+    with process(server.data_dir, "unindex.part") as anew:
+        assert anew.target  # it made the index without the words, and had none to take out
     delete_index(server)
     again = start_server(data_dir=server.data_dir, embedder="onnx")  # without the rule
     service = connect(again)
@@ -121,7 +154,7 @@ def test_a_new_index_leaves_it_out_and_is_verified(start_server: Start, connect:
     assert vectors(again) == 1
     service.delete(other)
     again.stop()
-    assert problems(again.folder) == []
+    assert problems(again) == []
     with apsw.Connection(str(again.folder / "conversations.db")) as connection:
         words = "SELECT count(*) FROM turns_vocabulary"
         assert connection.execute(words).get == 0
@@ -154,35 +187,88 @@ def test_long_ones_are_redacted_deleted_and_brought_back_without_their_words(
     retention = server.app.spaces.open_now()[0].retention
     until(lambda: not retention.settle())
     server.stop()
-    assert problems(server.folder) == []
+    assert problems(server) == []
 
 
-@pytest.mark.parametrize("point", sorted(OF_UNINDEXING))
+def test_one_that_is_recorded_as_unindexed_is_left_out_before_its_words_are_gone(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server()
+    service = connect(server)
+    old = begun(service, server, 40)
+    opened = server.app.spaces.open_now()[0]
+    index = opened._space.index
+    opened._space.record(
+        old, lambda _: [Unindexed(server.clock.now)]
+    )  # as if the index refused the rest
+    assert service.get(old).unindexed
+    assert service.found(WORD) == []
+    assert not len(index.search.said_in(Scope(start=0, end=server.clock.now + 1), 10))
+    assert index.wordless.due() == [old]
+    assert opened.retention.settle()
+    assert not opened.retention.settle()
+    server.stop()
+    assert problems(server) == []
+
+
+def test_of_a_long_one_no_word_stays_in_the_index_and_every_line_comes_back(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server(retention=RULE)
+    service = connect(server)
+    name = long_one(service, moment(server.clock.now - 40 * DAY))
+    look_again(server)
+    until(lambda: service.get(name).unindexed)
+    server.stop()
+    assert problems(server) == []
+    # Segments of FTS5 are in the file: a mark alone would leave the words there.
+    assert b"angolin" not in (server.folder / "conversations.db").read_bytes()
+    again = start_server(data_dir=server.data_dir)
+    service = connect(again)
+    service.append(name, user("Back again", timestamp=moment(again.clock.now)))
+    retention = again.app.spaces.open_now()[0].retention
+    until(lambda: not retention.settle())
+    for place in (0, LONG // 2, LONG - 1):
+        assert service.found(f"number{place}") == [name], place
+    again.stop()
+    assert problems(again) == []
+    assert b"angolin" in (again.folder / "conversations.db").read_bytes()
+
+
+@pytest.mark.files
+@pytest.mark.parametrize("point", [*sorted(OF_UNINDEXING), "unindex.part:2", "reindex.part:2"])
 def test_a_server_that_is_killed_in_between_finishes_with_its_next_start(
     point: str, tmp_path: Path, start_server: Start
 ) -> None:
     data = tmp_path / "killed"
     flags = ("--retention", "unindex idle=1d")
+    is_reindexed = point.startswith("reindex.")
     with process(data) as server, connected(server.target) as service:
-        name = service.create(create_time=moment(1_600_000_000_000)).id
-        service.append(name, user(TEXT, timestamp=moment(1_600_000_000_000)))
+        time = moment(1_600_000_000_000)
+        if point.endswith(":2"):
+            name = long_one(service, time)
+        else:
+            name = service.create(create_time=time).id
+            service.append(name, user(TEXT, timestamp=time))
         service.listed()
         server.popen.terminate()
         server.popen.wait(30)
-    if point == "reindex.part":
-        with (
-            process(data, "", "127.0.0.1:0", *flags) as server,
-            connected(server.target) as service,
-        ):
-            until(lambda: service.get(name).unindexed)
-            service.append(name, user("Back"))
-            server.popen.terminate()
-            server.popen.wait(30)
     with process(data, point, "127.0.0.1:0", *flags) as server:
-        assert server.was_killed
+        if is_reindexed:
+            with connected(server.target) as service:
+                until(lambda: service.get(name).unindexed)
+                service.append(name, user("Back"))
+            server.popen.terminate()  # its job may be at the point already, or look in a minute
+        was_killed = server.was_killed
+    if not was_killed:
+        with process(data, point, "127.0.0.1:0", *flags) as server:
+            was_killed = server.was_killed
+    assert was_killed
     running = start_server(data_dir=data)
+    assert not running.app.recovered.rebuilt
     with connected(running.target) as service:
-        expected = [name] if point == "reindex.part" else []
-        until(lambda: service.found("quixotriple") == expected)
+        expected = [name] if is_reindexed else []
+        until(lambda: service.found(WORD) == expected)
+        until(lambda: not running.app.spaces.open_now()[0]._space.index.wordless.due())
     running.stop()
-    assert problems(running.folder) == []
+    assert problems(running) == []
