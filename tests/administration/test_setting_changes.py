@@ -1,5 +1,7 @@
 """Settings that an administrator changes: in the file, and in the running server."""
 
+import errno
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,8 +10,12 @@ import pytest
 from recollect import Client, InvalidArgument, Message, Setting, Unavailable
 from recollect_server import app
 from recollect_server.settings import Settings
+from recollect_server.storage import yaml_file
 
 from tests.conftest import RunningServer, Start
+from tests.faults.conftest import Disk, disk
+
+__all__ = ["disk"]
 
 WRITTEN = """\
 # Kept by Ada.
@@ -106,6 +112,9 @@ REFUSED: list[tuple[str, str, str, str]] = [
     ("listen", "0.0.0.0:1", "key", "who reaches the server"),
     ("abbreviation_url", "http://collector.example.org", "key", "key are sent"),
     ("warm_for", "1m\nthreads: 1", "value", "one line"),
+    ("acknowledgement", "\xa0thanks", "value", "without space around it"),
+    ("recall_limit", "9" * 10_000, "value", "exceeded maximum size"),
+    ("retention", "🦓" * 5_000, "value", "does not begin with `delete`"),
 ]
 
 
@@ -165,6 +174,73 @@ def test_a_file_that_cannot_be_changed_safely_stays_as_it_is(
             client.admin.set_setting("recall_limit", "7")
         assert listed(client, "recall_limit").value == "5"
     assert file.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "words"),
+    [
+        (  # the edit would be of the place that the alias is of
+            "recall_limit: &n 5\nwarm_for: 1m\nmax_working_turns: *n\n",
+            "max_working_turns",
+            "max_working_turns has its value from another part of it",
+        ),
+        ("<<: {recall_limit: 5}\n", "recall_limit", "from another part of it: edit it by hand"),
+        ("recall_limit: 5\rwarm_for: 1m\r", "recall_limit", "warm_for would change too"),
+    ],
+)
+def test_a_reset_that_a_file_does_not_allow_leaves_it_as_it_is(
+    text: str, key: str, words: str, shared: tuple[Client, Path]
+) -> None:
+    client, file = shared
+    file.write_bytes(text.encode())
+    try:
+        with pytest.raises(InvalidArgument, match=words):
+            client.admin.set_setting(key, reset=True)
+        assert file.read_bytes() == text.encode()
+    finally:
+        file.write_text(WRITTEN)
+
+
+def test_a_file_that_cannot_be_read_any_more_is_no_fault_of_the_caller(
+    shared: tuple[Client, Path],
+) -> None:
+    client, file = shared
+    file.unlink()
+    file.symlink_to("/proc/self/mem")  # refuses every read, of root too
+    try:
+        with pytest.raises(Unavailable, match=r"cannot be read \(Input/output error\): let"):
+            client.admin.set_setting("recall_limit", "7", timeout=2)
+        listed = client.admin.list_settings()
+        assert "would not be read at the next start" in listed.locked
+        assert listed.locked.count(str(file)) == 1
+    finally:
+        file.unlink()
+        file.write_text(WRITTEN)
+
+
+def test_a_full_disk_changes_nothing(shared: tuple[Client, Path], disk: Disk) -> None:
+    client, file = shared
+    before = client.admin.list_settings()
+    disk.suffix = ".yaml.new"
+    disk.refuse("fsync", error=errno.ENOSPC)
+    with pytest.raises(Unavailable, match="cannot be written: No space left on device"):
+        client.admin.set_setting("recall_limit", "7", timeout=2)
+    assert disk.tried
+    assert file.read_text() == WRITTEN
+    assert [it.name for it in file.parent.glob("its.yaml*")] == ["its.yaml"]
+    assert client.admin.list_settings() == before
+
+
+def test_a_file_that_the_disk_takes_only_a_part_of_is_refused(tmp_path: Path) -> None:
+    most = 1 << 20  # more than whatever else this process writes meanwhile
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            yaml_file.write_beside(tmp_path / "its.yaml", "#" * most + "\nrecall_limit: 15\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_refuses_the_file_changes_nothing(start_server: Start, file: Path) -> None:

@@ -59,6 +59,8 @@ FOLDER = "folder"
 """The store of logs in the data folder."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_MOST_SHOWN = 120
+"""Characters of a wrong value that are shown."""
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
 
 
@@ -754,7 +756,8 @@ def _said(error: Any) -> str:
         case _:
             reason = str(error["msg"]).removeprefix("Value error, ")
     # A URL in any setting may hold a password, though it stands in the wrong place.
-    return f"{reason} (it is {without_password(repr(error['input']))})"
+    value = without_password(repr(error["input"]))
+    return f"{reason} (it is {value if len(value) <= _MOST_SHOWN else f'{value[:_MOST_SHOWN]}…'})"
 
 
 @cache

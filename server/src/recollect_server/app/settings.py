@@ -58,9 +58,11 @@ class SettingsAdministration:
         try:
             at_next_start, problem = self._load(self._file), ""
         except WrongSettings as error:
-            reason = str(error).replace("\n", "; ")
             at_next_start = None
-            problem = f"{self._file} would not be read at the next start: correct it: {reason}"
+            problem = (
+                f"{self._file} would not be read at the next start: correct it:"
+                f" {self._reason(error)}"
+            )
         return SettingList(self._described(at_next_start), str(self._file), problem)
 
     def set(self, key: str, value: str) -> Changed:
@@ -89,9 +91,9 @@ class SettingsAdministration:
 
     def _change(self, key: str, value: str | None) -> Changed:
         with self._guard:
-            before = self._current()
             try:
-                text = yaml_file.read(self._file)
+                text = self._text()
+                before = self._current()
                 changed = (
                     yaml_file.without(text, key)
                     if value is None
@@ -100,7 +102,7 @@ class SettingsAdministration:
                 new = yaml_file.write_beside(self._file, changed)
                 try:
                     after = self._validated(key, new)
-                    self._check_edit(before, after, key)
+                    self._check_edit(before, after, key, is_reset=value is None)
                     yaml_file.replace(self._file, new)
                 except BaseException:
                     new.unlink(missing_ok=True)
@@ -128,15 +130,28 @@ class SettingsAdministration:
         applied.take_origin(replace(now.origin, in_file=in_file))
         self._live.set(applied)
 
+    def _text(self) -> str:
+        """Return the text of the file. Raises StorageUnavailable, CannotEdit."""
+        try:
+            return yaml_file.read(self._file)
+        except OSError as error:
+            reason = error.strerror or error
+            raise StorageUnavailable(
+                f"{self._file} cannot be read ({reason}): let the server's user read it"
+            ) from error
+
     def _current(self) -> Settings:
         """Return the settings that the file has now. Raises InvalidField if it has errors."""
         try:
             return self._load(self._file)
         except WrongSettings as error:
-            reason = str(error).replace("\n", "; ")
             raise InvalidField.of(
-                "key", f"{self._file} has errors, correct them first: {reason}"
+                "key", f"{self._file} has errors, correct them first: {self._reason(error)}"
             ) from error
+
+    def _reason(self, error: WrongSettings) -> str:
+        """Return what is wrong with the file in one line, without its name."""
+        return str(error).removeprefix(f"{self._file}: ").replace("\n", "; ")
 
     def _validated(self, key: str, file: Path) -> Settings:
         """Load the settings as the next start will. Raises InvalidField, CannotEdit."""
@@ -151,10 +166,12 @@ class SettingsAdministration:
             ]
             raise InvalidField(*violations) from error
 
-    def _check_edit(self, before: Settings, after: Settings, key: str) -> None:
-        """Check that no other setting has changed: the file may have parts that refer to others.
-        Raises CannotEdit.
+    def _check_edit(self, before: Settings, after: Settings, key: str, *, is_reset: bool) -> None:
+        """Check that no other setting has changed, and that one that was reset is gone: the file
+        may have parts that refer to others. Raises CannotEdit.
         """
+        if is_reset and key in after.origin.in_file:
+            raise CannotEdit(f"{key} has its value from another part of it")
         for name in Settings.model_fields:
             if name != key and getattr(before, name) != getattr(after, name):
                 raise CannotEdit(f"{name} would change too")

@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -60,20 +61,25 @@ def read(path: Path) -> str:
 
 def write_beside(path: Path, text: str) -> Path:
     """Write the text that is to replace a file, durably, and return the path of the new file.
-    Raises OSError.
+    Raises OSError; then no part of it is left.
     """
     target = path.resolve()
     new = target.with_name(target.name + NEW)
     with suppress(FileNotFoundError):
         new.unlink()
     handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "wb", buffering=0) as file:
-        with suppress(FileNotFoundError):
-            os.fchmod(handle, stat.S_IMODE(target.stat().st_mode))
-        data = text.encode()
-        hit_half_way("settings.half_written", data, file.write)
-        file.write(data)
-        os.fsync(handle)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            with suppress(FileNotFoundError):
+                os.fchmod(handle, stat.S_IMODE(target.stat().st_mode))
+            data = text.encode()
+            hit_half_way("settings.half_written", data, partial(os.write, handle))
+            file.write(data)  # all of it, though the disk takes it in parts
+            file.flush()
+            os.fsync(handle)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
     return new
 
 
@@ -111,7 +117,6 @@ def _end(text: str, node: yaml.Node) -> int:
 def _scalar(value: str | float | bool) -> str:
     """Return a value as it stands in one line."""
     if isinstance(value, str):
-        return (
-            yaml.safe_dump(value, width=1 << 30, allow_unicode=True).removesuffix("\n...\n").strip()
-        )
+        written = yaml.safe_dump(value, width=1 << 30, allow_unicode=True)
+        return written.removesuffix("\n...\n").strip("\n")  # other white space is the value's
     return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -2,7 +2,7 @@
 code.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from google.protobuf import any_pb2, duration_pb2
@@ -102,24 +102,57 @@ TABLE: dict[type[errors.RecollectError], Row] = {
 }
 """An error that is not here is what the kind above it in `domain.errors` is."""
 
+# gRPC's clients refuse an answer with more than 8 KiB of headers, and lose all that it says.
+_MOST_BYTES = 6_500
+_MOST_CHARACTERS = 360  # of one description: at 4 bytes each they fit
+_FRAME = 12  # bytes around a violation
+
 
 def status_of(error: errors.RecollectError) -> status_pb2.Status:
     """Return the status for an error of the domain."""
     row = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
+    text = str(error)
     details: list[ProtoMessage] = []
     if row.reason is not None:
         details.append(
             _info(row.reason, {name: str(getattr(error, name)) for name in row.metadata})
         )
     if isinstance(error, errors.InvalidField):
-        details.append(
-            _bad_request((violation.field, violation.description) for violation in error.violations)
-        )
+        violations = _fitting(error.violations)
+        details.append(_bad_request(violations))
+        text = "; ".join(f"{field}: {description}" for field, description in violations)
+        if more := len(error.violations) - len(violations):
+            text += f"; and {more} more"
     if isinstance(error, errors.TryAgain):
         delay = duration_pb2.Duration()
         delay.FromMilliseconds(error.retry_after_ms)
         details.append(error_details_pb2.RetryInfo(retry_delay=delay))
-    return _status(row.code, str(error), details)
+    return _status(row.code, text, details)
+
+
+def _fitting(violations: Sequence[errors.Violation]) -> list[tuple[str, str]]:
+    """Return the fields and descriptions of the first violations, as many as a client takes. The
+    middle of a long description, which quotes what the caller sent, is left out.
+    """
+    fitting: list[tuple[str, str]] = []
+    room = _MOST_BYTES
+    for it in violations:
+        description = it.description
+        if len(description) > _MOST_CHARACTERS:
+            half = _MOST_CHARACTERS // 2
+            description = f"{description[:half]}…{description[-half:]}"
+        room -= _size(it.field) + _size(description) + _FRAME
+        if room < 0 and fitting:
+            break
+        fitting.append((it.field, description))
+    return fitting
+
+
+def _size(text: str) -> int:
+    """Return the bytes of a text in the headers: percent-encoded, and in base64 in the details."""
+    data = text.encode()
+    escaped = sum(byte == ord("%") or not ord(" ") <= byte <= ord("~") for byte in data)
+    return len(data) + 2 * escaped + 4 * len(data) // 3
 
 
 def malformed(description: str, field: str) -> status_pb2.Status:
