@@ -219,6 +219,43 @@ def test_a_damaged_line_is_named_and_never_read(server: RunningServer, start_ser
         assert values(again, "alex")["a/1"] == "anew"
 
 
+@pytest.mark.parametrize("tail", ["no newline", "damaged", "half", "half a request"])
+def test_a_torn_tail_is_cut_or_mended_before_anything_is_stored_behind_it(
+    tail: str, server: RunningServer, start_server: Start
+) -> None:
+    with Client(server.target) as client:
+        client.checkpoints.put_records("alex", [record("a", "1")])
+        client.checkpoints.put_records("alex", [record("b", "2"), record("c", "3")])
+    server.stop()
+    path = path_of(server, "alex")
+    whole = path.read_bytes()
+    *_, first, second = whole.splitlines(keepends=True)
+    # "Mg==" and "Mw==" are the values 2 and 3
+    path.write_bytes(
+        {
+            "no newline": whole[:-1],
+            "damaged": whole + first + second.replace(b"Mw==", b"Mg=="),
+            "half": whole + first + second[: len(second) // 2],
+            "half a request": whole + first,
+        }[tail]
+    )
+    expected = {"a": "1", "b": "2", "c": "3"}
+    for number in range(2):
+        running = start_server()
+        with Client(running.target, retry=None) as client:
+            assert values(client, "alex") == expected
+            client.checkpoints.put_records("alex", [record(f"new/{number}", "4")])
+            expected[f"new/{number}"] = "4"
+            page = client.checkpoints.list_records("alex")
+            assert ({it.key: it.value.decode() for it in page.records}, page.damaged_lines) == (
+                expected,
+                0,
+            )
+        running.stop()
+    result = on(server, "verify")
+    assert result.exit_code == 0, result.output
+
+
 def test_a_backup_has_them_and_a_restore_brings_them_back(
     server: RunningServer, start_server: Start, client: Client, tmp_path: Path
 ) -> None:

@@ -6,13 +6,15 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from recollect_server.domain.store_url import without_password
+from recollect_server.domain.time import system_clock
+from recollect_server.services.checkpoints import Checkpoints, Put
 from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.store import (
     START,
@@ -210,6 +212,32 @@ def test_a_log_whose_begin_nobody_answered_is_not_there(
         end = begin(store, messages=1)
         assert next(store.logs(Kind.CONVERSATION)) == (CONVERSATION, end.bytes)
         assert store.deleted() == []
+
+
+def test_a_thread_whose_first_records_nobody_answered_keeps_what_a_repeat_was_answered(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    with proxied(postgres, postgres.new_database()) as (proxy, url):
+        store = PostgresStore(opened(url), "default", tmp_path)
+        begin(store)
+        threads = Checkpoints(store, lambda _: nullcontext(), system_clock)
+        sent = [Put("a", b"1")]
+        proxy.is_cut, proxy.lose = True, b"recollect.append"
+        with pytest.raises(LogUnavailable):
+            threads.put("alex", sent, "r1")
+        proxy.is_cut = False
+
+        def repeat() -> bool:
+            with suppress(LogUnavailable):
+                threads.put("alex", sent, "r1")
+                return True
+            return False
+
+        until(repeat)
+        assert threads.stored_bytes() > 0
+        for reader in (threads, Checkpoints(store, lambda _: nullcontext(), system_clock)):
+            assert list(reader.get("alex", ["a"]).records) == [("a", b"1")]
+        assert threads.put("alex", sent, "r1") == 0
 
 
 def test_of_appends_behind_one_position_exactly_one_wins(

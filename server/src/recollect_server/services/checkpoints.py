@@ -340,8 +340,8 @@ class Checkpoints:
             log.warning("torn_tail_cut", thread=name, bytes=torn.bytes_cut, reason=torn.reason)
         if self._store.remove_empty(name):
             return None
-        if torn is not None or state.end.bytes != self._store.length(name):
-            # What was cut off is in this state, or a line that got its newline back is not.
+        if state.end.bytes != self._store.length(name):
+            # Lines that were cut off are in this state, or one that got its newline back is not.
             state = ThreadState()
             for line in self._store.read(name):
                 state.add(line)

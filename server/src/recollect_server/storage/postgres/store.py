@@ -221,7 +221,12 @@ class PostgresStore:
     def recover(
         self, log: str, after: Position = START, see: Callable[[Line], None] | None = None
     ) -> TornTail | None:
-        """Show the lines behind a position. A row is there whole, and durable, or not at all."""
+        """Show the lines behind a position. A row is there whole, and durable, or not at all.
+
+        Whoever sees a line here may answer a repeated request with it, so what is still to be
+        undone is undone before.
+        """
+        self._cancel_unanswered()
         if see is None:
             self.length(log)
             return None
