@@ -199,9 +199,12 @@ def test_a_time_beyond_the_calendar_is_named(run: Run, tmp_path: Path, time: str
     assert "entry 1: its time cannot be read: export My Activity as JSON" in ran.err
 
 
-def test_an_archive_whose_lzma_data_is_damaged_is_named(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_an_archive_of_a_rare_method_that_is_damaged_is_named(
+    run: Run, tmp_path: Path, method: int
+) -> None:
     path = tmp_path / "a.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+    with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("conversations.json", json.dumps([simple("c-1", 500)]))
     data = bytearray(path.read_bytes())
     at = data.find(b"conversations.json") + 40
