@@ -4,16 +4,118 @@ comes, and no value ends the command.
 
 import json
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from recollect import Client
 from recollect.cli.plans import Plan
-from recollect.cli.products import chatgpt
+from recollect.cli.products import chatgpt, claude, gemini
+from recollect.cli.transcript import Damaged
 
 from tests.client_cli.conftest import Run, messages_of
-from tests.client_cli.test_import_products import CLAUDE, simple, written
+from tests.client_cli.test_import_products import CLAUDE, RICH, simple, written, zipped
+
+
+def test_a_damaged_conversation_is_named_and_the_others_come(
+    run: Run, client: Client, tmp_path: Path
+) -> None:
+    texts = [json.dumps(simple(f"c-{number}")) for number in range(5)]
+    texts[1] = texts[1].replace('"question 0"', '"question 0', 1)
+    texts[3] = json.dumps(
+        simple("c-3", title="Circle") | {"mapping": {"a": {"parent": "a"}}} | {"current_node": "a"}
+    )
+    path = written(tmp_path / "conversations.json", f"[{', '.join(texts)}, {texts[0][:-200]}")
+    ran = run("import", path)
+    assert (ran.code, ran.lines[0]["conversationsNew"], ran.lines[0]["leftOut"]) == (6, 3, 3)
+    named = ran.err.splitlines()
+    assert named[0].startswith(f"left out {path} conversation 2: no JSON: ")
+    assert named[1:3] == [
+        f"left out {path} conversation 4 (Circle): mapping: node a is its own ancestor",
+        f"left out {path} conversation 6: it is cut off",
+    ]
+    whole = {it.metadata["importId"] for it in client.conversations.list()}
+    assert whole == {"c-0", "c-2", "c-4"}
+
+
+STUDIO: dict[str, Any] = {
+    "runSettings": {"model": "models/gemini-2.5-pro"},
+    "systemInstruction": {"text": "Be brief"},
+    "chunkedPrompt": {
+        "chunks": [
+            {"text": "How many?", "role": "user", "createTime": "2025-06-01T09:00:00Z"},
+            {"driveImage": {"id": "d1"}, "role": "user"},
+            {"text": "Let me count.", "role": "model", "isThought": True},
+            {"executableCode": {"code": "1+1"}, "role": "model"},
+            {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}, "role": "model"},
+            {"parts": [{"text": "Two"}], "role": "model"},
+        ]
+    },
+}
+
+
+ODD: list[Any] = [None, True, -1, 1e308, 10**30, "\ud800\x00", [], [None], {}, {"a": []}]
+"""Values of every type of JSON."""
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the place of every value within a value, as keys and indices."""
+    yield place
+    if isinstance(value, dict):
+        for key, other in value.items():
+            yield from places(other, (*place, key))
+    elif isinstance(value, list):
+        for index, other in enumerate(value):
+            yield from places(other, (*place, index))
+
+
+def changed(value: Any, place: tuple[Any, ...], other: Any) -> Any:
+    """Return a copy of a value with another at a place."""
+    if not place:
+        return other
+    copy: Any = value.copy()
+    copy[place[0]] = changed(value[place[0]], place[1:], other)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("whole", "read"),
+    [(RICH, chatgpt.plan), (CLAUDE, claude.plan), (STUDIO, gemini.studio)],
+    ids=["chatgpt", "claude", "ai-studio"],
+)
+def test_a_value_of_any_other_type_is_taken_or_named_as_damage(
+    whole: Any, read: Callable[[Any, str], Any]
+) -> None:
+    outcomes = set()
+    for place in places(whole):
+        for other in ODD:
+            try:
+                read(changed(whole, place, other), "file")
+                outcomes.add("taken")
+            except Damaged:
+                outcomes.add("named")
+    assert outcomes == {"taken", "named"}
+
+
+def test_a_damaged_archive_and_what_is_no_export_are_named(
+    run: Run, client: Client, tmp_path: Path
+) -> None:
+    path = zipped(tmp_path / "a.zip", **{"conversations.json": [simple("c-1")]})
+    data = bytearray(path.read_bytes())
+    at = data.find(b"conversations.json") + 40
+    data[at : at + 20] = bytes(20)
+    path.write_bytes(data)
+    ran = run("import", path)
+    assert (ran.code, "the archive is damaged" in ran.err) == (6, True)
+    other = written(tmp_path / "other.json", [{"a": 1}])
+    assert "its shape is none of an export of ChatGPT, Claude or Gemini" in run("import", other).err
+    assert "mapping: it is no object" in run("import", other, "--format", "chatgpt").err
+    assert run("import", other, "--format", "grok").code == 2
+    empty = run("import", zipped(tmp_path / "b.zip"))
+    assert (empty.code, "holds nothing to import" in empty.err) == (1, True)
+    assert list(client.conversations.list()) == []
+
 
 DEEP = f"{'[' * 900}{']' * 900}"
 """A value that JSON can be read with, and that no function that calls itself can go through."""
@@ -97,9 +199,12 @@ def test_a_time_beyond_the_calendar_is_named(run: Run, tmp_path: Path, time: str
     assert "entry 1: its time cannot be read: export My Activity as JSON" in ran.err
 
 
-def test_an_archive_whose_lzma_data_is_damaged_is_named(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_an_archive_of_a_rare_method_that_is_damaged_is_named(
+    run: Run, tmp_path: Path, method: int
+) -> None:
     path = tmp_path / "a.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+    with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("conversations.json", json.dumps([simple("c-1", 500)]))
     data = bytearray(path.read_bytes())
     at = data.find(b"conversations.json") + 40

@@ -20,6 +20,7 @@ from recollect.cli.options import (
     with_channels,
     with_shell,
     with_span,
+    with_topics,
 )
 from recollect.cli.printing import clean, console, json_line, local, one_line, warn
 from recollect.cli.reading import all_messages
@@ -30,13 +31,7 @@ _STYLES = {Role.USER: "bold cyan", Role.ASSISTANT: "bold green", Role.TOOL: "mag
 
 @click.command("list")
 @with_channels
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="NAME",
-    help="Only about this topic; may be repeated.",
-)
+@with_topics
 @click.option("--title", metavar="TEXT", help="Only with this text in the title.")
 @click.option(
     "--pinned/--not-pinned", default=None, help="Only the pinned ones, or only the others."

@@ -20,6 +20,7 @@ from recollect.cli.options import (
     with_shell,
     with_span,
     with_text,
+    with_topics,
 )
 from recollect.cli.printing import clean, console, json_line, local
 
@@ -132,13 +133,7 @@ def notes(
 @click.command("redo-notes")
 @click.argument("conversation", type=CONVERSATION, required=False)
 @with_channels
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="NAME",
-    help="Only about this topic; may be repeated.",
-)
+@with_topics
 @click.option(
     "--writer",
     "writers",

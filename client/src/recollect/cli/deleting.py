@@ -15,6 +15,7 @@ from recollect.cli.options import (
     with_patient_shell,
     with_shell,
     with_span,
+    with_topics,
     with_yes,
 )
 from recollect.cli.printing import clean, console, json_line, warn
@@ -66,13 +67,7 @@ def delete(
 @click.command("delete-many")
 @click.argument("conversations", nargs=-1, type=CONVERSATION, metavar="[CONVERSATION]...")
 @with_channels
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="NAME",
-    help="Only about this topic; may be repeated.",
-)
+@with_topics
 @with_span
 @click.option("--archived", is_flag=True, help="Only those in the archive.")
 @click.option(

@@ -6,7 +6,7 @@ import click
 
 from recollect import DateRange, LegScore, SearchAnswer
 from recollect._shared.plain import plain
-from recollect.cli.options import CONVERSATION, Shell, with_shell, with_span
+from recollect.cli.options import CONVERSATION, Shell, with_shell, with_span, with_topics
 from recollect.cli.printing import clean, console, json_line, local, marked, one_line, warn
 
 
@@ -15,13 +15,7 @@ from recollect.cli.printing import clean, console, json_line, local, marked, one
 @click.option("--messages", is_flag=True, help="The messages that fit best, not the conversations.")
 @click.option("--channel", metavar="NAME", help="Only of this channel.")
 @click.option("--conversation", type=CONVERSATION, metavar="ID", help="Only in this conversation.")
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="NAME",
-    help="Only about this topic; may be repeated.",
-)
+@with_topics
 @click.option(
     "--participant",
     "participants",

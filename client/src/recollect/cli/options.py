@@ -249,6 +249,17 @@ def with_channels(command: F) -> F:
     )(command)
 
 
+def with_topics(command: F) -> F:
+    """Give a command `--topic`, which may be repeated."""
+    return click.option(
+        "--topic",
+        "topics",
+        multiple=True,
+        metavar="NAME",
+        help="Only about this topic; may be repeated.",
+    )(command)
+
+
 class NamedPath(click.Path):
     """A path that is not empty. `pathlib` takes an empty one for the current folder."""
 

@@ -61,7 +61,14 @@ class Export:
             with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
                 yield from _read(file, self.name, self.format)  # type: ignore[arg-type]
         except _DAMAGE as error:
-            yield Skip(f"the rest of {self.name}", f"the archive is damaged: {error}")
+            yield self._damaged(error)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            yield self._damaged(error)  # data of bzip2
+
+    def _damaged(self, error: Exception) -> Skip:
+        return Skip(f"the rest of {self.name}", f"the archive is damaged: {error}")
 
 
 def is_archive(path: Path) -> bool:
@@ -123,7 +130,7 @@ def _is_in(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bool:
                 return False
         with archive.open(info) as file:
             return _reader_of(file) is not None  # type: ignore[arg-type]
-    except _DAMAGE:
+    except (*_DAMAGE, OSError):  # data of bzip2 that is damaged is an OSError
         return info.filename.endswith(".json")
 
 
