@@ -109,7 +109,7 @@ def test_a_long_text_loses_no_part_where_the_disk_refuses_a_released_model(
     service.told("The car needs new tyres")
     until_embedded(service, server)
     (weights / MODEL).rename(weights / "away")
-    assert all([it.release(0.0) for it in embedders])
+    assert all(it.release(0.0) for it in embedders)
     filler = "The quarterly figures were discussed at length and written down. " * 1100
     with capture_logs() as logged:
         long = service.told(f"{KYOTO}. {filler}")
