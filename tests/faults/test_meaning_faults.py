@@ -17,11 +17,22 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from recollect_server import app
 from recollect_server.cli import commands
 from recollect_server.inference.embedder import CannotEmbed, Embedder, Piece, Vectors
-from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, shipped
+from recollect_server.inference.weights import (
+    E5,
+    MINILM,
+    MODEL,
+    SUMS,
+    TOKENIZER,
+    Weights,
+    shipped,
+)
 from recollect_server.services.recall.meaning import Copy, Meaning
+from recollect_server.storage.index import checking
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.vectors import checking as vector_checking
 from recollect_server.storage.vectors.file import NAME
 from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
+from structlog.testing import capture_logs
 
 from tests.conftest import Start
 from tests.server.conftest import Connect, Service, answers
@@ -74,6 +85,65 @@ def test_without_the_models_file_words_answer_until_it_is_there(
     (weights / "away").rename(weights / MODEL)
     until(lambda: service.found(QUESTION) == [kyoto])
     assert not service.search(QUESTION).degraded
+
+
+@pytest.fixture
+def embedders(monkeypatch: pytest.MonkeyPatch) -> list[Embedder]:
+    """Collect the models that are loaded."""
+    every: list[Embedder] = []
+    load = Embedder.__init__
+
+    def noted(embedder: Embedder, weights: Weights) -> None:
+        load(embedder, weights)
+        every.append(embedder)
+
+    monkeypatch.setattr(Embedder, "__init__", noted)
+    return every
+
+
+def test_a_long_text_loses_no_part_where_the_disk_refuses_a_released_model(
+    weights: Path, start_server: Start, connect: Connect, embedders: list[Embedder]
+) -> None:
+    server = start_server(embedder="onnx", embedding_model=str(weights))
+    service = connect(server)
+    service.told("The car needs new tyres")
+    until_embedded(service, server)
+    (weights / MODEL).rename(weights / "away")
+    assert all(it.release(0.0) for it in embedders)
+    filler = "The quarterly figures were discussed at length and written down. " * 1100
+    with capture_logs() as logged:
+        long = service.told(f"{KYOTO}. {filler}")
+        until(lambda: any(it["event"] == "meaning_unavailable" for it in logged))
+    (weights / "away").rename(weights / MODEL)
+    until_embedded(service, server)
+    assert service.found(QUESTION)[0] == long
+    assert not service.search(QUESTION).degraded
+
+
+def test_a_released_model_of_other_languages_that_cannot_be_read_stops_nothing_else(
+    start_server: Start,
+    connect: Connect,
+    embedders: list[Embedder],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    languages = tmp_path / "e5"
+    shutil.copytree(shipped(E5), languages)
+    at = {MINILM: shipped(), E5: languages}
+    monkeypatch.setattr("recollect_server.app.models.shipped", lambda it=MINILM: at[it])
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    service.told("我们把会议改到了周五下午三点，地点还是在二楼。")
+    until_embedded(service, server)
+    (languages / E5.model).rename(languages / "away")
+    assert [it.release(0.0) for it in embedders if it.profile is E5] == [True]
+    service.told("报告必须在星期一之前寄给会计。")
+    until(lambda: any(E5.name in reason for reason in reasons(service).values()))
+    kyoto = service.told(KYOTO)
+    until(lambda: service.found(QUESTION)[:1] == [kyoto])
+    folder = server.folder
+    until(lambda: checking.state_of(folder).lines == vector_checking.state_of(folder).lines)
+    assert all(f"{E5.name} is missing" in reason for reason in reasons(service).values())
 
 
 def test_without_sqlite_vec_words_answer_until_it_is_there(

@@ -28,7 +28,7 @@ from recollect.errors import Unavailable
 
 _LONGEST = 100  # bytes of a socket's path: a system's address has room for some 104
 _PATIENCE = 10.0  # seconds that a folder may be in use without an address: its user starts or stops
-_INTERVAL = 0.02
+_INTERVAL = 0.02  # seconds between two looks
 
 
 class Embedded:
@@ -153,6 +153,8 @@ def _address_of(folder: Path) -> str | None:
                 f"the data folder {folder} is in use by a command, such as verify, or by a server"
                 " that is starting: try again when it is done"
             )
+        # Two events end this wait, the address and the lock's end, and no call waits for either of
+        # both, nor for a lock with a time-out.
         time.sleep(_INTERVAL)
 
 

@@ -15,7 +15,8 @@ every text is looked at, and only what has no vectors of its model is embedded.
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -392,13 +393,26 @@ class Embedding:
                     matrix = copy.abbreviations if line == ABBREVIATION else copy.messages
                     matrix.remove(number, message_id(number, line))
 
+    def _cut(self, plan: Plan, embedder: Embedder, text: str) -> list[Piece]:
+        """Split a text into pieces. Raises CannotEmbed for the main model, _Changed for the other
+        one.
+        """
+        with self._doing_without(plan, embedder):
+            return embedder.cut(text)
+
     def _vectors(self, plan: Plan, embedder: Embedder, pieces: list[Piece]) -> NDArray[np.int8]:
         """Return the vectors of pieces. Raises CannotEmbed for the main model, _Changed for the
         other one.
         """
         self._has_embedded = True
-        try:
+        with self._doing_without(plan, embedder):
             return quantised(self._workers.embed(embedder, pieces, self._yield))
+
+    @contextmanager
+    def _doing_without(self, plan: Plan, embedder: Embedder) -> Iterator[None]:
+        """Do without the model of other languages if it fails: raise _Changed."""
+        try:
+            yield
         except CannotEmbed as error:
             if embedder is not plan.beside:
                 raise
@@ -419,7 +433,9 @@ class Embedding:
         texts = [it for it in texts if placed[it.conversation_id].get(it.line) != it.hash]
         vectors_by_hash = store.vectors_of(model, {text.hash for text in texts})
         new = {
-            text.hash: embedder.cut(text.text) for text in texts if text.hash not in vectors_by_hash
+            text.hash: self._cut(plan, embedder, text.text)
+            for text in texts
+            if text.hash not in vectors_by_hash
         }
         pieces = [piece for cut in new.values() for piece in cut]
         vectors = self._vectors(plan, embedder, pieces) if pieces else None
@@ -495,7 +511,8 @@ class Embedding:
             return True
         embedder, text = embedders[long.model], long.text
         if not long.pieces and long.rest:
-            pieces = embedder.cut(long.rest.popleft())
+            pieces = self._cut(plan, embedder, long.rest[0])
+            long.rest.popleft()  # only now: what cannot be cut is cut again
             # those that an earlier server kept are passed over
             long.pieces.extend(pieces[max(0, long.done - long.cut) :])
             long.cut += len(pieces)
