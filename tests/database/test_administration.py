@@ -1,5 +1,6 @@
 """AdminService of a server whose logs are in PostgreSQL: what is about folders is refused."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ def test_what_is_about_folders_is_refused_and_changes_nothing(
     server = start_server(store=postgres.new_database(), backup_dir=backups)
     with Client(server.target, retry=None) as client:
         conversation = client.conversations.create("web")
-        calls = {
+        calls: dict[str, Callable[[], object]] = {
             "ada": lambda: client.admin.create_space("ada"),
             "eve": lambda: client.admin.delete_space("eve"),
             "default": client.admin.backup,
