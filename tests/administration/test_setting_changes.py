@@ -282,3 +282,13 @@ def test_the_turns_of_a_load_count_at_once(start_server: Start) -> None:
         assert len(client.conversations.load(conversation.id).messages) == 6
         client.admin.set_setting("max_working_turns", "1")
         assert len(client.conversations.load(conversation.id).messages) == 2
+
+
+def test_many_wrong_fields_reach_the_caller_with_how_many_more(
+    shared: tuple[Client, Path],
+) -> None:
+    client, _ = shared
+    conversation = client.conversations.create("web")
+    wrong = [Message.user("\0")] * 500
+    with pytest.raises(InvalidArgument, match=r"messages\[0\].*; and \d+ more"):
+        client.conversations.append_turn(conversation.id, wrong)

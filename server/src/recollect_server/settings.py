@@ -59,7 +59,7 @@ FOLDER = "folder"
 """The store of logs in the data folder."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_MOST_SHOWN = 120
+_MOST_SHOWN = 60
 """Characters of a wrong value that are shown."""
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
 

@@ -104,8 +104,8 @@ TABLE: dict[type[errors.RecollectError], Row] = {
 
 # gRPC's clients refuse an answer with more than 8 KiB of headers, and lose all that it says.
 _MOST_BYTES = 6_500
-_MOST_CHARACTERS = 360  # of one description: at 4 bytes each they fit
-_FRAME = 12  # bytes around a violation
+_MOST_CHARACTERS = 240  # of one description: at 4 bytes each they fit
+_FRAME = 24  # bytes around a violation
 
 
 def status_of(error: errors.RecollectError) -> status_pb2.Status:
@@ -149,10 +149,10 @@ def _fitting(violations: Sequence[errors.Violation]) -> list[tuple[str, str]]:
 
 
 def _size(text: str) -> int:
-    """Return the bytes of a text in the headers: percent-encoded, and in base64 in the details."""
+    """Return the bytes of a text in the headers: percent-encoded, and twice in base64."""
     data = text.encode()
     escaped = sum(byte == ord("%") or not ord(" ") <= byte <= ord("~") for byte in data)
-    return len(data) + 2 * escaped + 4 * len(data) // 3
+    return len(data) + 2 * escaped + 8 * len(data) // 3
 
 
 def malformed(description: str, field: str) -> status_pb2.Status:
