@@ -78,7 +78,8 @@ HEADER = """\"\"\"The weights of `services/recall/fusion.py`: of each feature a 
 `bench.learn --write` writes them. Learned from openly licensed text alone: questions of RealMem
 (2026, Apache-2.0), FriendsQA (Yang and Choi 2019, Apache-2.0) and QMSum (Zhong et al. 2021, MIT),
 and the kinds that `bench.kinds` makes from them and from docstrings. `docs/decisions/ranking.md`
-says what they are worth on each kind, and on kinds left out.
+says what they are worth on each kind, and on kinds left out. What the gate `unsaid` adds is chosen,
+not learned: `bench.learn.with_unsaid`.
 \"\"\""""
 WEIGHTS = (
     Path(__file__).parents[1] / "server/src/recollect_server/services/recall/fusion_weights.py"

@@ -8,7 +8,7 @@ from recollect.v1.message_pb2 import Message
 
 from tests.channels.conftest import ALEX, Post, Reach, home
 from tests.conftest import RunningServer, Start
-from tests.server.conftest import agent, at_once, delete_index, failure_of, moment, refused
+from tests.server.conftest import agent, assert_refused, at_once, delete_index, failure_of, moment
 
 
 def says(post: Post, channel: str, text: str, **party: str) -> str:
@@ -167,7 +167,9 @@ def test_several_at_once_leave_one_pinned_which_takes_what_comes_in(post: Post) 
 def test_a_pinned_one_needs_a_place(
     post: Post, server: RunningServer, channel: str, party: dict[str, str], field: str
 ) -> None:
-    refused(post, server, lambda: post.create(channel, party=Party(**party), pinned=True), field)
+    assert_refused(
+        post, server, lambda: post.create(channel, party=Party(**party), pinned=True), field
+    )
 
 
 def test_without_pinned_a_create_takes_no_place(post: Post) -> None:

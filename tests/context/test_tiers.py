@@ -212,18 +212,19 @@ def test_the_newest_turns_stay_in_memory_while_a_conversation_goes_on(
 def test_moves_are_written_behind_the_calls_within_a_second_or_so(
     service: Service, server: RunningServer
 ) -> None:
-    service.context(service.told("one"))
+    conversation = service.told("one")
+    service.context(conversation)
 
-    def written() -> bool:
+    def written() -> list[Any]:
         connection = apsw.Connection(
             str(server.folder / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY
         )
         try:
-            return bool(connection.execute("SELECT count(*) FROM tier_transitions").get)
+            return list(connection.execute("SELECT conversation_id, reason FROM tier_transitions"))
         finally:
             connection.close()
 
-    until(written)
+    assert until(written) == [(conversation, "turns of it were fetched")]
 
 
 @pytest.mark.parametrize("most", [1, 2])

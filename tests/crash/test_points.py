@@ -220,7 +220,7 @@ def test_a_server_that_is_killed_at_delete_torn_removed_removes_the_transcript_t
     assert [path.name for path in left.folder.glob(f"{goes}*")] == []
 
 
-def forgotten_at(point: str, data_dir: Path, start: Start) -> None:
+def assert_forgotten_after_kill_at(point: str, data_dir: Path, start: Start) -> None:
     """Kill a server at a point of forgetting an anchor. The next one has the anchor or not, and
     forgets it on request.
     """
@@ -243,13 +243,13 @@ def forgotten_at(point: str, data_dir: Path, start: Start) -> None:
 def test_a_server_that_is_killed_at_anchors_copied_forgets_when_asked_again(
     tmp_path: Path, start_server: Start
 ) -> None:
-    forgotten_at("anchors.copied", tmp_path / "killed", start_server)
+    assert_forgotten_after_kill_at("anchors.copied", tmp_path / "killed", start_server)
 
 
 def test_a_server_that_is_killed_at_anchors_replaced_forgets_when_asked_again(
     tmp_path: Path, start_server: Start
 ) -> None:
-    forgotten_at("anchors.replaced", tmp_path / "killed", start_server)
+    assert_forgotten_after_kill_at("anchors.replaced", tmp_path / "killed", start_server)
 
 
 def test_a_server_that_is_killed_at_delete_forgotten_knows_the_next_time_what_was_delivered(

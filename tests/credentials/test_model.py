@@ -76,7 +76,8 @@ class TwoWriters(RuleBasedStateMachine):
         self.writers[writer] = tokens_of(self.path.parent, self.clock)
 
     @invariant()
-    def both_agree_with_the_model(self) -> None:
+    def assert_both_agree_with_the_model(self) -> None:
+        """Check, after every step, that both writers verify the tokens that the model has."""
         for writer in range(2):
             tokens = self.refreshed(writer)
             for text, end in self.ends.items():
@@ -89,6 +90,7 @@ class TwoWriters(RuleBasedStateMachine):
 
 @pytest.mark.usefixtures("no_log")
 def test_two_writers_agree_whatever_they_do() -> None:
+    """The assertion is the invariant of the machine, which fails the run."""
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     machine = settings(max_examples=examples(80), stateful_step_count=25, deadline=None)
     TwoWriters.TestCase.settings = machine

@@ -11,7 +11,7 @@ from recollect.v1.external_communication_pb2 import ExternalCommunication
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import BLOCKED, KNOWN, UNTRUSTED, Meet, Outside, Watch, answers
-from tests.server.conftest import Service, delete_index, failure_of, refused
+from tests.server.conftest import Service, assert_refused, delete_index, failure_of
 from tests.server_cli.conftest import run
 
 TEXT = "Thank you, your message has arrived."
@@ -119,7 +119,7 @@ def test_a_wrong_contact_is_refused(
     named: tuple[str, ...],
 ) -> None:
     request = api.RegisterContactRequest(**fields)  # type: ignore[arg-type]
-    refused(service, server, lambda: outside.rpc.RegisterContact(request), *named)
+    assert_refused(service, server, lambda: outside.rpc.RegisterContact(request), *named)
 
 
 def test_an_untrusted_party_is_acknowledged_once_until_the_owner_answers(outside: Outside) -> None:

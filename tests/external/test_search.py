@@ -12,7 +12,7 @@ from recollect_server.storage.index.migrations import MIGRATIONS, contact_names
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import KNOWN, UNTRUSTED, Meet, Outside, Watch, answers
-from tests.server.conftest import Service, delete_index, moment, refused, user
+from tests.server.conftest import Service, assert_refused, delete_index, moment, user
 from tests.server_cli.conftest import run
 
 DAY = 86_400_000
@@ -201,4 +201,4 @@ def test_a_wrong_search_is_refused(
     outside: Outside, service: Service, server: RunningServer, fields: dict[str, object], named: str
 ) -> None:
     request = api.SearchCommunicationsRequest(**fields)  # type: ignore[arg-type]
-    refused(service, server, lambda: outside.rpc.SearchCommunications(request), named)
+    assert_refused(service, server, lambda: outside.rpc.SearchCommunications(request), named)

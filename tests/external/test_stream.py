@@ -150,7 +150,9 @@ def test_a_panel_that_stands_still_keeps_nobody_waiting(
         panel = watch().ready()
         for number in range(30):  # 15 MB, more than a connection takes unread
             outside.write("x" * 500_000, delivered=f"big-{number}")
-        panel.until_count(1 + 30 + 1)
+        texts = [it for it in panel.until_count(1 + 30 + 1).kinds() if it.startswith("message ")]
+        assert texts == [f"message {'x' * 500_000}"] * 30
+        assert panel.error is None
     finally:
         still.cancel()
         channel.close()

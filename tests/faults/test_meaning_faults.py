@@ -281,7 +281,7 @@ def test_vectors_in_the_order_of_an_index_that_is_gone_are_not_asked(
         until(lambda: "the index was made anew" in reasons(service).get(VECTOR[0], ""))
     finally:
         go_on.set()
-    until(lambda: service.found(QUESTION) == [kyoto])
+    assert until(lambda: service.found(QUESTION)) == [kyoto]
 
 
 def test_a_wrong_model_is_refused_at_the_start_with_what_to_do(

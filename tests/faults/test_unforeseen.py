@@ -67,7 +67,7 @@ def test_notes_that_fail_as_nobody_foresaw_are_named_and_hold_up_no_others(
     )
     monkeypatch.undo()
     clock.move(600_000)
-    until(lambda: service.get(lost).abbreviation)
+    assert "ship" in until(lambda: service.get(lost).abbreviation)
 
 
 def test_embedding_that_fails_as_nobody_foresaw_is_tried_again(

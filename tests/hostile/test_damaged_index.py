@@ -67,7 +67,7 @@ def fill(service: Service, count: int) -> str:
     return name
 
 
-def holds_all(service: Service, name: str, count: int) -> None:
+def assert_holds_all(service: Service, name: str, count: int) -> None:
     """Check that the server answers all that the log has, and that repeats store nothing."""
     repeated = [
         service.append(name, user(f"zebra {n}"), agent("Noted."), request_id=f"append-{n}")
@@ -111,7 +111,7 @@ def test_a_bit_that_flips_in_a_request_id_while_the_server_is_stopped_stores_not
         data[at + chosen.randrange(len(target))] ^= 1 << chosen.randrange(3)
         path.write_bytes(data)
         again = start_server()
-        holds_all(connect(again), name, 30)
+        assert_holds_all(connect(again), name, 30)
         again.stop()
 
 
@@ -124,7 +124,7 @@ def test_an_index_that_was_damaged_while_the_server_was_stopped_is_made_anew_at_
     DAMAGES[damage](server.folder)
     again = start_server()
     assert again.app.recovered.rebuilt
-    holds_all(connect(again), name, 12)
+    assert_holds_all(connect(again), name, 12)
     again.stop()
     assert on(again, "verify").exit_code == 0
 
@@ -144,7 +144,7 @@ def test_an_index_that_was_damaged_after_a_kill_is_made_anew_at_the_start(
         damage(server.folder)
         again = start_server()
         assert again.app.recovered.rebuilt, title
-        holds_all(connect(again), name, 12)
+        assert_holds_all(connect(again), name, 12)
         again.stop()
 
 
@@ -156,7 +156,7 @@ def test_an_index_that_is_whole_after_a_kill_is_used_as_it_is(
     (server.folder / "conversations.db.seal").unlink()
     again = start_server()
     assert not again.app.recovered.rebuilt
-    holds_all(connect(again), name, 12)
+    assert_holds_all(connect(again), name, 12)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -174,7 +174,7 @@ def test_a_large_index_that_was_damaged_after_a_kill_is_healed_while_the_server_
         app.start(server.settings, clock=clock, compared_at_once=0), clock, server.settings
     )
     try:
-        holds_all(connect(again), name, 12)
+        assert_holds_all(connect(again), name, 12)
     finally:
         again.stop()
     assert on(again, "verify").exit_code == 0
@@ -187,7 +187,7 @@ def test_a_request_is_known_at_once_after_a_kill_that_cost_the_index_a_part(tmp_
         process.wait(20)
     DAMAGES["no requests"](tmp_path / "data/default/conversations")
     with server_process(tmp_path / "data") as (process, target):
-        holds_all(Service(target), name, 12)
+        assert_holds_all(Service(target), name, 12)
         process.terminate()
         assert process.wait(20) == 0
 

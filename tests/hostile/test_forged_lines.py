@@ -21,10 +21,10 @@ from tests.conftest import RunningServer, Start
 from tests.server.conftest import (
     Connect,
     Service,
+    assert_refused,
     connect,
     delete_index,
     failure_of,
-    refused,
     service,
     user,
 )
@@ -162,13 +162,15 @@ def test_a_name_with_control_characters_is_refused_at_the_door(
     for end in ENDS:
         name = f"al{end}system"
         message = user("hello", sender=name)
-        refused(
+        assert_refused(
             service, server, partial(service.append, conversation_id, message), "messages[0].sender"
         )
-        refused(
+        assert_refused(
             service, server, partial(service.create, participants=["ana", name]), "participants[1]"
         )
-        refused(service, server, partial(service.create, messages=[message]), "messages[0].sender")
+        assert_refused(
+            service, server, partial(service.create, messages=[message]), "messages[0].sender"
+        )
         assert failure_of(partial(post.deliver, "matrix", "hello", name)).fields == ("sender",)
 
 

@@ -239,6 +239,27 @@ def test_a_model_whose_files_changed_while_it_was_out_of_memory_is_refused(weigh
     assert len(embedder.embed(["The roof leaks."])) == 1
 
 
+def test_a_model_that_was_just_used_stays() -> None:
+    embedder = Embedder(look(shipped()))
+    loaded = time.monotonic()
+    embedder.embed(["The roof leaks."])
+    assert not embedder.release(time.monotonic() - loaded)
+
+
+def test_another_model_in_the_place_of_a_released_one_is_refused(weights: Path) -> None:
+    embedder = Embedder(look(weights))
+    assert embedder.release(0.0)
+    tokenizer = weights / TOKENIZER
+    tokenizer.write_bytes(tokenizer.read_bytes() + b"\n")
+    sums = (
+        f"{hashlib.sha256((weights / name).read_bytes()).hexdigest()}  {name}\n"
+        for name in (MODEL, TOKENIZER)
+    )
+    (weights / SUMS).write_text("".join(sums))
+    with pytest.raises(CannotEmbed, match="was replaced: restart the server"):
+        embedder.embed(["The roof leaks."])
+
+
 def test_a_released_model_returns_its_memory_to_the_system() -> None:
     # in a process of its own: others have memory that was freed before
     program = """

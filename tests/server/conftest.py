@@ -269,7 +269,7 @@ def kept_by(service: Service, server: RunningServer) -> dict[str, bytes]:
     return bytes_under(server.data_dir)
 
 
-def refused(
+def assert_refused(
     service: Service,
     server: RunningServer,
     call: Callable[[], object],

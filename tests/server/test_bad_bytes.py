@@ -10,7 +10,7 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 
 from tests.conftest import RunningServer
-from tests.server.conftest import UNKNOWN, Service, failure_of, refused, server_process
+from tests.server.conftest import UNKNOWN, Service, assert_refused, failure_of, server_process
 
 BAD = b"\xed\xa0\x80"  # a lone surrogate, as some languages write it
 
@@ -67,7 +67,7 @@ def part(number: int, data: bytes) -> bytes:
 def test_text_that_is_not_utf_8_is_refused_by_its_fields_path(
     service: Service, server: RunningServer, method: str, data: bytes, field: str
 ) -> None:
-    refused(service, server, raw(service, method, data), field, reason="MALFORMED_REQUEST")
+    assert_refused(service, server, raw(service, method, data), field, reason="MALFORMED_REQUEST")
 
 
 def test_metadata_that_is_not_utf_8_is_refused(service: Service, server: RunningServer) -> None:
@@ -90,7 +90,7 @@ def test_bytes_that_are_no_message_are_refused(
         "ConversationService/AppendTurn",
         "RecallService/Search",
     ):
-        refused(service, server, raw(service, method, data), reason="MALFORMED_REQUEST")
+        assert_refused(service, server, raw(service, method, data), reason="MALFORMED_REQUEST")
 
 
 def test_a_message_nested_without_end_is_refused_and_the_server_lives(tmp_path: Path) -> None:

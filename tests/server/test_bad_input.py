@@ -14,7 +14,7 @@ from recollect.v1.message_pb2 import Attachment, ToolCall, Usage
 from recollect.v1.recall_pb2 import DateRange
 
 from tests.conftest import MovableClock, RunningServer
-from tests.server.conftest import UNKNOWN, Service, agent, moment, refused, user
+from tests.server.conftest import UNKNOWN, Service, agent, assert_refused, moment, user
 
 DAY = 86_400_000
 
@@ -65,15 +65,15 @@ def test_what_is_not_the_name_of_a_conversation_is_refused_by_every_call(
     if name:  # unset, it is left out
         calls += [lambda: service.load(name), lambda: service.search("x", conversation_id=name)]
     for call in calls:
-        refused(service, server, call, "conversation_id")
+        assert_refused(service, server, call, "conversation_id")
     if name:
-        refused(
+        assert_refused(
             service,
             server,
             lambda: service.conversations.Switch(api.SwitchRequest(from_conversation_id=name)),
             "from_conversation_id",
         )
-        refused(
+        assert_refused(
             service,
             server,
             lambda: service.conversations.Switch(api.SwitchRequest(to_conversation_id=name)),
@@ -246,7 +246,7 @@ def call_of(service: Service, request: ProtoMessage) -> Callable[[], object]:
 def test_a_wrong_field_is_refused_by_its_name(
     service: Service, server: RunningServer, request_: ProtoMessage, field: str
 ) -> None:
-    refused(service, server, call_of(service, request_), field)
+    assert_refused(service, server, call_of(service, request_), field)
 
 
 def test_times_are_measured_by_the_servers_clock(
@@ -256,16 +256,16 @@ def test_times_are_measured_by_the_servers_clock(
     conversation_id = service.create(create_time=moment(clock.now + DAY)).id
     service.append(conversation_id, user("tomorrow", timestamp=moment(clock.now + DAY)))
     late = moment(clock.now + DAY + 1000)
-    refused(
+    assert_refused(
         service,
         server,
         lambda: service.append(conversation_id, user("x", timestamp=late)),
         "messages[0].timestamp",
     )
-    refused(service, server, lambda: service.create(create_time=late), "create_time")
+    assert_refused(service, server, lambda: service.create(create_time=late), "create_time")
     clock.now = 1_000_000_000_000  # in 2001
     late = moment(clock.now + DAY + 1000)
-    refused(
+    assert_refused(
         service,
         server,
         lambda: service.append(conversation_id, user("x", timestamp=late)),

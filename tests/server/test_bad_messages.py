@@ -13,10 +13,10 @@ from tests.server.conftest import (
     Connect,
     Service,
     agent,
+    assert_refused,
     failure_of,
     kept_by,
     moment,
-    refused,
     tool,
     user,
 )
@@ -143,7 +143,7 @@ def test_a_wrong_message_is_refused_by_its_fields_name(
     service: Service, server: RunningServer, message: Message, field: str
 ) -> None:
     conversation_id = service.told("before")
-    refused(
+    assert_refused(
         service,
         server,
         lambda: service.append(conversation_id, agent("good"), message),
@@ -170,7 +170,7 @@ def test_a_batch_has_1_to_1000_messages(
     service: Service, server: RunningServer, count: int
 ) -> None:
     conversation_id = service.create().id
-    refused(
+    assert_refused(
         service,
         server,
         lambda: service.append(conversation_id, *(user("x") for _ in range(count))),
@@ -180,7 +180,7 @@ def test_a_batch_has_1_to_1000_messages(
 
 def test_a_batch_of_more_than_8_mib_is_refused(service: Service, server: RunningServer) -> None:
     conversation_id = service.create().id
-    refused(
+    assert_refused(
         service,
         server,
         lambda: service.append(conversation_id, *(user("x" * (MIB - 100)) for _ in range(9))),
@@ -199,13 +199,13 @@ def test_the_limits_are_settings(start_server: Start, connect: Connect) -> None:
     server = start_server(max_message_bytes=2048, max_batch_bytes=4096)
     service = connect(server)
     conversation_id = service.create().id
-    refused(
+    assert_refused(
         service,
         server,
         lambda: service.append(conversation_id, user("x" * 2049)),
         "messages[0].content",
     )
-    refused(
+    assert_refused(
         service,
         server,
         lambda: service.append(conversation_id, *(user("x" * 2000) for _ in range(3))),

@@ -16,9 +16,9 @@ from tests.server.conftest import (
     Connect,
     Service,
     agent,
+    assert_refused,
     delete_index,
     failure_of,
-    refused,
     tool,
     user,
 )
@@ -113,7 +113,7 @@ def test_without_messages_a_repeat_is_answered_as_by_an_earlier_version(service:
 def test_a_conversation_with_wrong_first_messages_does_not_begin(
     service: Service, server: RunningServer, messages: list[Message], field: str
 ) -> None:
-    refused(service, server, partial(begun, service, *messages), field)
+    assert_refused(service, server, partial(begun, service, *messages), field)
     assert service.pages() == [[]]
 
 
@@ -139,7 +139,9 @@ def test_an_empty_answer_without_tool_calls_is_refused_by_its_field(
 ) -> None:
     conversation_id = service.create().id
     field = f"messages[{len(beside)}].content"
-    refused(service, server, partial(service.append, conversation_id, *beside, agent("")), field)
+    assert_refused(
+        service, server, partial(service.append, conversation_id, *beside, agent("")), field
+    )
     failure = failure_of(partial(service.append, conversation_id, *beside, agent("")))
     assert "is empty" in failure.text
     assert "leave it out" in failure.text

@@ -25,9 +25,9 @@ from tests.server.conftest import (
     Connect,
     Service,
     agent,
+    assert_refused,
     delete_index,
     failure_of,
-    refused,
     tool,
     transcript,
     user,
@@ -191,7 +191,7 @@ def test_a_turn_that_cannot_be_answered_is_refused(
     messages: list[Message],
 ) -> None:
     conversation_id = service.told(*map(str, range(turns)))
-    refused(
+    assert_refused(
         service,
         server,
         lambda: service.append(conversation_id, *messages, **fields),

@@ -1,5 +1,6 @@
 """Requests that no page of the bridge sends: each is refused before the server hears of it."""
 
+import asyncio
 import json
 import socket
 import time
@@ -8,8 +9,10 @@ from typing import Any
 import pytest
 from recollect.v1.access_service_pb2 import WhoAmIResponse
 from recollect.v1.conversation_service_pb2 import ListResponse
+from recollect.web.forwarding import RequestRefused, read_body
+from starlette.requests import Request
 
-from tests.web.conftest import Http, Stage
+from tests.web.conftest import Bridge, Http, Stage
 
 LIST = "/recollect.v1.ConversationService/List"
 GET = "/recollect.v1.ConversationService/Get"
@@ -160,7 +163,8 @@ def test_no_path_reaches_another_file(http: Http, path: str) -> None:
 @pytest.mark.parametrize(
     "path",
     ["/recollect.v1.ConversationService/Nothing", "/grpc.reflection.v1.ServerReflection/Info",
-     "/recollect.v1.ConversationService", "//recollect.v1.ConversationService/List"],
+     "/recollect.v1.ConversationService", "//recollect.v1.ConversationService/List",
+     LIST + "/", LIST + "%09", LIST + "%3f", "/x/.." + LIST, "http://evil.example" + LIST],
 )  # fmt: skip
 def test_no_other_call_is_forwarded(http: Http, cookie: str, path: str) -> None:
     assert http.send("POST", path, content_type=PROTO, cookie=cookie).status == 404
@@ -169,6 +173,51 @@ def test_no_other_call_is_forwarded(http: Http, cookie: str, path: str) -> None:
 def test_other_methods_are_refused(http: Http, cookie: str) -> None:
     for method in ("PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "PROPFIND"):
         assert http.send(method, "/", cookie=cookie).status in (400, 405)
+
+
+@pytest.mark.parametrize(
+    ("request_line", "changes", "statuses"),
+    [
+        ("POST {who} HTTP/1.1", {}, {200}),
+        ("POST {who} HTTP/1.1", {"origin": ["{origin}", "{origin}"]}, {403}),
+        ("POST {who} HTTP/1.1", {"origin": ["{origin}", "http://evil.example"]}, {403}),
+        ("POST {who} HTTP/1.1", {"origin": ["{origin}/"]}, {403}),
+        ("POST {who} HTTP/1.1", {"sec-fetch-site": ["same-site"]}, {403}),
+        ("POST {who} HTTP/1.1", {"sec-fetch-site": ["same-origin", "CROSS-SITE"]}, {403}),
+        ("POST {who} HTTP/1.1", {"host": ["x@{host}"]}, {421}),
+        ("POST {who} HTTP/1.1", {"host": ["evil.example"], "x-forwarded-host": ["{host}"]}, {421}),
+        ("POST {who} HTTP/1.0", {"host": []}, {421}),
+        ("POST {who} HTTP/1.1", {"content-type": ["text/plain", "application/proto"]}, {415}),
+        ("POST {who} HTTP/1.1", {"cookie": ["{cookie}x"]}, {401}),
+        ("POST {who} HTTP/1.1", {"cookie": ["\xff;=;{cookie}x; $Version=1"]}, {401}),
+        ("POST {who} HTTP/1.1", {"content-length": ["0", "5"]}, {400}),
+        ("POST {who} HTTP/1.1", {"content-length": ["9" * 5000]}, {400}),
+        ("POST {who} HTTP/1.1", {"transfer-encoding": ["gzip, chunked"]}, {400, 501}),
+        ("POST http://evil.example{who} HTTP/1.1", {}, {404}),
+        ("GET {who} HTTP/1.1", {"x-http-method-override": ["POST"]}, {404}),
+        ("HEAD {who} HTTP/1.1", {}, {404}),
+        ("OPTIONS * HTTP/1.1", {}, {405}),
+        ("post {who} HTTP/1.1", {}, {405}),
+        ("GET / HTTP/1.1", {"origin": ["http://evil.example"], "upgrade": ["websocket"]}, {403}),
+    ],
+)
+def test_a_request_in_another_form_is_refused_as_in_the_usual_one(
+    http: Http,
+    stage: Stage,
+    cookie: str,
+    request_line: str,
+    changes: dict[str, list[str]],
+    statuses: set[int],
+) -> None:
+    host = f"127.0.0.1:{stage.bridge.port}"
+    values = {"who": WHO, "host": host, "origin": f"http://{host}", "cookie": cookie}
+    usual = {"host": ["{host}"], "origin": ["{origin}"], "cookie": ["{cookie}"],
+             "content-type": [PROTO], "content-length": ["0"], "connection": ["close"]}  # fmt: skip
+    headers = (usual | changes).items()
+    lines = [request_line, *(f"{name}: {it}" for name, given in headers for it in given), "", ""]
+    answer = http.raw("\r\n".join(lines).format(**values).encode("latin-1"))
+    assert answer.status in statuses
+    assert answer.status == 200 or b"default" not in answer.body
 
 
 def test_a_huge_body_is_refused(http: Http, cookie: str) -> None:
@@ -202,6 +251,17 @@ def test_a_body_that_does_not_come_holds_up_nobody(http: Http, stage: Stage, coo
     finally:
         for connection in slow:
             connection.close()
+
+
+async def test_a_body_that_trickles_is_cut_off_however_often_a_part_comes() -> None:
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(0.01)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    scope = {"type": "http", "method": "POST", "path": LIST, "headers": []}
+    with pytest.raises(RequestRefused, match="took too long") as refused:
+        await read_body(Request(scope, receive), seconds=0.1)
+    assert refused.value.status == 408
 
 
 @pytest.mark.parametrize("body", [b"", b"\0\0\0\0", b"\0\0\0\0\x05ab", b"\x01\0\0\0\0", b"\0" * 11])
@@ -273,3 +333,17 @@ def test_a_file_that_the_browser_has_is_not_sent_again(http: Http) -> None:
     first = http.send("GET", "/assets/page.js")
     again = http.send("GET", "/assets/page.js", if_none_match=first.headers["etag"])
     assert (first.status, again.status, again.body) == (200, 304, b"")
+
+
+def test_a_token_does_not_cross_a_network_in_plain_text() -> None:
+    bridge = Bridge("192.0.2.1:50051")  # an address for examples: nobody is there
+    try:
+        http = Http(bridge.port)
+        key = json.dumps({"key": bridge.keys[0]}).encode()
+        cookie = http.send("POST", "/session/open", key, content_type=JSON).headers["set-cookie"]
+        token = b'{"token": "rcl_a_b"}'
+        answer = http.send("POST", "/session/sign-in", token, content_type=JSON, cookie=cookie)
+        assert answer.status == 400
+        assert "--ca" in json.loads(answer.body)["message"]
+    finally:
+        bridge.stop()

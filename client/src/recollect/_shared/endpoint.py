@@ -60,6 +60,8 @@ class Endpoint:
     """Goes with every call. It holds the token, and never appears in an error's text."""
     tls: Tls | None = None
     """None: plain text."""
+    keeps_secrets: bool = True
+    """False if a token would go over a network in plain text, and nobody called that safe."""
 
     @classmethod
     def of(
@@ -80,14 +82,15 @@ class Endpoint:
         tls = None
         if not target.startswith(_WITHOUT_NETWORK):
             tls = _tls(ca, cert, environment)
-        if token is not None and tls is None and not insecure and not _is_local(target):
+        keeps_secrets = tls is not None or insecure or _is_local(target)
+        if token is not None and not keeps_secrets:
             raise invalid(
                 "token",
                 f"would go to {target:.200} over the network in plain text: name the authority of"
                 f' the server\'s certificate with ca ({CA}; "{SYSTEM}" for a public one), or say'
                 " insecure=True (--insecure) where the network itself is trusted",
             )
-        return cls(target, (*_authorization(token), *_space(space)), tls)
+        return cls(target, (*_authorization(token), *_space(space)), tls, keeps_secrets)
 
 
 def _authorization(token: str | None) -> tuple[tuple[str, str], ...]:

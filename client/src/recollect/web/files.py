@@ -29,13 +29,8 @@ class File:
 class PageFiles:
     """The files that the build wrote, by path."""
 
-    def __init__(self, folder: Traversable | None = None) -> None:
-        self._files = dict(_walk(folder or files(__package__) / "static", ""))
-
-    @property
-    def complete(self) -> bool:
-        """Return whether the page was built."""
-        return INDEX in self._files
+    def __init__(self) -> None:
+        self._files = dict(_walk(files(__package__) / "static", ""))
 
     def find(self, path: str) -> File | None:
         """Return the file of a path, and for the path of a view the page itself."""

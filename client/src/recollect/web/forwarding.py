@@ -82,6 +82,7 @@ class Forwarder:
     def __init__(self, endpoint: Endpoint) -> None:
         self.methods = methods()
         self._metadata = endpoint.metadata
+        self._keeps_secrets = endpoint.keeps_secrets
         tls = endpoint.tls
         self._channel = (
             grpc.aio.insecure_channel(endpoint.target, CHANNEL_OPTIONS)
@@ -113,6 +114,12 @@ class Forwarder:
 
     async def check(self, token: str) -> Response | None:
         """Return the refusal of a token, None if the server takes it."""
+        if not self._keeps_secrets:
+            return refusal(
+                "failed_precondition",
+                "this token would go to the server over the network in plain text: start"
+                " recollect-web with --ca, or with --insecure where the network itself is trusted",
+            )
         whoami: Any = self._channel.unary_unary("/recollect.v1.AccessService/WhoAmI")
         metadata = _replaced(self._metadata, "authorization", f"Bearer {token}")
         try:
@@ -187,13 +194,15 @@ class Forwarder:
         return metadata
 
 
-async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
+async def read_body(
+    request: Request, limit: int = MAX_BODY, seconds: float = BODY_SECONDS
+) -> bytes:
     """Return a request's body. Raises RequestRefused."""
     announced = request.headers.get("content-length", "0")
     parts: list[bytes] = []
     size = int(announced) if announced.isdecimal() else limit + 1
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        async with asyncio.timeout(seconds):
             if size <= limit:
                 size = 0
                 async for part in request.stream():

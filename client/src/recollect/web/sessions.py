@@ -59,11 +59,6 @@ class Sessions:
                 self._sessions[hashed] = session  # now the last to give way
         return session
 
-    def end(self, cookie: str | None) -> None:
-        """End the session of a cookie, if there is one."""
-        with self._lock:
-            self._sessions.pop(_hash(cookie or ""), None)
-
 
 def _hash(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()

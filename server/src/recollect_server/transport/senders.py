@@ -111,6 +111,11 @@ class Senders:
         """Return the number of threads."""
         return len(self._senders)
 
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether the watchdog sleeps, because nobody sends."""
+        return not self._sends.is_set()
+
     def wait_for(self, is_other: Callable[[Scheduled], bool]) -> None:
         """Wait until every thread is with a stream that is another, or with none."""
         with self._changed:

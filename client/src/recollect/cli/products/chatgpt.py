@@ -93,8 +93,8 @@ def _children(node: dict[str, Any]) -> bool:
 
 def _time_of(node: dict[str, Any]) -> float:
     message = node.get("message")
-    time = message.get("create_time") if isinstance(message, dict) else None
-    return float(time) if isinstance(time, int | float) else 0.0
+    time = seconds(message.get("create_time")) if isinstance(message, dict) else None
+    return time.timestamp() if time else 0.0
 
 
 def _is_said(message: Any) -> bool:

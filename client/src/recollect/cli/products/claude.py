@@ -49,10 +49,10 @@ def _branch(messages: list[dict[str, Any]], leaf: str) -> list[dict[str, Any]]:
     """Return the messages of the branch that was shown last. Exports without branches name no
     parents, and have the messages in order. Raises Damaged.
     """
-    parents = {text_of(it.get("uuid")): text_of(it.get("parent_message_uuid")) for it in messages}
-    if not any(parent in parents for parent in parents.values()):
+    by_id = {own: it for it in messages if (own := text_of(it.get("uuid")))}
+    parents = {own: text_of(it.get("parent_message_uuid")) for own, it in by_id.items()}
+    if not any(parent in by_id for parent in parents.values()):
         return messages
-    by_id = {text_of(it.get("uuid")): it for it in messages}
     if leaf not in by_id:
         ends = [name for name in by_id if name not in set(parents.values())]
         if not ends:

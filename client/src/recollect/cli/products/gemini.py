@@ -5,6 +5,7 @@ follow within half an hour of each other are one here, named by the time of its 
 keeps a file for each conversation, named as it is.
 """
 
+import codecs
 import hashlib
 import json
 import re
@@ -173,18 +174,20 @@ def _time_of_page(text: str) -> datetime | None:
         else int(match["hour"])
     )
     try:
-        local = datetime(
-            int(match["year"]),
-            _MONTHS.index(month) + 1,
-            int(match["day"] or match["day2"]),
-            hour_of_day,
-            int(match["minute"]),
-            int(match["second"]),
-            tzinfo=UTC,
+        return (
+            datetime(
+                int(match["year"]),
+                _MONTHS.index(month) + 1,
+                int(match["day"] or match["day2"]),
+                hour_of_day,
+                int(match["minute"]),
+                int(match["second"]),
+                tzinfo=UTC,
+            )
+            - hours
         )
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
-    return local - hours
 
 
 class _Page(HTMLParser):
@@ -238,10 +241,11 @@ class _Page(HTMLParser):
 
 def _page_entries(file: BinaryIO, name: str) -> Iterator[_Entry | Skip | None]:
     cells: list[tuple[str, str]] = []
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     page = _Page(lambda header, html: cells.append((header, html)))
     number = 0
     while data := file.read(1 << 20):
-        page.feed(data.decode(errors="replace"))
+        page.feed(decoder.decode(data))
         for header, html in cells:
             number += 1
             yield _cell(f"{name} entry {number}", header, html)

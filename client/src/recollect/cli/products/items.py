@@ -85,6 +85,8 @@ class _Reader:
                 self._read(max(_CHUNK, len(self._text) - self._at))
             except RecursionError:
                 raise Damaged("it is nested too deep") from None
+            except ValueError as error:  # a number of more digits than Python takes
+                raise Damaged(f"no JSON: {error}") from None
             else:
                 return value
 

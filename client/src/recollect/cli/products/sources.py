@@ -1,5 +1,6 @@
 """Finds the exports of other products: by their shape, in files, zip archives and folders."""
 
+import lzma
 import re
 import zipfile
 import zlib
@@ -21,7 +22,14 @@ _MAX_FILES = 100_000
 _SUFFIXES = {".json", ".html", ".htm", ""}
 _MARKS = re.compile(rb'"(?:mapping|chat_messages|chunkedPrompt|runSettings)"\s*:')
 _ARCHIVE = b"PK\x03\x04"
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+)
 """Errors of archives that are damaged, encrypted, or compressed in a way that Python does not know.
 """
 
@@ -52,13 +60,7 @@ class Export:
                 return
             with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
                 yield from _read(file, self.name, self.format)  # type: ignore[arg-type]
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            EOFError,
-            NotImplementedError,
-            RuntimeError,
-        ) as error:
+        except _DAMAGE as error:
             yield Skip(f"the rest of {self.name}", f"the archive is damaged: {error}")
 
 
@@ -195,6 +197,16 @@ def _read(file: BinaryIO, name: str, named: str) -> Iterator[Plan | Skip]:
     yield from reader(file, name)
 
 
+def _plan_of(item: Any, plan: Callable[[Any, str], Plan | Skip], where: str) -> Plan | Skip:
+    """Return the plan of an item. Raises Damaged."""
+    if isinstance(item, Damaged):
+        raise item
+    try:
+        return plan(item, where)
+    except RecursionError:
+        raise Damaged("it is nested too deep") from None
+
+
 def _conversations(
     is_one: Callable[[Any], bool], plan: Callable[[Any, str], Plan | Skip]
 ) -> Reader:
@@ -204,9 +216,7 @@ def _conversations(
         for number, item in items(file, is_one):
             where = f"{name} conversation {number}"
             try:
-                if isinstance(item, Damaged):
-                    raise item
-                yield plan(item, where)
+                yield _plan_of(item, plan, where)
             except Damaged as error:
                 title = item.get("title") or item.get("name") if isinstance(item, dict) else ""
                 yield Skip(
@@ -223,9 +233,7 @@ _claude = _conversations(claude.is_conversation, claude.plan)
 def _studio(file: BinaryIO, name: str) -> Iterator[Plan | Skip]:
     for _, item in items(file, gemini.is_studio):
         try:
-            if isinstance(item, Damaged):
-                raise item
-            yield gemini.studio(item, name.rpartition(":")[2])
+            yield _plan_of(item, gemini.studio, name.rpartition(":")[2])
         except Damaged as error:
             yield Skip(name, str(error))
 

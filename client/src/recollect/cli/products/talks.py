@@ -168,8 +168,8 @@ class Talk:
         self._thoughts.clear()
 
     def _answered(self, call_id: str, name: str) -> int | None:
-        """Return the index of the call that a result answers: by its id, by the tool's name, or
-        the newest.
+        """Return the index of the call that a result answers: the one of its id, or else the newest
+        of the tool's name; None: no call.
         """
         for index, (own, _) in enumerate(self._calls):
             if call_id and own == call_id:
@@ -217,7 +217,7 @@ def attachment(uri: str, name: str = "", media_type: str = "", size: Any = None)
     """Return a file that came with a message. Only the reference is in the export, or kept."""
     guess = mimetypes.guess_type(name)[0] if "/" not in media_type else None
     kind = media_type if "/" in media_type else guess or "application/octet-stream"
-    bytes_length = size if type(size) is int and size > 0 else 0
+    bytes_length = size if type(size) is int and 0 < size < 1 << 63 else 0
     return Attachment(clean(kind)[:255], clean(uri)[:8192], bytes_length)
 
 
