@@ -2,10 +2,12 @@
 served again by itself.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import grpc
+import psycopg
 import pytest
 
 from tests.conftest import Start
@@ -82,6 +84,32 @@ def test_a_delete_that_the_database_interrupts_is_finished_once_it_does_not(
     )
     until(lambda: postgres.execute("SELECT log FROM recollect.logs", url) == [])
     assert postgres.execute("SELECT log FROM recollect.lines", url) == []
+
+
+@pytest.mark.timeout(120)
+def test_a_transaction_that_is_stuck_delays_its_conversation_alone_and_not_for_ever(
+    postgres: Postgres, start_server: Start, connect: Connect, no_log: None
+) -> None:
+    url = postgres.new_database()
+    service = connect(start_server(store=url))
+    stuck, other = service.told("one"), service.told("another")
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(url) as holder:
+        holder.execute("SELECT FROM recollect.logs WHERE log = %s FOR NO KEY UPDATE", [stuck])
+        refused = pool.submit(
+            failure_of, lambda: service.append(stuck, user("two"), request_id="r1")
+        )
+        until(
+            lambda: postgres.execute(
+                "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'", url
+            )
+        )
+        assert is_served(service, other)
+        assert not refused.done()
+        assert refused.result(30).code == "UNAVAILABLE"
+        assert "lock timeout" in refused.result().text
+        assert is_served(service, other)
+    service.append(stuck, user("two"), request_id="r1")
+    assert [it.content for it in service.load(stuck).messages] == ["one", "two"]
 
 
 @pytest.mark.timeout(300)
