@@ -41,7 +41,9 @@ def test_tabs_miss_nothing_while_the_server_is_killed(
         for tab in tabs:
             tab.wait_for_selector(".live-live", state="attached")
         first.kill()
+    read_again: list[str] = []
     for tab in tabs:
+        tab.on("request", lambda it: read_again.append(it.url.rsplit("/", 1)[1]))
         tab.wait_for_selector(".banner >> text=Not connected")
     with process(data, listen=first.target) as second, Client(second.target) as client:
         # said before the page is back: it comes by the cursor
@@ -56,6 +58,8 @@ def test_tabs_miss_nothing_while_the_server_is_killed(
         tabs[1].wait_for_selector("text=m 8")
         shown = tabs[1].locator(".message .text").all_inner_texts()
         assert shown == [f"m {number}" for number in range(1, 9)]
+        # the stream, and the tab that leads next, went on where they were: nothing was read anew
+        assert not {"List", "Load"} & set(read_again)
         assert tabs[1].locator(f"#row-{it}").count() == 1
         streams = client.conversations.list()  # the server answers others too
         assert next(iter(streams)).id == it

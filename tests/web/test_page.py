@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from recollect import Attachment, Message, Party, Role, ToolCall
 
+from tests.waiting import until
 from tests.web.conftest import Browsing, Stage, axe, wait
 
 STATIC = Path(__file__).parents[2] / "client/src/recollect/web/static"
@@ -44,6 +45,24 @@ def test_what_is_said_anywhere_appears_without_a_reload(stage: Stage, window: Br
     stage.client.conversations.delete(it.id)
     page.wait_for_selector("text=This conversation was deleted.")
     assert page.query_selector(f"#row-{it.id}") is None
+    page.close()
+
+
+def test_what_is_said_while_a_transcript_is_read_is_shown(stage: Stage, window: Browsing) -> None:
+    it = conversation(stage, "Read slowly", "before")
+    page = window.tab()
+    page.wait_for_selector(".live-live", state="attached")
+    held: list[Any] = []
+    page.route("**/*.ConversationService/Load", lambda call: held.append(call))
+    page.click(f"#row-{it}")
+    until(lambda: held or page.wait_for_timeout(20))
+    answer = held[0].fetch()
+    stage.client.conversations.append_turn(it, [Message.user("while it was read")])
+    page.wait_for_selector(f"#row-{it} >> text=2 turns")
+    held[0].fulfill(response=answer)
+    page.wait_for_selector(".message >> text=before >> nth=0")
+    page.wait_for_selector(".message >> text=while it was read")
+    page.wait_for_selector(".view-meta >> text=2 turns")
     page.close()
 
 
@@ -297,7 +316,8 @@ def test_a_word_of_a_megabyte_is_shown_in_part(stage: Stage, window: Browsing) -
 
 
 @pytest.mark.parametrize("path", ["/c/nothing", "/c/conv-01HQ0000000000000000000000",
-                                  "/c/%ff%fe", "/c/<script>", "/nothing", "/search?q=%00&from=x&to=9999-99-99",
+                                  "/c/%ff%fe", "/third-parties/%ff", "/c/<script>", "/nothing",
+                                  "/search?q=%00&from=x&to=9999-99-99",
                                   "/search?q=x&channel=%20&person=" + "p" * 300])  # fmt: skip
 def test_hostile_addresses_say_what_is_wrong(window: Browsing, path: str) -> None:
     page = window.tab(path, wait=".state:not(.loading)")

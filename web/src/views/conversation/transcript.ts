@@ -56,18 +56,24 @@ export class Transcript {
       const page = await this.load(before, 0n);
       const last = page.messages.at(-1)?.turnNumber ?? 0;
       const total = page.conversation?.turnCount ?? 0;
+      const first = page.messages[0]?.turnNumber ?? 0;
+      const hasNewer = turn > 0 && last < total;
+      // What was said while the page was on its way came as an update, and may not be in it.
+      const now = this.shown.peek();
+      const live = hasNewer || now.hasNewer ? [] : now.messages.filter((it) => it.turnNumber >= first);
+      const isOld = (now.conversation?.messageCount ?? 0n) > page.conversation!.messageCount;
       this.shown.value = {
         ...EMPTY,
         state: "ready",
-        conversation: page.conversation!,
-        messages: sorted(page.messages),
-        drafts: this.shown.peek().drafts,
+        conversation: isOld ? now.conversation! : page.conversation!,
+        messages: sorted([...page.messages, ...live]),
+        drafts: now.drafts,
         hasOlder: page.hasMore,
-        hasNewer: turn > 0 && last < total,
+        hasNewer,
         cutBefore: page.cutBeforeSequence,
         damaged: page.damagedLines,
       };
-      upsertIfOpen(page.conversation!);
+      upsertIfOpen(this.shown.peek().conversation!);
     });
   }
 

@@ -34,7 +34,7 @@ const filters = () => {
 };
 
 export default function People() {
-  const id = decodeURIComponent(route.value.path.split("/")[2] ?? "");
+  const id = route.value.path.split("/")[2] ?? "";
   return (
     <div class="people" data-chosen={id !== ""}>
       <List chosen={id} />
