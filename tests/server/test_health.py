@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from recollect_server.cli import commands
 from recollect_server.services.recall.candidates import KEYWORD_LEGS, VECTOR_LEGS
-from recollect_server.services.recall.meaning import Meaning
+from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.recall import Recall
 
 from tests.conftest import RunningServer, Start
@@ -37,15 +37,15 @@ def printed(server: RunningServer) -> tuple[int, list[str]]:
 
 @pytest.fixture
 def loading(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Hold the loading of vectors until the event is set."""
+    """Hold what follows the loading of the model until the event is set."""
     go_on = threading.Event()
-    load = Meaning.load
+    make_copy = Embedding._make_copy
 
     def held(*arguments: Any) -> Any:
         assert go_on.wait(60)
-        return load(*arguments)
+        return make_copy(*arguments)
 
-    monkeypatch.setattr(Meaning, "load", held)
+    monkeypatch.setattr(Embedding, "_make_copy", held)
     yield go_on
     go_on.set()
 
