@@ -1,5 +1,5 @@
-"""Promises of the PostgreSQL store beyond those of every log store: lost connections, a second
-server, a server of the database that is killed.
+"""Promises of the PostgreSQL store beyond those of every log store: lost connections, changes of
+other replicas, a server of the database that is killed.
 """
 
 import socket

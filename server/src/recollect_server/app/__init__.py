@@ -25,6 +25,7 @@ from recollect_server.app.folder import (
 from recollect_server.app.models import embedding_models, model_folder, writer_of_notes
 from recollect_server.app.space import (
     EMBEDDER,
+    FOLLOWER,
     INDEX,
     PRUNER,
     RETENTION,
@@ -48,7 +49,7 @@ from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, unheard
-from recollect_server.settings import Settings
+from recollect_server.settings import FOLDER, Settings
 from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.due import DueMarkers
 from recollect_server.storage.logs.space_removal import finish_removals
@@ -209,7 +210,9 @@ def start(
                     )
                 },
             )
-        jobs = (INDEX, TIERS, PRUNER, RETENTION, *([EMBEDDER] if workers else []))
+        jobs = [INDEX, TIERS, PRUNER, RETENTION]
+        jobs += [FOLLOWER] if settings.store != FOLDER else []
+        jobs += [EMBEDDER] if workers else []
         stops += [Rounds(job, spaces).stop for job in jobs]
         if writer is not None:
             slow = settings.abbreviation_timeout.total_seconds() / 2

@@ -31,7 +31,9 @@ from recollect_server.storage.logs.reader import ends_a_line, raw_lines, read_pl
 from recollect_server.storage.logs.repair import look_through, mend
 from recollect_server.storage.logs.store import (
     FORGOTTEN,
+    NO_CLAIM,
     START,
+    Claim,
     Kind,
     LogConflict,
     LogNotFound,
@@ -78,7 +80,13 @@ class FolderStore:
 
     # Append and read ------------------------------------------------------------------------------
 
-    def append(self, log: str, after: Position, lines: Sequence[bytes]) -> None:
+    def append(
+        self,
+        log: str,
+        after: Position,
+        lines: Sequence[bytes],
+        claim: Claim = NO_CLAIM,  # noqa: ARG002 - it has one writer
+    ) -> None:
         """Add whole lines behind the position, where the file must end; `START` makes the file."""
         path, data = self.path(log), b"".join(lines)
         writer = self._always_synced if log == FORGOTTEN else self._writer
@@ -89,7 +97,12 @@ class FolderStore:
                 make_folder(path.parent)
                 writer.create(path, data)
 
-    def replace(self, log: str, lines: Iterable[bytes]) -> None:
+    def replace(
+        self,
+        log: str,
+        lines: Iterable[bytes],
+        before: int | None = None,  # noqa: ARG002 - it has one writer
+    ) -> None:
         """Write a file anew, as a copy that takes its name when it is whole. What was cut off its
         tail before goes too.
         """
@@ -256,7 +269,11 @@ class FolderStore:
 
     # Deleting -------------------------------------------------------------------------------------
 
-    def begin_delete(self, log: str) -> None:
+    def begin_delete(
+        self,
+        log: str,
+        before: int | None = None,  # noqa: ARG002 - it has one writer
+    ) -> None:
         """Rename a file to `….deleting`, durably."""
         path = self.path(log)
         with _failing(log, "deleted"):
@@ -303,7 +320,12 @@ class FolderStore:
 
     # Redacting ------------------------------------------------------------------------------------
 
-    def begin_redaction(self, log: str, lines: Sequence[bytes]) -> None:
+    def begin_redaction(
+        self,
+        log: str,
+        lines: Sequence[bytes],
+        before: int | None = None,  # noqa: ARG002 - it has one writer
+    ) -> None:
         """Exchange a file, durably, for one of these lines, and keep what it was until
         `end_redaction`. What cannot be exchanged is as it was.
         """

@@ -22,8 +22,8 @@ Guarantees of every store:
 - A deleted log has no lines and no length from `begin_delete` on, whatever happens after.
 
 A folder has one writer, which knows what it wrote, and finds the rest by the lengths of the logs at
-its start (`logs`). A store that several processes share has more (`Sharing`): what anybody committed
-since a moment, so that each process keeps its own index up to it.
+its start (`logs`). A store that several processes share has more (`Sharing`): what anybody
+committed since a moment, so that each process keeps its own index up to it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -100,6 +100,21 @@ class LogTaken(LogConflict):
     """The request is carried out elsewhere, or somebody else began a log at the place. Nothing was
     added.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What exactly one append may have, whichever process makes it. One process needs none: its
+    locks see to it.
+    """
+
+    request: str = ""
+    """Name of a request; empty: of none."""
+    places: tuple[tuple[str, str], ...] = ()
+    """Names of places where a log is begun, each with its last claim (`Sharing.claims`)."""
+
+
+NO_CLAIM = Claim()
 
 
 class Action(StrEnum):
@@ -183,6 +198,11 @@ class Sharing(Protocol):
     replica: int
     """Number of this process among all that ever used the store."""
 
+    def join(self) -> str:
+        """Let this process be one that follows the space: what others delete can be read until it
+        has ended the delete too. Return the present moment.
+        """
+
     def moment(self) -> str:
         """Return the present moment: everything that is committed now lies before it."""
 
@@ -191,6 +211,11 @@ class Sharing(Protocol):
 
     def history(self, after: ChangePosition, limit: int) -> History:
         """Return the oldest changes behind a position, in the one order, at most `limit`."""
+
+    def claims(self, places: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Return places with what claimed each last; empty: nothing did. An append that begins a
+        log there names it, and fails if there is another one by then.
+        """
 
     def prune_changes(self, max_age: float, most: int) -> int:
         """Remove the changes that are older than so many seconds, and all but the newest `most`.
@@ -233,14 +258,19 @@ class LogStore(Protocol):
         something is left. Nobody may have the space open.
         """
 
-    def append(self, log: str, after: Position, lines: Sequence[bytes]) -> None:
+    def append(
+        self, log: str, after: Position, lines: Sequence[bytes], claim: Claim = NO_CLAIM
+    ) -> None:
         """Add whole lines behind the position, where the log must end; `START` begins a new log.
-        Raises LogConflict.
+        Raises LogConflict, LogTaken.
         """
 
-    def replace(self, log: str, lines: Iterable[bytes]) -> None:
+    def replace(self, log: str, lines: Iterable[bytes], before: int | None = None) -> None:
         """Let a log have these lines and nothing else: of what it had before, no byte is left. The
         log may be read while the lines are made.
+
+        `before`: bytes of the log that the lines were made from, where another process may have
+        changed it. Raises LogConflict.
         """
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
@@ -298,9 +328,12 @@ class LogStore(Protocol):
         has something.
         """
 
-    def begin_delete(self, log: str) -> None:
+    def begin_delete(self, log: str, before: int | None = None) -> None:
         """Delete a log: it is gone, durably, when this returns. Its bytes can be read by
         `raw_deleted` until `end_delete`.
+
+        `before`: bytes of the log that was looked at, where another process may have changed it.
+        Raises LogConflict.
         """
 
     def deleted(self, kind: Kind = Kind.CONVERSATION) -> list[str]:
@@ -315,10 +348,12 @@ class LogStore(Protocol):
     def raw_deleted(self, log: str) -> Iterator[bytes]:
         """Yield the lines of a log whose delete has begun, undecoded and without their newlines."""
 
-    def begin_redaction(self, log: str, lines: Sequence[bytes]) -> None:
+    def begin_redaction(self, log: str, lines: Sequence[bytes], before: int | None = None) -> None:
         """Let a log have these lines and nothing else, durably: more of them than it had, each of
         the first ones as long as it was. What it was can be read by `raw_redacting` until
         `end_redaction`.
+
+        `before`: as of `begin_delete`. Raises LogConflict.
         """
 
     def redacting(self) -> list[str]:

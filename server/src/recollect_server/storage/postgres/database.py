@@ -1,5 +1,5 @@
-"""A database of PostgreSQL that any number of server processes use: its connections, its schema, and
-the number of this process among them.
+"""A database of PostgreSQL that any number of server processes use: its connections, its schema,
+and the number of this process among them.
 """
 
 import logging
@@ -133,9 +133,10 @@ class Database:
         """Give signs of life, so that what others delete waits until it is gone here too."""
         while not self._stopping.wait(_BEAT):
             with suppress(DatabaseUnavailable):
-                self.run(self._sign)
+                self.run(lambda connection, _: self.sign(connection))
 
-    def _sign(self, connection: Connection, _: bool) -> None:
+    def sign(self, connection: Connection) -> None:
+        """Give a sign of life, and forget replicas that gave none for long."""
         connection.execute(
             "INSERT INTO recollect.replicas (number) OVERRIDING SYSTEM VALUE VALUES (%s)"
             " ON CONFLICT (number) DO UPDATE SET seen = now()",

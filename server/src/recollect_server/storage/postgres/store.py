@@ -25,11 +25,13 @@ from recollect_server.storage.logs.files import make_folder
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.lines import Line, Place, line_of
 from recollect_server.storage.logs.store import (
+    NO_CLAIM,
     START,
     Action,
     Change,
     ChangePosition,
     Changes,
+    Claim,
     History,
     Kind,
     LogConflict,
@@ -91,7 +93,9 @@ class PostgresStore:
 
     # Append and read ------------------------------------------------------------------------------
 
-    def append(self, log: str, after: Position, lines: Sequence[bytes]) -> None:
+    def append(
+        self, log: str, after: Position, lines: Sequence[bytes], claim: Claim = NO_CLAIM
+    ) -> None:
         """Add whole lines behind the position, where the log must end; `START` makes the log."""
         kind, bodies = _kind_of(log), _bodies(lines)
         with self._guard:
@@ -102,7 +106,7 @@ class PostgresStore:
         name = unanswered[2] if unanswered is not None and is_again else uuid4()
         hit("append.begun" if after.bytes else "create.begun")
         try:
-            status = self._append(log, kind, after.bytes, name, bodies, is_again=is_again)
+            status = self._append(log, kind, after.bytes, name, bodies, claim, is_again=is_again)
         except LogUnavailable:
             with self._guard:
                 self._unanswered[log] = (after.bytes, _digest(bodies), name)
@@ -115,9 +119,11 @@ class PostgresStore:
             raise LogConflict(log, "written", _CHANGED)
         hit("append.written" if after.bytes else "create.synced")
 
-    def replace(self, log: str, lines: Iterable[bytes]) -> None:
+    def replace(self, log: str, lines: Iterable[bytes], before: int | None = None) -> None:
         """Replace all lines of a log, in one transaction."""
-        self._change("replace", "written", log, _kind_of(log), None, _bodies(lines))
+        status = self._change("replace", "written", log, _kind_of(log), before, _bodies(lines))
+        if status == "conflict":
+            raise LogConflict(log, "written", _CHANGED)
         hit("anchors.replaced")
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
@@ -274,7 +280,7 @@ class PostgresStore:
 
     # Deleting -------------------------------------------------------------------------------------
 
-    def begin_delete(self, log: str) -> None:
+    def begin_delete(self, log: str, before: int | None = None) -> None:
         """Mark a log as deleted: nobody reads it any more."""
         again = False
 
@@ -283,7 +289,9 @@ class PostgresStore:
             again = is_again
 
         hit("delete.begun")
-        status = self._change("begin_delete", "deleted", log, None, tried=seen)
+        status = self._change("begin_delete", "deleted", log, before, tried=seen)
+        if status == "conflict":
+            raise LogConflict(log, "deleted", _CHANGED)
         if status == "missing" or (status == "begun" and not again):
             raise LogNotFound(log, "deleted", "there is no log of that name")
         hit("delete.durable")
@@ -315,17 +323,22 @@ class PostgresStore:
 
     def end_delete(self, log: str) -> dict[str, int]:
         """Remove the rows of a deleted log."""
-        size = self.deleted_length(log)
+        try:
+            size = self.deleted_length(log)
+        except LogNotFound:  # another replica was the last that had words of it
+            return {}
         self._change("end_delete", "deleted", log)
         hit("delete.file_gone")
         return {"transcript": size}
 
     # Redacting ------------------------------------------------------------------------------------
 
-    def begin_redaction(self, log: str, lines: Sequence[bytes]) -> None:
+    def begin_redaction(self, log: str, lines: Sequence[bytes], before: int | None = None) -> None:
         """Replace the lines of a log, and keep what they were, in one transaction."""
         hit("redact.begun")
-        status = self._change("begin_redaction", "written", log, None, uuid4(), _bodies(lines))
+        status = self._change("begin_redaction", "written", log, before, uuid4(), _bodies(lines))
+        if status == "conflict":
+            raise LogConflict(log, "written", _CHANGED)
         if status == "missing":
             raise LogNotFound(log, "written", "there is no log of that name")
         hit("redact.durable")
@@ -377,18 +390,24 @@ class PostgresStore:
         after_bytes: int,
         name: UUID,
         bodies: list[bytes],
+        claim: Claim,
         *,
         is_again: bool,
     ) -> str:
         """Call the function that appends, and return its status."""
         space, database = self._space, self._database
+        # In one order, so that two appends never wait for each other.
+        places = sorted((_key(place), UUID(seen) if seen else None) for place, seen in claim.places)
+        claims = (
+            _key(claim.request) if claim.request else None,
+            [key for key, _ in places],
+            [seen for _, seen in places],
+        )
 
         def work(connection: Connection, is_repeated: bool) -> str:
             again = is_again or is_repeated
-            arguments = (
-                *(database.number, space, log, kind, after_bytes, name, again, bodies),
-                *(None, [], []),
-            )
+            arguments: list[object] = [database.number, space, log, kind, after_bytes, name, again]
+            arguments += [bodies, *claims]
             try:
                 row = connection.execute(_APPEND, arguments).fetchone()
             except psycopg.Error as error:
@@ -528,6 +547,22 @@ class PostgresSharing:
         self._database = database
         self._space = space
 
+    def join(self) -> str:
+        """Let this replica be one that follows the space. Return the present moment."""
+
+        def work(connection: Connection, _: bool) -> None:
+            # Its number is forgotten if nobody heard of it for long.
+            self._database.sign(connection)
+            connection.execute(
+                "INSERT INTO recollect.followers (space, replica) VALUES (%s, %s)"
+                " ON CONFLICT DO NOTHING",
+                [self._space, self.replica],
+            )
+
+        with _failing(Kind.CONVERSATION, "followed"):
+            self._database.run(work)
+        return self.moment()
+
     def moment(self) -> str:
         """Return the present moment: a snapshot of the database, and its timeline."""
         ((moment,),) = self._rows(f"SELECT {_MOMENT}")
@@ -571,6 +606,16 @@ class PostgresSharing:
             int(horizon),
         )
 
+    def claims(self, places: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Return places with what claimed each last."""
+        keys = {_key(place): place for place in places}
+        rows = self._rows(
+            "SELECT key, append::text FROM recollect.claims WHERE space = %s AND key = ANY(%s)",
+            *(self._space, list(keys)),
+        )
+        last = {keys[bytes(key)]: str(append) for key, append in rows}
+        return tuple((place, last.get(place, "")) for place in keys.values())
+
     def prune_changes(self, max_age: float, most: int) -> int:
         """Remove old changes, none of a transaction that may still run."""
         ((count,),) = self._rows(
@@ -585,6 +630,11 @@ class PostgresSharing:
 
         with _failing(Kind.CONVERSATION, "followed"):
             return self._database.run(work)
+
+
+def _key(name: str) -> bytes:
+    """Return the key of a claim: it tells nobody who said what to whom."""
+    return hashlib.sha256(name.encode()).digest()[:16]
 
 
 def _change_of(row: tuple[Any, ...]) -> Change:
