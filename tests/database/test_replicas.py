@@ -63,7 +63,7 @@ def test_a_delete_leaves_no_word_on_any_server_or_in_the_database(
     replicas: Replicas, postgres: Postgres
 ) -> None:
     one, two = replicas.one, replicas.two
-    kept, name = one.told("apricot"), one.told("secretword and more")
+    other, name = one.told("apricot"), one.told("secretword and more")
     assert two.found("secretword") == [name]
     one.delete(name)
     assert two.found("secretword") == []
@@ -71,12 +71,12 @@ def test_a_delete_leaves_no_word_on_any_server_or_in_the_database(
     assert code_of(lambda: two.append(name, user("late"))) == "NOT_FOUND"
     until(
         lambda: (
-            postgres.execute("SELECT DISTINCT log FROM recollect.lines", replicas.url) == [(kept,)]
+            postgres.execute("SELECT DISTINCT log FROM recollect.lines", replicas.url) == [(other,)]
         )
     )
     for server in replicas.servers:
         until(lambda server=server: files_with(server.data_dir, "secretword") == [])  # type: ignore[misc]
-    assert two.get(kept).message_count == 1
+    assert two.get(other).message_count == 1
 
 
 def test_a_redaction_takes_the_words_out_of_every_server(

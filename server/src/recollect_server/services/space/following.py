@@ -100,7 +100,7 @@ class Following:
         self._locks = locks
         self._publish = publish
         self._turns = threading.Condition()  # guards the next three
-        self._begun = self._done = 0
+        self._last = self._done = 0
         self._is_busy = False
         # Used by one thread at a time: the one whose query runs.
         self._moment = moment
@@ -132,14 +132,14 @@ class Following:
         asked, `failure` says so. Hold no lock of a conversation.
         """
         with self._turns:
-            wanted = self._begun + 1
-            while self._done < wanted and self._is_busy:
+            target = self._last + 1
+            while self._done < target and self._is_busy:
                 self._turns.wait()
-            if self._done >= wanted:
+            if self._done >= target:
                 return
             self._is_busy = True
-            self._begun += 1
-            number = self._begun
+            self._last += 1
+            number = self._last
         try:
             self._take_in()
         finally:

@@ -104,8 +104,8 @@ class LogTaken(LogConflict):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What exactly one append may have, whichever process makes it. One process needs none: its
-    locks see to it.
+    """Names that exactly one append may have, whichever process makes it. One process needs none:
+    its locks see to it.
     """
 
     request: str = ""
@@ -185,7 +185,7 @@ class History:
 
 
 class Sharing(Protocol):
-    """What processes that share a store do beside the operations of `LogStore`. Every method raises
+    """Operations of processes that share a store, beside those of `LogStore`. Every method raises
     LogUnavailable. Safe to call from any thread.
 
     The two ways to read changes differ in what they promise. `changes` gives out everything that is

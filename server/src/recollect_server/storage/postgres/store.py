@@ -86,7 +86,7 @@ class PostgresStore:
         self._database = database
         self._space = space
         self.sharing = PostgresSharing(database, space)
-        """What the replicas share."""
+        """The part that the replicas share."""
         self._guard = threading.Lock()  # guards `_unanswered`
         self._unanswered: dict[str, tuple[int, bytes, UUID]] = {}
         """Appends that failed without an answer, which may have been made: by log."""
@@ -397,11 +397,11 @@ class PostgresStore:
         """Call the function that appends, and return its status."""
         space, database = self._space, self._database
         # In one order, so that two appends never wait for each other.
-        places = sorted((_key(place), UUID(seen) if seen else None) for place, seen in claim.places)
+        places = sorted((_key(place), UUID(holder) if holder else None) for place, holder in claim.places)
         claims = (
             _key(claim.request) if claim.request else None,
             [key for key, _ in places],
-            [seen for _, seen in places],
+            [holder for _, holder in places],
         )
 
         def work(connection: Connection, is_repeated: bool) -> str:
@@ -540,7 +540,7 @@ class PostgresStore:
 
 
 class PostgresSharing:
-    """What replicas share of one space (see `Sharing`)."""
+    """The part of one space that replicas share (see `Sharing`)."""
 
     def __init__(self, database: Database, space: str) -> None:
         self.replica = database.number
