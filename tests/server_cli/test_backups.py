@@ -13,7 +13,8 @@ import pytest
 from click.testing import Result
 from hypothesis import strategies
 from recollect_server.domain.backups import backup_time, kept, parse_keep
-from recollect_server.services.upkeep.backups import BackupFolder
+from recollect_server.services.upkeep.backing_up import CannotCopy
+from recollect_server.services.upkeep.backups import BackupFolder, verified
 
 from tests.conftest import RunningServer, Start
 from tests.programs import SERVER, Forked
@@ -130,6 +131,13 @@ def test_a_backup_of_a_damaged_transcript_does_not_push_out_the_one_before_the_d
     assert before.exists()
     checked = run("backups", "verify", "--backup-dir", tmp_path / "backups")
     assert "1 lines were damaged when it was made" in checked.stdout
+
+
+def test_a_new_backup_that_the_disk_does_not_give_back_is_refused(made: Path) -> None:
+    assert verified(made).is_good
+    damage(made)
+    with pytest.raises(CannotCopy, match="its disk may be failing: conv-"):
+        verified(made)
 
 
 def test_an_interrupted_backup_is_no_backup_and_is_removed_after_a_day(
