@@ -1,4 +1,4 @@
-"""What people do with a conversation as a whole: its topics, the archive, the space it is in."""
+"""Conversations as a whole on the page: topics, the archive, and the space that they are in."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -34,8 +34,8 @@ def test_topics_are_set_beside_a_transcript(stage: Stage, window: Browsing) -> N
     page.keyboard.press("Enter")
     page.wait_for_selector(".topics >> text=server-costs")
     wait(page, "document.activeElement.ariaLabel === 'Edit topics'")
-    kept = stage.client.conversations.get(it)
-    assert (kept.topics, kept.topics_by_hand) == (("server-costs", "travel"), True)
+    stored = stage.client.conversations.get(it)
+    assert (stored.topics, stored.topics_by_hand) == (("server-costs", "travel"), True)
     page.keyboard.press("Enter")
     page.wait_for_selector(".topics-form input:focus")
     page.keyboard.press("Escape")  # the form alone: the panel stays
@@ -124,10 +124,11 @@ def test_a_call_that_is_refused_is_tried_again_and_takes_effect_once(
     def lose_the_first_answer(call: Any) -> None:
         bodies.append(call.request.post_data_buffer)
         if len(bodies) > 1:
-            return call.continue_()
+            call.continue_()
+            return
         call.fetch()  # it is stored, and nobody hears of it
         refused = '{"code": "unavailable", "message": "the server is stopping"}'
-        return call.fulfill(status=503, content_type="application/json", body=refused)
+        call.fulfill(status=503, content_type="application/json", body=refused)
 
     page.route("**/*.ConversationService/AppendTurn", lose_the_first_answer)
     page.fill("textarea", "Only once")
@@ -136,8 +137,8 @@ def test_a_call_that_is_refused_is_tried_again_and_takes_effect_once(
     wait(page, "document.querySelector('textarea').value === ''")
     assert len(bodies) == 2
     assert bodies[0] == bodies[1]
-    said = [one.content for one in stage.client.conversations.load(it).messages]
-    assert said.count("Only once") == 1
+    texts = [one.content for one in stage.client.conversations.load(it).messages]
+    assert texts.count("Only once") == 1
     page.close()
 
 
