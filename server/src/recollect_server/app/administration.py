@@ -61,7 +61,11 @@ def admin_handlers(parts: Administered) -> tuple[object, ...]:
         SpaceHandlers(spaces, ServerWatch(data_dir, parts.limiter, parts.clock), seal),
         BackupHandlers(
             BackupAdministration(
-                parts.stores.folder_of, settings.backup_dir, settings.space, parts.clock
+                parts.stores.folder_of,
+                settings.backup_dir,
+                settings.backup_rules,
+                settings.space,
+                parts.clock,
             ),
             spaces,
         ),
