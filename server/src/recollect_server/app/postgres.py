@@ -22,10 +22,10 @@ from recollect_server.storage.postgres.moves import DatabaseMark
 from recollect_server.storage.postgres.store import PostgresStore, spaces_of
 
 
-def open_database(store: LogStoreName, flag: str) -> Database:
+def open_database(store: LogStoreName, flag: str, *, is_alone: bool = False) -> Database:
     """Open the database that a flag names. Raises CannotStart."""
     try:
-        return Database(store.url)
+        return Database(store.url, is_alone=is_alone)
     except DatabaseRefused as error:
         raise CannotStart(str(error)) from error
     except DatabaseUnavailable as error:
@@ -88,7 +88,7 @@ class DatabasePlace:
 
     def __init__(self, store: LogStoreName, flag: str) -> None:
         """Open the database that a flag names, alone. Raises CannotStart."""
-        self._database = open_database(store, flag)
+        self._database = open_database(store, flag, is_alone=True)
         self._mark = DatabaseMark(self._database)
         self.name = f"the database {store}"
         """Its name, for people."""
