@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from recollect import Client
 from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
+from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 
 from tests.channels.conftest import ALEX, STRANGER, Post, home
@@ -180,7 +181,9 @@ def test_identities_anchors_third_parties_and_threads_are_known_to_every_server(
         stub.PutRecords(
             checkpoint_api.PutRecordsRequest(
                 thread_id="alex",
-                records=[checkpoint_api.PutRecord(key=key, value=b"%d" % number)],
+                records=[
+                    checkpoint_api.PutRecord(record=CheckpointRecord(key=key, value=b"%d" % number))
+                ],
             )
         )
         for reader, _ in threads:
