@@ -99,6 +99,23 @@ def scopes() -> None:
     print()
 
 
+def metrics() -> None:
+    """Print the table of metrics."""
+    from recollect_server.app.metrics import METRICS
+
+    print("\n| metric | kind | labels | meaning |\n| --- | --- | --- | --- |")
+    for it in METRICS.values():
+        labels = "<br>".join(_label(name, values) for name, values in (it.labels or {}).items())
+        only = f" Only {it.only}." if it.only else ""
+        print(f"| `{it.name}` | {it.kind} | {labels} | {_cell(it.help)}{only} |")
+    print()
+
+
+def _label(name: str, values: tuple[str, ...]) -> str:
+    """Return a label with its values, if they are few."""
+    return f"`{name}`" + (f": {', '.join(values)}" if 0 < len(values) <= 10 else "")
+
+
 def contract() -> None:
     """Print every service, call, message and enum of the contract with its comment."""
     described = _contract()

@@ -5,7 +5,9 @@ needs the extra `postgres`.
 import os
 
 from recollect_server.app.folder import CannotStart
+from recollect_server.app.stores import DatabaseState
 from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.jobs.loop import Loop
 from recollect_server.settings import Settings
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import LogStore
@@ -15,6 +17,8 @@ from recollect_server.storage.postgres.database import (
     DatabaseUnavailable,
 )
 from recollect_server.storage.postgres.store import PostgresStore, spaces_of
+
+_LOOK_SECONDS = 2.0  # between two looks at the database, for health and metrics
 
 
 class PostgresStores:
@@ -32,6 +36,10 @@ class PostgresStores:
                 f"cannot use the database {settings.store}: {error}: mend that, or name another"
                 " database with --store"
             ) from error
+        self._state = DatabaseState()
+        # In a thread of its own: whoever asks for health must not wait for a database that is away.
+        self._looks = Loop("database-look", self._look)
+        self._looks.start()
 
     @property
     def place(self) -> str:
@@ -65,6 +73,29 @@ class PostgresStores:
         """Return the names of the spaces that have a log in the database. Raises LogUnavailable."""
         return spaces_of(self._database)
 
+    def state(self) -> DatabaseState:
+        """Return the state of the database at the last look."""
+        return self._state
+
     def close(self) -> None:
         """Close the connections, and let another server have the database."""
+        self._looks.stop()
         self._database.close()
+
+    def _look(self) -> float:
+        problem, age = "", 0.0
+        try:
+            age = self._database.horizon_age()
+        except DatabaseUnavailable as error:
+            problem = str(error)
+        counts = self._database.pool_counts()
+        idle = counts.get("pool_available", 0)
+        self._state = DatabaseState(
+            problem,
+            idle,
+            counts.get("pool_size", 0) - idle,
+            counts.get("requests_waiting", 0),
+            counts.get("connections_lost", 0),
+            age,
+        )
+        return _LOOK_SECONDS

@@ -1,6 +1,7 @@
 """Places where the logs of all spaces live: the data folder, or a database."""
 
 import os
+from dataclasses import dataclass
 from typing import Protocol
 
 from recollect_server.app.folder import CannotStart
@@ -8,6 +9,23 @@ from recollect_server.domain.live import Live
 from recollect_server.settings import FOLDER, Settings
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.store import LogStore
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseState:
+    """State of a database that has the logs, at the last look."""
+
+    problem: str = ""
+    """Reason why it did not answer; empty if it did."""
+    idle: int = 0
+    """Connections that no call uses."""
+    used: int = 0
+    waiting: int = 0
+    """Calls that wait for a connection."""
+    lost: int = 0
+    """Connections lost since the start."""
+    horizon_age: float = 0.0
+    """Seconds since the oldest transaction began that writes; 0: there is none."""
 
 
 class Stores(Protocol):
@@ -33,6 +51,9 @@ class Stores(Protocol):
 
     def names(self) -> list[str]:
         """Return the names of all spaces, in order."""
+
+    def state(self) -> DatabaseState | None:
+        """Return the state of the database, without waiting for it; None if there is none."""
 
     def close(self) -> None:
         """Close what the stores share. Nobody uses one any more."""
@@ -70,6 +91,10 @@ class FolderStores:
     def names(self) -> list[str]:
         """Return the names of the spaces in the folder."""
         return spaces_in(self._data_dir)
+
+    def state(self) -> DatabaseState | None:
+        """Return None: there is no database."""
+        return None
 
     def close(self) -> None:
         """Do nothing: each store closes its files."""

@@ -22,6 +22,7 @@ from recollect_server.domain.errors import (
 from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
+from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.events import Appended, Reindexed
@@ -60,7 +61,9 @@ class Writes:
         routes: Routes,
         clock: Clock,
         publish: Callable[[object], None],
+        telemetry: Telemetry = UNMEASURED,
     ) -> None:
+        self._telemetry = telemetry
         self._transcripts = transcripts
         self._projection = projection
         self._pending = pending
@@ -73,8 +76,10 @@ class Writes:
         self, conversation_id: str, contents: list[Content], request: RequestKey | None
     ) -> Committed:
         """Write the first lines of a new conversation. Raises StorageUnavailable."""
-        lines = self._transcripts.append(conversation_id, START, contents, request)
-        return self._take_in(conversation_id, None, lines)
+        with self._telemetry.step(Step.WRITE):
+            lines = self._transcripts.append(conversation_id, START, contents, request)
+        with self._telemetry.step(Step.INDEX):
+            return self._take_in(conversation_id, None, lines)
 
     def append(
         self,
@@ -145,8 +150,10 @@ class Writes:
         draft_id: str,
     ) -> Committed:
         conversation_id, end = state.conversation.id, Position(state.lines, state.size)
-        lines = self._transcripts.append(conversation_id, end, contents, request, draft_id)
-        return self._take_in(conversation_id, state, lines)
+        with self._telemetry.step(Step.WRITE):
+            lines = self._transcripts.append(conversation_id, end, contents, request, draft_id)
+        with self._telemetry.step(Step.INDEX):
+            return self._take_in(conversation_id, state, lines)
 
     def _write_pending(self, stuck: Stuck) -> None:
         conversation_id = stuck.written.conversation.id
