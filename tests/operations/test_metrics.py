@@ -143,11 +143,11 @@ def test_backlogs_are_seen_while_they_are_there(
     service.listed()
     go_on, take_in = threading.Event(), Writer._take_in
 
-    def held(writer: Writer, documents: Any) -> None:
+    def stand_still(writer: Writer, documents: Any) -> None:
         assert go_on.wait(60)
         take_in(writer, documents)
 
-    monkeypatch.setattr(Writer, "_take_in", held)
+    monkeypatch.setattr(Writer, "_take_in", stand_still)
     try:
         service.append(name, user("four"))  # being taken in
         until(partial(Scraped(server), "recollect_index_lag_seconds"))
