@@ -148,11 +148,11 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
             metrics = ("--metrics", "127.0.0.1:0")
             data, beside = Path(folder) / "observed", Path(folder) / "beside"
             with (
-                recollect(data, "--embedder", "off", *metrics) as seen,
-                recollect(beside, "--embedder", "off") as unseen,
+                recollect(data, "--embedder", "off", *metrics) as watched,
+                recollect(beside, "--embedder", "off") as bare,
             ):
                 for callers in chosen.callers:
-                    results += observed(seen, unseen, callers, chosen.rounds, chosen.calls)
+                    results += observed(watched, bare, callers, chosen.rounds, chosen.calls)
     return results
 
 
@@ -160,11 +160,11 @@ Side = tuple[str, Popen[str]]
 """A server: its address and its process."""
 
 
-def observed(seen: Side, unseen: Side, callers: int, rounds: int, calls: int) -> list[Figure]:
+def observed(watched: Side, bare: Side, callers: int, rounds: int, calls: int) -> list[Figure]:
     """Return the rate of appends, and the processor's time of each, with metrics against none."""
-    runs: dict[str, list[tuple[float, float]]] = {seen[0]: [], unseen[0]: []}
+    runs: dict[str, list[tuple[float, float]]] = {watched[0]: [], bare[0]: []}
     for number in range(rounds):
-        for target, process in (seen, unseen) if number % 2 else (unseen, seen):
+        for target, process in (watched, bare) if number % 2 else (bare, watched):
             made = requests(target, callers, calls, 1)
             before = processor_seconds(process)
             rate = measure(target, APPEND, made).rate

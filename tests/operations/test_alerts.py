@@ -164,11 +164,11 @@ def _of_instance(series: str) -> str:
 
 def _labels(rule: dict[str, Any], series: dict[str, str]) -> dict[str, str]:
     """Return the labels of the alert: those that its expression keeps, and its own."""
-    kept = dict(re.findall(r'(\w+)="([^"]+)"', next(iter(series))))
+    labels = dict(re.findall(r'(\w+)="([^"]+)"', next(iter(series))))
     if by := re.search(r"\bby\s+\(([^)]*)\)", rule["expr"]):
         names = {name.strip() for name in by[1].split(",")} - {"le"}
-        kept = {name: value for name, value in kept.items() if name in names}
-    return {"instance": "a", **kept, **rule["labels"]}
+        labels = {name: value for name, value in labels.items() if name in names}
+    return {"instance": "a", **labels, **rule["labels"]}
 
 
 def test_what_they_name_is_in_the_metrics_of_real_servers(
@@ -200,9 +200,9 @@ def test_every_label_that_they_name_has_a_value_that_its_metric_declares() -> No
             for label, operator, value in re.findall(r'(\w+)(=~|!=|=)"([^"]*)"', selector):
                 if label != "instance":
                     declared = (metric.labels or {})[label]
-                    wanted = [v for v in declared if re.fullmatch(value, v)]
+                    matching = [v for v in declared if re.fullmatch(value, v)]
                     parts = value.count("|") + 1 if operator == "=~" else 1
-                    assert len(wanted) == parts, (name, label, value)
+                    assert len(matching) == parts, (name, label, value)
                     pairs += 1
     assert pairs > 8
 
