@@ -2,7 +2,7 @@
 
 `serve` builds an `app`. `verify`, `rebuild`, `backup`, `restore` and `stats` work on a data folder
 (`folder`), `backups` on a folder of backups, and so does `token`, beside a running server too.
-`health` calls a running server.
+`migrate` moves all logs between a folder and a database. `health` calls a running server.
 `recollect`, the client's command line, has the rest.
 """
 
@@ -25,6 +25,7 @@ _MODULES = {
     "backup": "backup",
     "backups": "backups",
     "restore": "backup",
+    "migrate": "migrate",
     "stats": "stats",
     "audit": "audit",
     "token": "token",
