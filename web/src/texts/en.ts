@@ -17,6 +17,7 @@ export const en = {
     notAllowed: "Your token does not allow this view.",
     noView: "There is no such page.",
     empty: "Choose a conversation, or search all of them.",
+    hints: { create: "begins a conversation", search: "searches", help: "lists all shortcuts" },
   },
   live: {
     connecting: "Connecting…",
@@ -259,7 +260,7 @@ export const en = {
     more: "Load more",
     older: "Load older messages",
     messages: (n: number) => count(n, "message", "messages"),
-    open: (n: number) => count(n, "open question", "open questions"),
+    questions: (n: number) => count(n, "question", "questions"),
     missing: "This exchange does not exist.",
     change: "Change trust",
     scopes: "Subjects it may be answered about",
@@ -317,6 +318,7 @@ export const en = {
     saved: "Saved. It is in force.",
     savedLater: "Saved. It counts from the next start on.",
     readOnly: "This server shows its settings; it does not change them over the network yet. Set them in its file, its environment or its command line, and restart it.",
+    lockedHere: "Set on the server's machine",
     masked: "Partly hidden: it may hold a secret.",
   },
   health: {

@@ -6,7 +6,7 @@ import {
 } from "@recollect/client";
 import { client } from "../../api/calls";
 import { generation } from "../../live/connection";
-import { link, route, setQuery } from "../../router";
+import { link, route, setQuery, topicLink } from "../../router";
 import { titleOf } from "../../sidebar/Row";
 import { t } from "../../texts";
 import { channelIcon, Icon } from "../../ui/Icon";
@@ -159,7 +159,7 @@ function Topics({ answer }: { answer: TopicsOverTimeResponse }) {
               const values = it.messages.map(Number);
               return (
                 <tr key={it.topic}>
-                  <th scope="row"><a href={link("/search", { topic: it.topic })}><bdi>{oneLine(it.topic)}</bdi></a></th>
+                  <th scope="row"><a href={topicLink(it.topic)}><bdi>{oneLine(it.topic)}</bdi></a></th>
                   <td class="wide"><Spark values={values} top={top} /></td>
                   <td class="end">{sumOf(values).toLocaleString("en")}</td>
                   <td class="end">{sumOf(it.turns.map(Number)).toLocaleString("en")}</td>
