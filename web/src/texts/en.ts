@@ -87,6 +87,7 @@ export const en = {
     unarchivedNow: (title: string) => `“${title}” is back in the list.`,
     undo: "Undo",
     topics: "Edit topics",
+    topicWrong: (problem: string) => `A topic ${problem}`,
     topicsLabel: "Topics, separated by commas",
     readOnly: (channel: string) => `read only here: it goes on in ${channel}`,
     writing: "an answer is being written",
@@ -245,6 +246,7 @@ export const en = {
     busiestTitle: "Busiest conversations",
     conversation: "Conversation",
     nothing: "Nothing was written in this time.",
+    nothingHint: "Choose a longer range, or come back when an agent has stored something.",
   },
   people: {
     nav: "Third parties",
