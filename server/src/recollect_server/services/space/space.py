@@ -14,6 +14,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import Place as ChannelPlace
+from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
@@ -75,6 +76,7 @@ class Space:
         lock_order: LockOrder | None = None,
         admit_conversation: Callable[[], None] = lambda: None,
         moment: str = "",
+        telemetry: Telemetry = UNMEASURED,
     ) -> None:
         """`unverified` conversations are compared with the index before it is believed.
 
@@ -87,15 +89,16 @@ class Space:
         self._refused: dict[str, float] = {}
         """Until when leases that others have are not asked for again, by purpose."""
         self.clock = clock
+        self.telemetry = telemetry
         self.anchors = AnchorLedger(store)
         self.communications = CommunicationLogs(store)
         self._store = store
-        self._locks = Locks(lock_order)
+        self._locks = Locks(lock_order, telemetry)
         self.exclusive = self._locks.exclusive
         self._subscribers = Subscribers()
         self.publish = self._subscribers.publish
         transcripts = ConversationLogs(store)
-        self._projection = Projection(index, unverified)
+        self._projection = Projection(index, unverified, telemetry)
         self._overlay = self._projection.overlay
         self._pending = PendingWrites(self._overlay)
         self._states = States(transcripts, self._projection, self._pending, clock, self.publish)
@@ -109,6 +112,7 @@ class Space:
             self._routes,
             clock,
             self.publish,
+            telemetry,
         )
         self._deletions = Deletions(
             store,
@@ -199,7 +203,7 @@ class Space:
         Pending messages are written first or, where that still fails, stand before the end. Raises
         ConversationNotFound, StorageUnavailable.
         """
-        with self._locks.exclusive(request=request, conversation=conversation_id):
+        with self._locks.to_write(conversation_id, request):
             yield self._writes.end(conversation_id)
 
     def subscribe(self, kind: type[E], handler: Callable[[E], None]) -> None:
@@ -306,6 +310,14 @@ class Space:
         with suppress(ConversationNotFound, StorageUnavailable):
             return self.read(conversation.id).conversation
         return conversation
+
+    def held(self) -> tuple[int, int]:
+        """Return the number of pending messages of all conversations, and their bytes."""
+        return self._pending.messages, self._pending.bytes
+
+    def not_indexed(self) -> int:
+        """Return the number of conversations that the index lacks lines of."""
+        return len(self._overlay.lagging())
 
     def pending_messages(self, conversation_id: str) -> list[Message]:
         """Return a conversation's pending messages as they will be written. Hold its lock."""
