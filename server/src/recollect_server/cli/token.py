@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from recollect_server.cli.folder import format_known
 from recollect_server.cli.logs import say, set_up_logs_of_a_command
 from recollect_server.cli.options import NamedPath, load_settings
 from recollect_server.domain.errors import InvalidField, RecollectError
@@ -62,6 +63,7 @@ def _with_tokens(command: Callable[..., None]) -> Callable[..., None]:
     def run(config: Path | None, data_dir: Path | None, **arguments: Any) -> None:
         settings = load_settings(config, {"data_dir": data_dir})
         set_up_logs_of_a_command(settings)
+        format_known(settings)
         try:
             command(
                 Tokens(TokenLedger(settings.data_dir), system_clock),

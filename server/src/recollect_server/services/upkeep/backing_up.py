@@ -17,8 +17,10 @@ from typing import Any
 
 import orjson
 
+from recollect_server import __version__
 from recollect_server.domain.ids import is_space_name
 from recollect_server.services.upkeep.recovery import Progress
+from recollect_server.storage.format import FORMAT, NewerFormat, check_number, mark_format
 from recollect_server.storage.logs.files import Syncs, make_folder, open_transcript, sync_folder
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.lines import Line
@@ -60,6 +62,8 @@ def back_up(sources: dict[str, FolderStore], target: Path, progress: Progress) -
         for space, source in sources.items()
     )
     manifest = first | ({"spaces": others} if others else {})
+    manifest |= {"format": FORMAT, "version": __version__}
+    mark_format(target)
     _write(target / MANIFEST, orjson.dumps(manifest))
     sync_folder(target)
     return done
@@ -180,12 +184,15 @@ def _manifests(source: Path) -> list[dict[str, Any]]:
         with os.fdopen(open_transcript(source / MANIFEST, os.O_RDONLY), "rb") as file:
             manifest = orjson.loads(file.read())
         parts = [manifest, *manifest.get("spaces", ())]
+        check_number(manifest.get("format", 1), manifest.get("version", ""), f"the backup {source}")
         if strange := [part for part in parts if not is_space_name(part["space"])]:
             raise ValueError(f"{strange[0]['space']} is no name of a space")
     except FileNotFoundError:
         raise CannotCopy(
             f"{source} has no {MANIFEST}: it is no backup, or not a complete one"
         ) from None
+    except NewerFormat as error:
+        raise CannotCopy(str(error)) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CannotCopy(f"{source / MANIFEST} cannot be read: {error}") from error
     return parts
