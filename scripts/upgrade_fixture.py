@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -41,7 +41,11 @@ FIXTURES = ROOT / "tests" / "fixtures"
 
 Json = dict[str, Any]
 
-_QUIET = {"RECOLLECT_EMBEDDER": "off", "RECOLLECT_ABBREVIATOR": "off", "RECOLLECT_LOG_LEVEL": "warning"}
+_QUIET = {
+    "RECOLLECT_EMBEDDER": "off",
+    "RECOLLECT_ABBREVIATOR": "off",
+    "RECOLLECT_LOG_LEVEL": "warning",
+}
 """Settings under which a server writes nothing of its own."""
 
 
@@ -83,7 +87,7 @@ class Calls:
             raise
         return MessageToDict(answer, preserving_proto_field_name=True)
 
-    def stream(self, name: str, **request: Any) -> Iterator[Json]:
+    def stream(self, name: str, **request: Any) -> Generator[Json, None, None]:
         """Yield what a stream sends. Close the iterator to end it."""
         method = _method(name)
         assert method is not None
@@ -139,9 +143,7 @@ def write(call: Callable[..., Json | None]) -> Json:
     ]
     append = _method("ConversationService.AppendTurn")
     # as this release knows it: a repeat is the same request to the last member
-    ids["repeat"] = MessageToDict(
-        _message(append, ids["repeat"]), preserving_proto_field_name=True
-    )
+    ids["repeat"] = MessageToDict(_message(append, ids["repeat"]), preserving_proto_field_name=True)
     first = call("ConversationService.AppendTurn", **ids["repeat"]) or {}
     for number, text in enumerate(["The ferry leaves at nine.", "Bring the green notebook."], 2):
         attachment = {"media_type": "image/png", "uri": "file:///a.png", "bytes_length": 12}
@@ -191,9 +193,7 @@ def write(call: Callable[..., Json | None]) -> Json:
         request_id="topics-1",
     )
     ids["fork"] = _id(
-        call(
-            "ConversationService.Fork", conversation_id=chat, through_turn=2, request_id="fork-1"
-        )
+        call("ConversationService.Fork", conversation_id=chat, through_turn=2, request_id="fork-1")
     )
     other = _id(
         call(
@@ -355,19 +355,17 @@ def ask(call: Callable[..., Json | None]) -> list[Json]:
     """Ask everything that a release answers about its data. Return the questions with the answers;
     those that it does not know are left out.
     """
-    asked: list[Json] = []
+    answers: list[Json] = []
 
     def answer(name: str, space: str = "", **request: Any) -> Json:
         result = call(name, space=space, **request)
         if result is not None:
-            asked.append({"call": name, "space": space, "request": request, "answer": result})
+            answers.append({"call": name, "space": space, "request": request, "answer": result})
         return result or {}
 
     for space in ("", "work"):
         listed = answer("ConversationService.List", space, page_size=100)
-        archived = call(
-            "ConversationService.List", space=space, archived="ARCHIVE_FILTER_ARCHIVED"
-        )
+        archived = call("ConversationService.List", space=space, archived="ARCHIVE_FILTER_ARCHIVED")
         everyone = {it["id"] for it in listed.get("conversations", [])}
         everyone |= {it["id"] for it in (archived or {}).get("conversations", [])}
         for conversation in sorted(everyone):
@@ -392,7 +390,7 @@ def ask(call: Callable[..., Json | None]) -> list[Json]:
         for thread in answer("CheckpointService.ListThreads", space).get("threads", []):
             answer("CheckpointService.ListRecords", space, thread_id=thread["thread_id"])
         answer("InsightService.Facets", space)
-    return asked
+    return answers
 
 
 def _id(answer: Json | None) -> str:
@@ -468,7 +466,7 @@ def _installed(commit: str, work: Path) -> Path:
         tar.extractall(tree, filter="data")
     subprocess.run([sys.executable, "-m", "venv", work / "venv"], check=True)
     python = work / "venv/bin/python"
-    install = [python, "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
+    install = [str(python), "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
     extra = "[postgres]" if "\npostgres = [" in (tree / "server/pyproject.toml").read_text() else ""
     subprocess.run([*install, "./client", f"./server{extra}"], cwd=tree, check=True)
     return python

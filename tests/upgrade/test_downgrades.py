@@ -80,9 +80,9 @@ def test_a_backup_of_a_newer_version_is_refused(
     (copy / "backup.json").write_text(json.dumps(manifest | {"format": 99, "version": "9.8.7"}))
     result = run("restore", copy, "--data-dir", new)
     assert result.exit_code == 1
-    assert re.fullmatch(
-        f"Error: {SENTENCE % re.escape(f'the backup {copy}')}\n", result.stderr
-    ), result.stderr
+    assert re.fullmatch(f"Error: {SENTENCE % re.escape(f'the backup {copy}')}\n", result.stderr), (
+        result.stderr
+    )
     assert not list(new.rglob("*.jsonl"))
 
 

@@ -6,7 +6,6 @@ The folders were written by those releases themselves (`scripts/upgrade_fixture.
 
 import json
 import lzma
-import shutil
 import tarfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -52,14 +51,15 @@ def differences(before: Any, now: Any, place: str = "") -> Iterator[str]:
         yield f"{place}: was {before!r}, is {now!r}"
 
 
-def all_differences(asked: list[Json], call: Calls) -> list[str]:
-    found = []
-    for it in asked:
-        before, now = it["answer"], call(it["call"], space=it["space"], **it["request"])
+def all_differences(answers: list[Json], call: Calls) -> list[str]:
+    changed = []
+    for it in answers:
+        before: Any = it["answer"]
+        now: Any = call(it["call"], space=it["space"], **it["request"])
         if it["call"] == RANKED:
             before, now = conversations_of(before), conversations_of(now)
-        found += [f"{it['call']} {it['request']}{text}" for text in differences(before, now)]
-    return found
+        changed += [f"{it['call']} {it['request']}{text}" for text in differences(before, now)]
+    return changed
 
 
 def conversations_of(answer: Json | None) -> list[str]:
@@ -102,9 +102,9 @@ def test_a_folder_of_an_earlier_release_gives_every_answer_and_its_streams_go_on
         with closing(stream):
             first = next(stream)["update"]
             assert first.get("reset", False) is (release in WITH_NEW_INDEX)
-            heard = [json.dumps(first)]
-            while "It brought a fish." not in heard[-1] and "reset" not in first:
-                heard.append(json.dumps(next(stream)["update"]))
+            updates = [json.dumps(first)]
+            while "It brought a fish." not in updates[-1] and "reset" not in first:
+                updates.append(json.dumps(next(stream)["update"]))
             message = {"role": "ROLE_USER", "content": "Said after the upgrade."}
             chat = written["ids"]["chat"]
             call("ConversationService.AppendTurn", conversation_id=chat, messages=[message])
@@ -163,7 +163,27 @@ def test_a_new_kind_of_line_raises_the_format() -> None:
 
 
 KINDS_OF_FORMAT_1 = sorted(
-    """abbreviation anchor anchor_forgotten command compression continued erased
-    escalation_opened escalation_resolved message meta meta_update record records_removed redacted
-    split_suggested thread title_assigned trust_set turn unindexed""".split()
+    [
+        "abbreviation",
+        "anchor",
+        "anchor_forgotten",
+        "command",
+        "compression",
+        "continued",
+        "erased",
+        "escalation_opened",
+        "escalation_resolved",
+        "message",
+        "meta",
+        "meta_update",
+        "record",
+        "records_removed",
+        "redacted",
+        "split_suggested",
+        "thread",
+        "title_assigned",
+        "trust_set",
+        "turn",
+        "unindexed",
+    ]
 )

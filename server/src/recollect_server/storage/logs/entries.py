@@ -323,7 +323,7 @@ _ALL: tuple[Codec[Any], ...] = (
     *_THREAD.values(),
 )
 KINDS = frozenset(codec.head.get("event", codec.head["type"]) for codec in _ALL)
-"""Kinds of lines, by the name of the event or the type. A new one raises `storage.format.FORMAT`."""
+"""Kinds of lines, by the name of the event or of the type; a new one raises `FORMAT`."""
 
 _CODECS: dict[type, Codec[Any]] = {codec.kind: codec for codec in _ALL}
 
