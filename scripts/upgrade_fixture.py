@@ -227,14 +227,14 @@ def write(call: Callable[..., Json | None]) -> Json:
     )
     call("ConversationService.Archive", conversation_id=other, request_id="archive-1")
     ids["other"] = other
-    gone = _id(call("ConversationService.Create", channel="web", request_id="create-3"))
+    removed = _id(call("ConversationService.Create", channel="web", request_id="create-3"))
     call(
         "ConversationService.AppendTurn",
-        conversation_id=gone,
+        conversation_id=removed,
         request_id="gone-1",
         messages=[{"role": "ROLE_USER", "content": "Forget the marmalade."}],
     )
-    call("ConversationService.Delete", conversation_id=gone, request_id="delete-1")
+    call("ConversationService.Delete", conversation_id=removed, request_id="delete-1")
     for key, value in (("home", "Bergen"), ("home", "Oslo"), ("pet", "heron")):
         call(
             "RecallService.SetAnchor",

@@ -42,6 +42,7 @@ from recollect_server.jobs.bookkeeper import Bookkeeper
 from recollect_server.jobs.due_work import DueKeeper, DueWork
 from recollect_server.jobs.rounds import Rounds
 from recollect_server.jobs.upkeep import ModelReleaser
+from recollect_server.services.administration.verifications import VerificationAdministration
 from recollect_server.services.audit import Audit
 from recollect_server.services.limits import Allowance, Allowances, Limiter
 from recollect_server.services.space.locks import LockOrder
@@ -195,6 +196,8 @@ def start(
             settings.max_suspended_spaces,
         )
         stops.append(spaces.close)
+        verifications = VerificationAdministration(stores, spaces, clock)
+        stops.append(verifications.stop)
         # The disk and the default space are looked at before anybody calls.
         try:
             lease = spaces.use(settings.space)
@@ -212,7 +215,9 @@ def start(
                 rules=Rules(limiter, audit),
                 of_no_space={
                     "AdminService": admin_handlers(
-                        Administered(live, stores, clock, tokens, limiter, spaces, streams)
+                        Administered(
+                            live, stores, clock, tokens, limiter, spaces, streams, verifications
+                        )
                     )
                 },
             )

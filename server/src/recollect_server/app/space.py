@@ -57,6 +57,7 @@ from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.tiers import Tiers
+from recollect_server.services.upkeep.live_verification import Findings, LiveVerification
 from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, recover, unheard
 from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
@@ -363,6 +364,10 @@ class OpenSpace:
         # first, as soon as nobody uses the space
         self.flush: Callable[[], None] = space.flush
         stops += (self._look_for_work, space.flush)
+
+    def verify(self, findings: Findings, check: Callable[[], None]) -> None:
+        """Compare its logs with its index and vectors (see `LiveVerification`)."""
+        LiveVerification(self._space, self._logs, findings, check).run()
 
     def reports(self) -> list[JobReport]:
         """Return the state of each job."""

@@ -212,6 +212,13 @@ class Spaces(Generic[S]):
         with self._lock:
             return [name for name, place in self._places.items() if place.space is not None]
 
+    def is_leaving(self, name: str) -> bool:
+        """Return whether a space is to be deleted, or all are to be closed: long work that has a
+        lease of it is to end.
+        """
+        with self._lock:
+            return self._stopping or name in self._barred
+
     def suspended(self) -> list[str]:
         """Return the names of the suspended spaces, the least recently used first."""
         with self._lock:

@@ -138,6 +138,12 @@ class FolderStore:
         with _failing(log, "read"):
             return self.path(log).read_bytes()
 
+    def raw_lines(self, log: str) -> Iterator[bytes]:
+        """Yield the lines of a file, undecoded and with their newlines."""
+        with _failing(log, "read"):
+            for line in raw_lines(self.path(log)):
+                yield line + b"\n"
+
     def length(self, log: str) -> int:
         """Return the size of a file."""
         with _failing(log, "read"):

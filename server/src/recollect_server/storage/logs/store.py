@@ -157,6 +157,11 @@ class LogStore(Protocol):
     def raw(self, log: str) -> bytes:
         """Return all bytes of a log, with nothing checked."""
 
+    def raw_lines(self, log: str) -> Iterator[bytes]:
+        """Yield the lines of a log, undecoded and with their newlines. An unended tail is no
+        line.
+        """
+
     def length(self, log: str) -> int:
         """Return how many bytes a log has."""
 

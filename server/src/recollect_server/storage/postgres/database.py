@@ -272,7 +272,7 @@ def _migrate(connection: Connection) -> None:
     connection.execute("SELECT pg_advisory_lock(%s, %s)", [_LOCK, _SCHEMA])
     try:
         row = connection.execute("SELECT to_regclass('recollect.schema_version')").fetchone()
-        version = 0
+        applied: set[int] = set()
         if row is None or row[0] is None:
             with connection.transaction():
                 connection.execute("CREATE SCHEMA IF NOT EXISTS recollect")
@@ -281,16 +281,16 @@ def _migrate(connection: Connection) -> None:
                     "version integer PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())"
                 )
         else:
-            row = connection.execute("SELECT max(version) FROM recollect.schema_version").fetchone()
-            version = int(row[0] or 0) if row else 0
-        newest = steps[-1][0]
+            rows = connection.execute("SELECT version FROM recollect.schema_version")
+            applied = {int(version) for (version,) in rows}
+        version, newest = max(applied, default=0), steps[-1][0]
         if version > newest:
             raise DatabaseRefused(
                 f"the database has version {version} of the schema, and this server knows {newest}:"
                 " run the newer server"
             )
         for number, file in steps:
-            if number > version:
+            if number not in applied:
                 with connection.transaction():
                     connection.execute(file.read_text().encode())
                     connection.execute(

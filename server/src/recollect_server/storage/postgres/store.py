@@ -154,6 +154,11 @@ class PostgresStore:
         """Return all bytes of a log, with nothing checked."""
         return b"".join(body + b"\n" for _, _, body in self._rows(log, "read"))
 
+    def raw_lines(self, log: str) -> Iterator[bytes]:
+        """Yield the lines of a log, undecoded and with their newlines, read a page at a time."""
+        for _, _, body in self._rows(log, "read"):
+            yield body + b"\n"
+
     def length(self, log: str) -> int:
         """Return how many bytes a log has."""
         return self._length(log, "read", is_deleting=False)
