@@ -59,6 +59,7 @@ R = TypeVar("R")
 
 log = structlog.get_logger("recollect.following")
 
+_INDEXED = (Kind.CONVERSATION, Kind.COMMUNICATION)
 _TRIES = 50  # of a call that others' changes keep from being carried out
 _FEW = 3  # of a call that found a log gone
 _LONGEST = 8.0  # seconds in which they are made
@@ -159,7 +160,10 @@ class Following:
             news = self._sharing.changes(self._moment)
             self._moment = news.moment
             for change in news.changes:
-                if change.replica != self._sharing.replica:
+                # Of what this process wrote, an append may have failed for its caller.
+                if change.replica != self._sharing.replica or (
+                    change.action is Action.APPEND and change.kind in _INDEXED
+                ):
                     self._due.setdefault(change.log, []).append(change)
             if not news.is_whole:
                 log.warning("changes_missed", reason="they were pruned, or the database changed")
@@ -178,6 +182,8 @@ class Following:
 
     def _take_in_log(self, name: str, changes: list[Change]) -> None:
         """Take in the changes of one log. Raises LogUnavailable, IndexUnavailable."""
+        if changes[0].kind == Kind.COMMUNICATION and self._has_communication(name, changes[-1].end):
+            return
         if changes[0].kind != Kind.CONVERSATION:
             self._take_in_other(name, changes[0].kind)
             return
@@ -207,7 +213,14 @@ class Following:
                 bring_up_forgotten(self._store, self._projection.index)
         self._publish(ChangedElsewhere(name, kind))
 
+    def _has_communication(self, name: str, end: int) -> bool:
+        stored = self._projection.index.external.find(name)
+        return stored is not None and stored.bytes >= end
+
     def _append(self, name: str, changes: list[Change]) -> None:
+        # Looked at without the lock first, which a writer may hold for long.
+        if (state := self._states.held(name)) is not None and state.size >= changes[-1].end:
+            return
         with self._locks.conversations.hold(name):
             state = self._states.held(name)
             size = state.size if state else 0
@@ -233,12 +246,14 @@ class Following:
 
     def _reload(self, name: str) -> None:
         """Index what the index lacks of a conversation. Hold its lock."""
+        if self._pending.of(name):
+            # Its next write sends what is pending to the same place again, so that an append whose
+            # answer was lost is recognised: the end that it knows is not moved.
+            self._projection.overlay.note_lag(name, "another server wrote to it, and messages wait")
+            return
         self._states.forget(name)
         with suppress(ConversationNotFound):
-            if stuck := self._pending.of(name):
-                stuck.written = self._states.load(name)
-            else:
-                self._states.get(name)
+            self._states.get(name)
 
     def _compare_lengths(self) -> None:
         """Make changes of what the lengths of all logs say. Raises LogUnavailable,
