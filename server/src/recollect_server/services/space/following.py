@@ -247,10 +247,14 @@ class Following:
     def _reload(self, name: str) -> None:
         """Index what the index lacks of a conversation. Hold its lock."""
         if self._pending.of(name):
-            # Its next write sends what is pending to the same place again, so that an append whose
-            # answer was lost is recognised: the end that it knows is not moved.
-            self._projection.overlay.note_lag(name, "another server wrote to it, and messages wait")
-            return
+            # What is pending is sent to the same place again first, so that an append whose answer
+            # was lost is recognised.
+            with suppress(ConversationNotFound):
+                self._writes.end(name)
+            if (stuck := self._pending.of(name)) and stuck.batches:
+                self._projection.overlay.note_lag(name, "it has messages that wait")
+                return
+            self._pending.release(name)
         self._states.forget(name)
         with suppress(ConversationNotFound):
             self._states.get(name)
