@@ -25,6 +25,7 @@ from recollect_server.app.folder import (
 from recollect_server.app.models import embedding_models, model_folder, writer_of_notes
 from recollect_server.app.space import (
     EMBEDDER,
+    FOLLOWER,
     INDEX,
     PRUNER,
     RETENTION,
@@ -213,7 +214,9 @@ def start(
                     )
                 },
             )
-        jobs = (INDEX, TIERS, PRUNER, RETENTION, *([EMBEDDER] if workers else []))
+        jobs = [INDEX, TIERS, PRUNER, RETENTION]
+        jobs += [FOLLOWER] if settings.store != FOLDER else []
+        jobs += [EMBEDDER] if workers else []
         stops += [Rounds(job, spaces).stop for job in jobs]
         if writer is not None:
             slow = settings.abbreviation_timeout.total_seconds() / 2
