@@ -53,7 +53,6 @@ from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress
 from recollect_server.settings import FOLDER, Settings
 from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.due import DueMarkers
-from recollect_server.storage.logs.space_removal import finish_removals
 from recollect_server.storage.logs.store import LogUnavailable
 from recollect_server.storage.usage import UsageFile
 from recollect_server.transport.answers import Answers
@@ -134,13 +133,10 @@ def start(
         stores = open_stores(live)
         stops.append(stores.close)
         try:
-            for receipt in finish_removals(settings.data_dir, clock()):
+            for receipt in stores.finish_removals(clock()):
                 log.info("space_delete_finished", space=receipt.name)
-        except OSError as error:
-            raise cannot_use(settings.data_dir, error) from error
-        try:
             tokens = Tokens(stores.tokens(), clock)
-        except LogUnavailable as error:
+        except (OSError, LogUnavailable) as error:
             raise cannot_use(settings.data_dir, error) from error
         gate = Gate(settings.space, tokens, token_required=settings.auth == "required")
         audit = Audit(

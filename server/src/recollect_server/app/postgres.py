@@ -15,6 +15,7 @@ from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.settings import LogStoreName, Settings
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.moves import MoveMark, refusal
+from recollect_server.storage.logs.space_removal import SpaceReceipt
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.logs.tokens import TokenLedger
 from recollect_server.storage.postgres.database import (
@@ -24,6 +25,7 @@ from recollect_server.storage.postgres.database import (
 )
 from recollect_server.storage.postgres.moves import DatabaseMark, is_newest, users_of
 from recollect_server.storage.postgres.session import Session
+from recollect_server.storage.postgres.spaces import PostgresSpaces
 from recollect_server.storage.postgres.store import PostgresStore, spaces_of
 from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 
@@ -73,6 +75,7 @@ class PostgresStores:
         if reason := refusal(DatabaseMark(self._database), f"the database {settings.store}"):
             self._database.close()
             raise CannotStart(reason)
+        self._spaces = PostgresSpaces(self._database, self._data_dir)
 
     @property
     def place(self) -> str:
@@ -93,18 +96,37 @@ class PostgresStores:
     def folder_of(self, space: str) -> FolderStore:
         """Refuse: there is none. Raises StorageUnavailable."""
         raise StorageUnavailable(
-            f"the logs of {space} are in a database, in which this server makes, deletes and copies"
-            " no space yet"
+            f"the logs of {space} are in a database: back it up with pg_dump, or copy all logs to a"
+            " folder with recollect-server migrate"
         )
 
     def is_space(self, name: str) -> bool:
-        """Return whether a space has a log in the database, or a local index of it."""
+        """Return whether a space has a log in the database, was made, or has a local index."""
         store = PostgresStore(self._database, name, self._data_dir / name)
-        return store.root.is_dir() or store.exists()
+        return store.root.is_dir() or self._spaces.has(name)
 
     def names(self) -> list[str]:
-        """Return the names of the spaces that have a log in the database. Raises LogUnavailable."""
-        return spaces_of(self._database)
+        """Return the names of the spaces that have a log in the database, or were made. Raises
+        LogUnavailable.
+        """
+        return self._spaces.names()
+
+    def make(self, name: str) -> bool:
+        """Let a space be there without a log; return whether it is new. Raises LogUnavailable."""
+        return self._spaces.make(name)
+
+    def remove(self, name: str, now: int) -> SpaceReceipt:
+        """Delete a space. Raises LogUnavailable, OSError."""
+        return self._spaces.remove(name, now)
+
+    def receipts(self) -> list[SpaceReceipt]:
+        """Return the receipts of deleted spaces. Raises LogUnavailable."""
+        return self._spaces.receipts()
+
+    def finish_removals(self, now: int) -> list[SpaceReceipt]:
+        """End the deletes that were interrupted. Raises LogUnavailable, OSError."""
+        del now  # the receipts have it
+        return self._spaces.finish_removals()
 
     def tokens(self) -> PostgresTokenLedger:
         """Return the ledger in the database. One in the data folder, which an earlier version used,
