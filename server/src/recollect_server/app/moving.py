@@ -61,10 +61,6 @@ class FolderPlace(FolderMark):
         self._lock = FolderLock(data_dir)
         self._tokens = TokenLedger(data_dir)
 
-    def is_undisturbed(self) -> bool:
-        """Return True: nobody else gets the lock."""
-        return True
-
     def names(self) -> list[str]:
         """Return the names of the spaces in the folder."""
         return spaces_in(self._data_dir)

@@ -3,7 +3,6 @@ needs the extra `postgres`.
 """
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ from recollect_server.storage.postgres.database import (
     DatabaseRefused,
     DatabaseUnavailable,
 )
-from recollect_server.storage.postgres.moves import DatabaseMark, is_newest, users_of
+from recollect_server.storage.postgres.moves import DatabaseMark
 from recollect_server.storage.postgres.session import Session
 from recollect_server.storage.postgres.spaces import PostgresSpaces
 from recollect_server.storage.postgres.store import PostgresStore, spaces_of
@@ -31,13 +30,11 @@ from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 
 log = structlog.get_logger("recollect.postgres")
 
-_PATIENCE = 2.0  # seconds in which the connections of a process that was killed end
 
-
-def open_database(store: LogStoreName, flag: str, purpose: str = "server") -> Database:
+def open_database(store: LogStoreName, flag: str) -> Database:
     """Open the database that a flag names. Raises CannotStart."""
     with _refusing(store, flag):
-        return Database(store.url, purpose=purpose)
+        return Database(store.url)
 
 
 @contextmanager
@@ -148,29 +145,13 @@ class DatabasePlace:
 
     def __init__(self, store: LogStoreName, flag: str) -> None:
         """Open the database that a flag names, alone. Raises CannotStart."""
-        self._database = open_database(store, flag, f"migrate-{os.getpid()}")
-        with _refusing(store, flag):
-            until = time.monotonic() + _PATIENCE
-            while users_of(self._database):
-                if time.monotonic() < until:
-                    time.sleep(0.05)
-                    continue
-                self._database.close()
-                raise CannotStart(
-                    f"a server uses the database {store}: stop all of them, or name another database"
-                    f" with {flag}"
-                )
+        self._database = open_database(store, flag)
         self._mark = DatabaseMark(self._database)
         self._tokens = PostgresTokenLedger(self._database)
         self.name = f"the database {store}"
         """Its name, for people."""
         self.identity = f"the database {self._database.identity}"
         """Name of its contents."""
-
-    def is_undisturbed(self) -> bool:
-        """Return whether no server began to use the database since it was opened."""
-        with _stated():
-            return is_newest(self._database)
 
     def names(self) -> list[str]:
         """Return the names of the spaces that have a log."""

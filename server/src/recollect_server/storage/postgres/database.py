@@ -36,6 +36,7 @@ _GONE = "1 hour"  # without a sign of life; then a replica's number is forgotten
 
 # Of each connection, unless the URL says otherwise: a server that is gone is noticed in seconds.
 _DEFAULTS = {
+    "application_name": "recollect-server",
     "connect_timeout": "3",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
@@ -64,11 +65,8 @@ class DatabaseRefused(Exception):
 class Database:
     """One database, opened. Safe to call from any thread."""
 
-    def __init__(
-        self, url: str, *, connections: int = _CONNECTIONS, purpose: str = "server"
-    ) -> None:
-        """Connect, bring the schema up to date, and take a number. PostgreSQL lists the connections
-        by their purpose.
+    def __init__(self, url: str, *, connections: int = _CONNECTIONS) -> None:
+        """Connect, bring the schema up to date, and take a number.
 
         Raises DatabaseUnavailable, DatabaseRefused; then nothing is left open.
         """
@@ -80,7 +78,6 @@ class Database:
             # Its own text may hold the password.
             raise DatabaseRefused(f"{self.name} is no URL of PostgreSQL") from None
         missing = {key: value for key, value in _DEFAULTS.items() if key not in given}
-        missing["application_name"] = f"recollect-{purpose}"
         self._conninfo = make_conninfo(url, **missing)
         self._away_until = 0.0
         self._stopping = threading.Event()

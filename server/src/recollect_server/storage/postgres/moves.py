@@ -31,29 +31,3 @@ class DatabaseMark:
             )
 
         self._database.run(work)
-
-
-def users_of(database: Database) -> int:
-    """Return how many connections other processes of this program have to the database."""
-
-    def work(connection: Connection, _: bool) -> int:
-        row = connection.execute(
-            "SELECT count(*) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND application_name LIKE 'recollect-%'"
-            " AND application_name <> current_setting('application_name')"
-        ).fetchone()
-        assert row is not None
-        return int(row[0])
-
-    return database.run(work)
-
-
-def is_newest(database: Database) -> bool:
-    """Return whether no server began to use the database after this process did."""
-
-    def work(connection: Connection, _: bool) -> bool:
-        row = connection.execute("SELECT last_value FROM recollect.replicas_number_seq").fetchone()
-        assert row is not None
-        return int(row[0]) == database.number
-
-    return database.run(work)
