@@ -31,10 +31,10 @@ from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 log = structlog.get_logger("recollect.postgres")
 
 
-def open_database(store: LogStoreName, flag: str) -> Database:
+def open_database(store: LogStoreName, flag: str, *, is_alone: bool = False) -> Database:
     """Open the database that a flag names. Raises CannotStart."""
     with _refusing(store, flag):
-        return Database(store.url)
+        return Database(store.url, is_alone=is_alone)
 
 
 @contextmanager
@@ -145,7 +145,7 @@ class DatabasePlace:
 
     def __init__(self, store: LogStoreName, flag: str) -> None:
         """Open the database that a flag names, alone. Raises CannotStart."""
-        self._database = open_database(store, flag)
+        self._database = open_database(store, flag, is_alone=True)
         self._mark = DatabaseMark(self._database)
         self._tokens = PostgresTokenLedger(self._database)
         self.name = f"the database {store}"

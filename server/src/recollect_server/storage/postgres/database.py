@@ -25,7 +25,7 @@ log = structlog.get_logger("recollect.postgres")
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 _LOCK = 7018351  # of this program's advisory locks; the second number tells them apart
-_SCHEMA = 3  # 1 and 2 were those of an earlier version
+_ALONE, _SCHEMA = 1, 3
 _OLDEST = 160000
 _CONNECTIONS = 10
 _PATIENCE = 2.0  # seconds that a call waits for a connection
@@ -65,8 +65,10 @@ class DatabaseRefused(Exception):
 class Database:
     """One database, opened. Safe to call from any thread."""
 
-    def __init__(self, url: str, *, connections: int = _CONNECTIONS) -> None:
-        """Connect, bring the schema up to date, and take a number.
+    def __init__(
+        self, url: str, *, connections: int = _CONNECTIONS, is_alone: bool = False
+    ) -> None:
+        """Connect, bring the schema up to date, and take a number. `is_alone`: with nobody beside.
 
         Raises DatabaseUnavailable, DatabaseRefused; then nothing is left open.
         """
@@ -81,6 +83,7 @@ class Database:
         self._conninfo = make_conninfo(url, **missing)
         self._away_until = 0.0
         self._stopping = threading.Event()
+        self._holder: Connection | None = None  # its session holds the lock of who is alone
         try:
             with self._connected() as connection:
                 if connection.info.server_version < _OLDEST:
@@ -89,18 +92,18 @@ class Database:
                         f" {_OLDEST // 10000} or newer is needed"
                     )
                 _migrate(connection)
-                row = connection.execute(
-                    "INSERT INTO recollect.replicas DEFAULT VALUES RETURNING number"
-                ).fetchone()
-                assert row is not None
-                self.number = int(row[0])
+                self.number = self._take_number(connection, is_alone=is_alone)
                 """Number of this replica, which every change names."""
                 row = connection.execute("SELECT identity::text FROM recollect.owner").fetchone()
                 assert row is not None
                 self.identity = str(row[0])
                 """Name of the database's contents, the same in every copy and backup."""
         except psycopg.Error as error:
+            self._release()
             raise DatabaseUnavailable(said(error)) from error
+        except BaseException:
+            self._release()
+            raise
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             self._conninfo,
             kwargs={"autocommit": True},
@@ -115,12 +118,14 @@ class Database:
             name="recollect",
         )
         self._beats = threading.Thread(target=self._beat, name="replica-beat", daemon=True)
-        self._beats.start()
+        if not is_alone:
+            self._beats.start()
 
     def close(self) -> None:
         """Sign off, and close every connection."""
         self._stopping.set()
-        self._beats.join()
+        if self._beats.is_alive():
+            self._beats.join()
         with suppress(DatabaseUnavailable):
             self.run(
                 lambda connection, _: connection.execute(
@@ -128,6 +133,43 @@ class Database:
                 )
             )
         self._pool.close()
+        self._release()
+
+    def _release(self) -> None:
+        if self._holder is not None:
+            self._holder.close()
+
+    def _take_number(self, connection: Connection, *, is_alone: bool) -> int:
+        """Take a number among the replicas. Raises DatabaseRefused if somebody is there who lets
+        nobody in, or, to be alone, anybody at all.
+        """
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, _SCHEMA])
+            if is_alone:
+                self._holder = self._connected()
+                if not _is_locked(self._holder, "pg_try_advisory_lock"):
+                    raise DatabaseRefused(
+                        f"a command moves the logs of the database {self.name} already"
+                    )
+                row = connection.execute(
+                    "SELECT FROM recollect.replicas WHERE seen > now() - interval '30 seconds'"
+                ).fetchone()
+                if row is not None:
+                    raise DatabaseRefused(
+                        f"another server uses the database {self.name}: stop it (one that was"
+                        " killed counts for 30 seconds), or name another database"
+                    )
+            elif not _is_locked(connection, "pg_try_advisory_xact_lock_shared"):
+                raise DatabaseRefused(
+                    f"a command moves the logs of the database {self.name}: wait for its end"
+                )
+            row = connection.execute(
+                "INSERT INTO recollect.replicas (seen) VALUES (CASE WHEN %s THEN '-infinity'"
+                " ELSE now() END) RETURNING number",
+                [is_alone],
+            ).fetchone()
+            assert row is not None
+            return int(row[0])
 
     def _beat(self) -> None:
         """Give signs of life, so that what others delete waits until it is gone here too."""
@@ -203,6 +245,12 @@ def said(error: BaseException) -> str:
     for opening in ("connection is bad: ", "connection failed: "):
         text = text.removeprefix(opening)
     return f"PostgreSQL: {text}"
+
+
+def _is_locked(connection: Connection, function: str) -> bool:
+    """Try to take the lock of who is alone, and return whether it is taken now."""
+    row = connection.execute(f"SELECT {function}(%s, %s)".encode(), [_LOCK, _ALONE]).fetchone()
+    return bool(row and row[0])
 
 
 def _configure(connection: Connection) -> None:

@@ -402,7 +402,9 @@ class PostgresStore:
         """Call the function that appends, and return its status."""
         space, database = self._space, self._database
         # In one order, so that two appends never wait for each other.
-        places = sorted((_key(place), UUID(holder) if holder else None) for place, holder in claim.places)
+        places = sorted(
+            (_key(place), UUID(holder) if holder else None) for place, holder in claim.places
+        )
         claims = (
             _key(claim.request) if claim.request else None,
             [key for key, _ in places],
