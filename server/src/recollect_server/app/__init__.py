@@ -5,6 +5,7 @@ folder.
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,14 +34,20 @@ from recollect_server.app.space import (
     OpenSpace,
     Shared,
 )
-from recollect_server.app.stores import open_stores
-from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.app.stores import Stores, open_stores
+from recollect_server.domain.errors import (
+    IndexUnavailable,
+    SpaceBeingDeleted,
+    Stopping,
+    StorageUnavailable,
+)
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.time import Clock, system_clock
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import Abbreviator
 from recollect_server.jobs.bookkeeper import Bookkeeper
 from recollect_server.jobs.due_work import DueKeeper, DueWork
+from recollect_server.jobs.loop import Loop
 from recollect_server.jobs.rounds import Rounds
 from recollect_server.jobs.upkeep import ModelReleaser
 from recollect_server.services.administration.verifications import VerificationAdministration
@@ -78,6 +85,10 @@ _NOBODY_MAY_CALL = (
     "other machines reach it, and there is no token yet: make one with"
     " `recollect-server token create --kind brain {}`"
 )
+
+
+_REMOVALS_EVERY = 1.0  # seconds between two looks for spaces that other servers deleted
+_PATIENCE = 2.0  # seconds that such a space may be used on
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +225,10 @@ def start(
         jobs += [FOLLOWER] if settings.store != FOLDER else []
         jobs += [EMBEDDER] if workers else []
         stops += [Rounds(job, spaces).stop for job in jobs]
+        if settings.store != FOLDER:
+            removals = Loop("space-removals", partial(_follow_removals, stores, spaces, streams))
+            removals.start()
+            stops.append(removals.stop)
         if writer is not None:
             slow = settings.abbreviation_timeout.total_seconds() / 2
             stops.append(
@@ -238,6 +253,19 @@ def start(
             stop()
         raise
     return App(addresses, settings.data_dir, stores.place, recovered, spaces, live, tuple(stops))
+
+
+def _follow_removals(stores: Stores, spaces: Spaces[OpenSpace], streams: Streams) -> float:
+    """Remove what other servers deleted; return the seconds until the next look."""
+
+    def close(name: str, remove: Callable[[], None]) -> None:
+        streams.end_of_space(name)
+        spaces.remove(name, _PATIENCE, remove)
+
+    # What cannot be closed or asked for now is tried again.
+    with suppress(StorageUnavailable, SpaceBeingDeleted, Stopping):
+        stores.follow_removals(close)
+    return _REMOVALS_EVERY
 
 
 def _degraded(spaces: Spaces[OpenSpace], name: str) -> Mapping[str, str]:

@@ -3,7 +3,7 @@ needs the extra `postgres`.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from recollect_server.storage.postgres.database import (
 from recollect_server.storage.postgres.moves import DatabaseMark
 from recollect_server.storage.postgres.session import Session
 from recollect_server.storage.postgres.spaces import PostgresSpaces
-from recollect_server.storage.postgres.store import PostgresStore, spaces_of
+from recollect_server.storage.postgres.store import PostgresStore
 from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 
 log = structlog.get_logger("recollect.postgres")
@@ -120,6 +120,10 @@ class PostgresStores:
         """Return the receipts of deleted spaces. Raises LogUnavailable."""
         return self._spaces.receipts()
 
+    def follow_removals(self, close: Callable[[str, Callable[[], None]], None]) -> None:
+        """Remove what this server has of spaces that others deleted (see `PostgresSpaces`)."""
+        self._spaces.follow(close)
+
     def finish_removals(self, now: int) -> list[SpaceReceipt]:
         """End the deletes that were interrupted. Raises LogUnavailable, OSError."""
         del now  # the receipts have it
@@ -147,6 +151,7 @@ class DatabasePlace:
         """Open the database that a flag names, alone. Raises CannotStart."""
         self._database = open_database(store, flag, is_alone=True)
         self._mark = DatabaseMark(self._database)
+        self._spaces = PostgresSpaces(self._database, Path())
         self._tokens = PostgresTokenLedger(self._database)
         self.name = f"the database {store}"
         """Its name, for people."""
@@ -154,15 +159,21 @@ class DatabasePlace:
         """Name of its contents."""
 
     def names(self) -> list[str]:
-        """Return the names of the spaces that have a log."""
-        return spaces_of(self._database)
+        """Return the names of the spaces that have a log, or were made."""
+        return self._spaces.names()
 
     def of(self, space: str) -> LogStore:
         """Return the store of a space, of which no local file is made."""
         return PostgresStore(self._database, space, Path(space))
 
-    def create(self, space: str) -> None:
-        """Do nothing: a space is there once it has a log."""
+    def is_made(self, space: str) -> bool:
+        """Return whether a space was made."""
+        return self._spaces.is_made(space)
+
+    def create(self, space: str, *, is_made: bool) -> None:
+        """Make a space; without, it is there once it has a log."""
+        if is_made:
+            self._spaces.make(space)
 
     def tokens(self) -> list[bytes]:
         """Return the lines of the ledger of tokens."""

@@ -1,7 +1,7 @@
 """Places where the logs of all spaces live: the data folder, or a database."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Protocol
@@ -60,6 +60,11 @@ class Stores(Protocol):
 
     def finish_removals(self, now: int) -> list[SpaceReceipt]:
         """End the deletes of spaces that were interrupted. Raises StorageUnavailable, OSError."""
+
+    def follow_removals(self, close: Callable[[str, Callable[[], None]], None]) -> None:
+        """Remove what this server has of spaces that other servers deleted. `close` closes a space,
+        and calls a function while nobody can open it. Raises StorageUnavailable, OSError.
+        """
 
     def tokens(self) -> TokenLines:
         """Return the ledger of tokens. Raises StorageUnavailable."""
@@ -121,6 +126,9 @@ class FolderStores:
     def finish_removals(self, now: int) -> list[SpaceReceipt]:
         """Remove what is left of deleted spaces. Raises OSError."""
         return finish_removals(self._data_dir, now)
+
+    def follow_removals(self, close: Callable[[str, Callable[[], None]], None]) -> None:
+        """Do nothing: a folder has one server."""
 
     def tokens(self) -> TokenLines:
         """Return the ledger in the data folder."""

@@ -1,9 +1,11 @@
 """Spaces of a database that are made and deleted, and the receipts of the deleted ones.
 
-A space is deleted log by log, so that every replica is told of each and removes its words. The
-receipt is written first, with the numbers of what is there then. A delete that was interrupted is
-ended by the next start of a server. Rows that died stay in the tables' files until a vacuum, which
-autovacuum begins within `autovacuum_naptime`, a minute unless it is set otherwise.
+A space is deleted log by log, as others delete a log. The receipt is written first, with the
+numbers of what is there then, and tells the other replicas, which ask for it every second
+(`follow`): each closes the space and removes its local folder; the last one removes the lines. A
+delete that was interrupted is ended by the next start of a server. Rows that died stay in the
+tables' files until a vacuum, which autovacuum begins within `autovacuum_naptime`, a minute unless
+it is set otherwise.
 """
 
 import shutil
@@ -37,6 +39,15 @@ class PostgresSpaces:
         """`data_dir` has the local folders of derived files."""
         self._database = database
         self._data_dir = data_dir
+        self._done: set[int] = set()
+        """Ids of deletes after which this replica has nothing of the space: all up to `_base`, and
+        these.
+        """
+        self._file = data_dir / f"postgres-{database.identity[:8]}.removals"
+        try:
+            self._base = int(self._file.read_text())
+        except (OSError, ValueError):  # what is removed once more is indexed anew
+            self._base = 0
 
     def names(self) -> list[str]:
         """Return the names of all spaces, in order."""
@@ -48,13 +59,17 @@ class PostgresSpaces:
             },
         )
         # Rows of a deleted log stay while another replica has words of it.
-        gone = {it.name for it in self.receipts()} - made
-        names = {name for name in spaces_of(self._database) if name not in gone or self._has(name)}
+        deleted_names = {it.name for it in self.receipts()} - made
+        names = {
+            name
+            for name in spaces_of(self._database)
+            if name not in deleted_names or self._has(name)
+        }
         return sorted(names | made)
 
     def has(self, name: str) -> bool:
         """Return whether a space has a log, or was made."""
-        return self._has(name) or self._is_made(name)
+        return self._has(name) or self.is_made(name)
 
     def make(self, name: str) -> bool:
         """Let a space be there without a log; return whether it was not there."""
@@ -89,13 +104,39 @@ class PostgresSpaces:
         hit("space.receipt_written")
         return self._finish(name)
 
+    def follow(self, close: Callable[[str, Callable[[], None]], None]) -> None:
+        """Remove what this replica has of spaces that others deleted. `close` closes a space, and
+        calls a function while nobody can open it. Raises OSError, and what `close` raises.
+        """
+
+        def work(connection: Connection) -> list[tuple[int, str, bool, bool]]:
+            rows = connection.execute(
+                "SELECT id, name, ended, emptied FROM recollect.deleted_spaces"
+                " WHERE id > %s OR NOT emptied ORDER BY id",
+                [self._base],
+            )
+            return [(int(number), str(name), *map(bool, states)) for number, name, *states in rows]  # type: ignore[misc]
+
+        is_whole = True
+        for number, name, is_ended, is_emptied in self._run("read", work):
+            is_whole = is_whole and is_ended
+            if is_ended and number > self._base and number not in self._done:
+                close(name, lambda name=name: self._remove_folder(name))  # type: ignore[misc]
+                self._done.add(number)
+            if is_whole and number > self._base:
+                self._base = number
+                self._done.discard(number)
+                self._file.write_text(str(number))
+            if is_ended and not is_emptied:
+                self._empty(number, name)
+
     def finish_removals(self) -> list[SpaceReceipt]:
         """End the deletes that were interrupted, and remove local folders of spaces that other
         servers deleted. Raises OSError.
         """
         ended = [self._finish(name) for name in self._unfinished()]
-        for name in {it.name for it in self.receipts()} - set(self.names()):
-            self._remove_folder(name)
+        # What is indexed anew at its next use has nothing of what was deleted while this was away.
+        self.follow(lambda _, remove: remove())
         return ended
 
     def receipts(self) -> list[SpaceReceipt]:
@@ -115,7 +156,6 @@ class PostgresSpaces:
         def delete(log: str) -> None:
             with suppress(LogNotFound):
                 store.begin_delete(log)
-            store.end_delete(log)
 
         with ThreadPoolExecutor(_AT_ONCE, "space-delete") as pool:
             done = ""
@@ -124,7 +164,9 @@ class PostgresSpaces:
                     pass
                 done = logs[-1]
 
-        def end(connection: Connection) -> SpaceReceipt:
+        self._remove_folder(name)
+
+        def end(connection: Connection) -> tuple[int, SpaceReceipt]:
             with connection.transaction():
                 connection.execute("DELETE FROM recollect.made_spaces WHERE space = %s", [name])
                 for table in _OTHER_TABLES:
@@ -135,30 +177,55 @@ class PostgresSpaces:
                     "UPDATE recollect.deleted_spaces SET ended = true WHERE name = %s", [name]
                 )
             row = connection.execute(
-                f"SELECT {_RECEIPT} FROM recollect.deleted_spaces WHERE name = %s"
+                f"SELECT id, {_RECEIPT} FROM recollect.deleted_spaces WHERE name = %s"
                 " ORDER BY id DESC LIMIT 1",
                 [name],
             ).fetchone()
             assert row is not None
-            return SpaceReceipt(str(row[0]), *map(int, row[1:]))
+            return int(row[0]), SpaceReceipt(str(row[1]), *map(int, row[2:]))
 
-        receipt = self._run("deleted", end)
-        self._remove_folder(name)
+        number, receipt = self._run("deleted", end)
+        self._done.add(number)
         hit("space.removed")
+        self._empty(number, name)
         return receipt
 
+    def _empty(self, number: int, name: str) -> None:
+        """Remove the lines of deleted logs that no other replica has words of."""
+        store = PostgresStore(self._database, name, self._data_dir / name)
+        done = ""
+        while logs := self._logs(name, done, "AND deleting"):
+            for log in logs:
+                store.end_delete(log)
+            done = logs[-1]
+        if not self._logs(name, "", "AND deleting"):
+            self._run(
+                "deleted",
+                lambda connection: connection.execute(
+                    "UPDATE recollect.deleted_spaces SET emptied = true WHERE id = %s", [number]
+                ),
+            )
+
     def _remove_folder(self, name: str) -> None:
+        """Remove the derived files of a space, and follow it no more."""
         store = PostgresStore(self._database, name, self._data_dir / name)
         with suppress(FileNotFoundError):
             shutil.rmtree(store.root)
         with suppress(OSError):  # of another store, there is more in it
             store.root.parent.rmdir()
+        self._run(
+            "followed",
+            lambda connection: connection.execute(
+                "DELETE FROM recollect.followers WHERE space = %s AND replica = %s",
+                [name, self._database.number],
+            ),
+        )
 
-    def _logs(self, name: str, after: str) -> list[str]:
+    def _logs(self, name: str, after: str, condition: str = "") -> list[str]:
         def work(connection: Connection) -> list[str]:
             rows = connection.execute(
-                "SELECT log FROM recollect.logs WHERE space = %s AND log > %s"
-                f" ORDER BY log LIMIT {_PAGE}",
+                f"SELECT log FROM recollect.logs WHERE space = %s AND log > %s {condition}"
+                f" ORDER BY log LIMIT {_PAGE}".encode(),
                 [name, after],
             )
             return [str(log) for (log,) in rows]
@@ -175,7 +242,8 @@ class PostgresSpaces:
     def _has(self, name: str) -> bool:
         return self._is("logs WHERE space = %s AND NOT deleting", name)
 
-    def _is_made(self, name: str) -> bool:
+    def is_made(self, name: str) -> bool:
+        """Return whether a space was made: it stays without a log."""
         return self._is("made_spaces WHERE space = %s", name)
 
     def _is(self, rows: str, name: str) -> bool:

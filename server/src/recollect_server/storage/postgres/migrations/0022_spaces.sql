@@ -9,8 +9,11 @@ CREATE TABLE recollect.deleted_spaces (
     conversations bigint NOT NULL,
     communications bigint NOT NULL,
     bytes bigint NOT NULL,
-    ended boolean NOT NULL DEFAULT false
+    ended boolean NOT NULL DEFAULT false,
+    emptied boolean NOT NULL DEFAULT false
 );
 COMMENT ON COLUMN recollect.deleted_spaces.ended IS
-    'Whether all logs are removed: the next start of a server ends what was interrupted.';
+    'Whether nobody reads a log any more: the next start of a server ends what was interrupted.';
+COMMENT ON COLUMN recollect.deleted_spaces.emptied IS
+    'Whether the lines are removed, for no replica had words of them any more.';
 CREATE UNIQUE INDEX deleting_spaces ON recollect.deleted_spaces (name) WHERE NOT ended;
