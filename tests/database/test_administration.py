@@ -163,10 +163,10 @@ def test_a_killed_delete_of_a_space_in_a_database_is_ended_by_the_next_start(
     fill(server, "ada")
     server.stop()
     data_dir = tmp_path / "killed"
-    with process(data_dir, point, "127.0.0.1:0", "--store", url) as killed:
-        with Client(killed.target, retry=None) as client, pytest.raises(RecollectError):
+    with process(data_dir, point, "127.0.0.1:0", "--store", url) as server_process:
+        with Client(server_process.target, retry=None) as client, pytest.raises(RecollectError):
             client.admin.delete_space("ada", timeout=20)
-        assert killed.was_killed
+        assert server_process.was_killed
     server = start_server(store=url, data_dir=data_dir)
     assert spaces(server) == []
     with Client(server.target) as client:

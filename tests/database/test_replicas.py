@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from recollect import Client
+from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
+from recollect.v1.checkpoint_pb2 import CheckpointRecord
+from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 
 from tests.channels.conftest import ALEX, STRANGER, Post, home
 from tests.conftest import RunningServer, Start
@@ -152,3 +156,69 @@ def test_eight_deliveries_at_once_on_two_servers_begin_one_conversation(
     assert len({it.external.communication.id for it in mails}) == 1
     once = at_once(8, lambda number: replicas[number].whatsapp("once", delivery="same"))
     assert [it.duplicate for it in once].count(False) == 1
+
+
+def test_identities_anchors_third_parties_and_threads_are_known_to_every_server(
+    replicas: Replicas,
+) -> None:
+    one, two = replicas.one, replicas.two
+    one.own("whatsapp", ALEX, request_id="own")
+    assert two.identities() == one.identities() != []
+    assert home(two.whatsapp("from the owner")) == home(one.whatsapp("again"))
+    with Client(replicas.servers[0].target) as first, Client(replicas.servers[1].target) as second:
+        first.recall.set_anchor("city", "Vienna")
+        assert [it.value for it in second.recall.list_anchors()] == ["Vienna"]
+        second.recall.delete_anchor("city")
+        assert list(first.recall.list_anchors()) == []
+    received = one.whatsapp("hello", STRANGER, delivery="m1")
+    again = two.whatsapp("hello", STRANGER, delivery="m1")
+    assert (again.duplicate, again.external) == (True, received.external)
+    threads = [
+        (CheckpointServiceStub(service.channel), f"t{number}")
+        for number, service in enumerate((one, two, one, two))
+    ]
+    for number, (stub, key) in enumerate(threads):
+        stub.PutRecords(
+            checkpoint_api.PutRecordsRequest(
+                thread_id="alex",
+                records=[
+                    checkpoint_api.PutRecord(record=CheckpointRecord(key=key, value=b"%d" % number))
+                ],
+            )
+        )
+        for reader, _ in threads:
+            records = reader.ListRecords(
+                checkpoint_api.ListRecordsRequest(thread_id="alex")
+            ).records
+            assert [it.key for it in records] == [it for _, it in threads[: number + 1]]
+
+
+def test_a_server_follows_what_was_written_while_its_changes_were_pruned_and_from_nothing(
+    replicas: Replicas, postgres: Postgres, start_server: Start, tmp_path: Path
+) -> None:
+    one, two = replicas.one, replicas.two
+    names = [one.told(f"apricot {number}") for number in range(4)]
+    assert set(two.found("apricot")) == set(names)
+    # In one transaction with the write, so that nothing is taken in between.
+    postgres.execute(
+        "CREATE FUNCTION recollect.forget() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " INSERT INTO recollect.pruned VALUES (NEW.space, pg_current_xact_id())"
+        " ON CONFLICT (space) DO UPDATE SET xid = excluded.xid; RETURN NULL; END $$;"
+        "CREATE TRIGGER forget BEFORE INSERT ON recollect.changes"
+        " FOR EACH ROW EXECUTE FUNCTION recollect.forget()",
+        replicas.url,
+    )
+    one.append(names[0], user("zebra"))
+    assert two.found("zebra") == [names[0]]
+    later, gone = one.told("butter"), one.told("secretword")
+    one.append(names[1], user("zebra"))
+    assert two.found("secretword") == [gone]
+    one.delete(gone)
+    assert two.found("secretword") == []
+    assert set(two.found("zebra")) == set(names[:2])
+    assert two.found("butter") == [later]
+    cold = start_server(store=replicas.url, data_dir=tmp_path / "three")
+    with Post(cold.target) as three:
+        assert set(three.found("zebra")) == set(names[:2])
+        three.append(names[2], user("zebra"))
+    assert set(one.found("zebra")) == set(two.found("zebra")) == set(names[:3])
