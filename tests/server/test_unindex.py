@@ -19,6 +19,7 @@ from recollect_server.services.upkeep.verification import verify
 from recollect_server.settings import FOLDER
 from recollect_server.storage.failpoints import FAILPOINTS
 from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.vectors.checking import hashes, state_of
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.load import connected, process
@@ -300,5 +301,39 @@ def test_a_server_that_is_killed_in_between_finishes_with_its_next_start(
         expected = [name] if is_reindexed else []
         until(lambda: service.found(WORD) == expected)
         until(lambda: not running.app.spaces.open_now()[0]._space.index.wordless.due())
+    running.stop()
+    assert problems(running) == []
+
+
+@pytest.mark.files
+@pytest.mark.parametrize("point", ["unindex.words_gone", "delete.durable"])
+def test_no_vector_outlives_its_text_where_the_next_start_embeds_nothing(
+    point: str, tmp_path: Path, start_server: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "killed"
+    deletes = point.startswith("delete.")
+    action = "delete" if deletes else "unindex"
+    with monkeypatch.context() as patch:
+        patch.setenv("RECOLLECT_EMBEDDER", "onnx")
+        flags = ("--retention", f"{action} channel=web idle=1d")
+        with process(data) as server, connected(server.target) as service:
+            time = moment(1_600_000_000_000)
+            name = service.create("web", create_time=time).id
+            service.append(name, user(TEXT, timestamp=time))
+            kept = service.told("Potatoes", channel="cli")
+            until(lambda: not service.search("zebra").degraded)
+            until(lambda: state_of(data / "default" / "conversations").vectors == 2)
+            server.popen.terminate()
+            server.popen.wait(30)
+        with process(data, point, "127.0.0.1:0", *flags) as server:
+            assert server.was_killed
+    folder = data / "default" / "conversations"
+    assert state_of(folder).vectors == 2
+    running = start_server(data_dir=data, embedder="off")
+    with connected(running.target) as service:
+        there = {it.id: it.unindexed for it in service.listed().conversations}
+        assert there == ({kept: False} if deletes else {kept: False, name: True})
+    assert state_of(folder).vectors == 1
+    assert set(hashes(folder)) == {kept}
     running.stop()
     assert problems(running) == []

@@ -99,6 +99,7 @@ class Unindexing:
             take_out_words(self._store, index, conversation_id, stored.number)
         except LogNotFound:
             return False
+        hit("unindex.words_gone")
         self._publish(Unindexed(conversation_id, stored.number))
         return False
 
