@@ -337,3 +337,27 @@ def test_no_vector_outlives_its_text_where_the_next_start_embeds_nothing(
     assert set(hashes(folder)) == {kept}
     running.stop()
     assert problems(running) == []
+
+
+def test_a_message_that_comes_between_two_parts_is_kept_and_brings_the_words_back(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server()
+    service = connect(server)
+    name = long_one(service, moment(server.clock.now - 40 * DAY))
+    opened = server.app.spaces.open_now()[0]
+    index, unindexing = opened._space.index, opened._space._unindexing
+    opened._space.record(name, lambda _: [Unindexed(server.clock.now)])
+    assert unindexing._settle_part(index, name)
+    stored = index.conversations.find(name)
+    assert stored is not None
+    taken_out = index.wordless.line(stored.number)
+    assert 0 < taken_out < LONG // 2  # it holds the lock for no more than this
+    service.append(name, user("The ocelot is here", timestamp=moment(server.clock.now)))
+    assert service.found("ocelot") == [name]
+    unindexing._settle(name)
+    for query in ("number0", f"number{LONG - 1}", "ocelot"):
+        assert service.found(query) == [name], query
+    assert index.wordless.due() == []
+    server.stop()
+    assert problems(server) == []
