@@ -256,8 +256,8 @@ def test_what_is_written_and_redacted_after_a_redaction_has_read_stays_so(
 
     monkeypatch.setattr(redactions, "_read_ahead", read_and_be_overtaken)
     redact(service, conversation_id, sequence=2)
-    said = [it.content for it in service.load(conversation_id).messages]
-    assert said == [
+    texts = [it.content for it in service.load(conversation_id).messages]
+    assert texts == [
         "[redacted]",
         "[redacted]",
         "I forget florbtangle",

@@ -320,7 +320,7 @@ def test_no_vector_outlives_its_text_where_the_next_start_embeds_nothing(
             time = moment(1_600_000_000_000)
             name = service.create("web", create_time=time).id
             service.append(name, user(TEXT, timestamp=time))
-            kept = service.told("Potatoes", channel="cli")
+            other = service.told("Potatoes", channel="cli")
             until(lambda: not service.search("zebra").degraded)
             until(lambda: state_of(data / "default" / "conversations").vectors == 2)
             server.popen.terminate()
@@ -332,9 +332,9 @@ def test_no_vector_outlives_its_text_where_the_next_start_embeds_nothing(
     running = start_server(data_dir=data, embedder="off")
     with connected(running.target) as service:
         there = {it.id: it.unindexed for it in service.listed().conversations}
-        assert there == ({kept: False} if deletes else {kept: False, name: True})
+        assert there == ({other: False} if deletes else {other: False, name: True})
     assert state_of(folder).vectors == 1
-    assert set(hashes(folder)) == {kept}
+    assert set(hashes(folder)) == {other}
     running.stop()
     assert problems(running) == []
 

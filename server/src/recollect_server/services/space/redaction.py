@@ -234,11 +234,11 @@ class _Read:
         lines: list[Line] = []
         offset = 0
         for sequence, text in enumerate(raw, 1):
-            is_known = sequence <= len(self.raw) and self.raw[sequence - 1] == text
-            known = self.lines[sequence - 1] if is_known else None
-            if known is None or known.offset != offset:
-                known = line_of(text, sequence, offset)
-            lines.append(known)
+            is_same = sequence <= len(self.raw) and self.raw[sequence - 1] == text
+            line = self.lines[sequence - 1] if is_same else None
+            if line is None or line.offset != offset:
+                line = line_of(text, sequence, offset)
+            lines.append(line)
             offset += len(text) + 1
         return lines
 
