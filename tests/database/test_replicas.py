@@ -210,10 +210,10 @@ def test_a_server_follows_what_was_written_while_its_changes_were_pruned_and_fro
     )
     one.append(names[0], user("zebra"))
     assert two.found("zebra") == [names[0]]
-    later, gone = one.told("butter"), one.told("secretword")
+    later, secret = one.told("butter"), one.told("secretword")
     one.append(names[1], user("zebra"))
-    assert two.found("secretword") == [gone]
-    one.delete(gone)
+    assert two.found("secretword") == [secret]
+    one.delete(secret)
     assert two.found("secretword") == []
     assert set(two.found("zebra")) == set(names[:2])
     assert two.found("butter") == [later]

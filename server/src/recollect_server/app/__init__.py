@@ -63,6 +63,7 @@ from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress
 from recollect_server.settings import FOLDER, Settings
 from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.due import DueMarkers
+from recollect_server.storage.format import NewerFormat, mark_format
 from recollect_server.storage.logs.store import LogUnavailable
 from recollect_server.storage.usage import UsageFile
 from recollect_server.transport.answers import Answers
@@ -151,6 +152,12 @@ def start(
         weights = model_folder(settings)
         lock = FolderLock(settings.data_dir)
         stops.append(lock.release)
+        try:
+            mark_format(settings.data_dir)
+        except NewerFormat as error:
+            raise CannotStart(str(error)) from error
+        except OSError as error:
+            raise cannot_use(settings.data_dir, error) from error
         stores = open_stores(live)
         stops.append(stores.close)
         try:
