@@ -49,12 +49,11 @@ from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, unheard
-from recollect_server.settings import Settings
+from recollect_server.settings import FOLDER, Settings
 from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.due import DueMarkers
 from recollect_server.storage.logs.space_removal import finish_removals
 from recollect_server.storage.logs.store import LogUnavailable
-from recollect_server.storage.logs.tokens import TokenLedger
 from recollect_server.storage.usage import UsageFile
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.certificates import TlsFiles
@@ -77,7 +76,7 @@ __all__ = (
 
 _NOBODY_MAY_CALL = (
     "other machines reach it, and there is no token yet: make one with"
-    " `recollect-server token create --kind brain --data-dir {}`"
+    " `recollect-server token create --kind brain {}`"
 )
 
 
@@ -139,7 +138,7 @@ def start(
         except OSError as error:
             raise cannot_use(settings.data_dir, error) from error
         try:
-            tokens = Tokens(TokenLedger(settings.data_dir), clock)
+            tokens = Tokens(stores.tokens(), clock)
         except LogUnavailable as error:
             raise cannot_use(settings.data_dir, error) from error
         gate = Gate(settings.space, tokens, token_required=settings.auth == "required")
@@ -269,6 +268,13 @@ def _open_space(shared: Shared, name: str) -> OpenSpace:
         raise IndexUnavailable(f"the space {name} cannot be opened: {error}") from error
 
 
+def _flag(settings: Settings) -> str:
+    """Return the flag that names the ledger of tokens to a command."""
+    if settings.store == FOLDER:
+        return f"--data-dir {settings.data_dir}"
+    return f"--store {settings.store}"
+
+
 def _tls_files(settings: Settings) -> TlsFiles | None:
     """Return the files of the server's certificate; None if its ports use no TLS."""
     if settings.tls_cert is None or settings.tls_key is None:
@@ -293,7 +299,7 @@ def _server_options(live: Live[Settings], tokens: Tokens) -> ServerOptions:
     return ServerOptions(
         addresses=settings.addresses,
         tls=_tls_files(settings),
-        refusal=lambda: "" if tokens.any() else _NOBODY_MAY_CALL.format(settings.data_dir),
+        refusal=lambda: "" if tokens.any() else _NOBODY_MAY_CALL.format(_flag(settings)),
         threads=settings.threads,
         write_threads=settings.write_threads,
         search_threads=settings.search_threads,

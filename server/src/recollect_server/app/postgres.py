@@ -7,25 +7,50 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import structlog
+
 from recollect_server.app.folder import CannotStart
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.settings import LogStoreName, Settings
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.moves import MoveMark, refusal
 from recollect_server.storage.logs.store import LogStore
+from recollect_server.storage.logs.tokens import TokenLedger
 from recollect_server.storage.postgres.database import (
     Database,
     DatabaseRefused,
     DatabaseUnavailable,
 )
 from recollect_server.storage.postgres.moves import DatabaseMark
+from recollect_server.storage.postgres.session import Session
 from recollect_server.storage.postgres.store import PostgresStore, spaces_of
+from recollect_server.storage.postgres.tokens import PostgresTokenLedger
+
+log = structlog.get_logger("recollect.postgres")
 
 
 def open_database(store: LogStoreName, flag: str) -> Database:
     """Open the database that a flag names. Raises CannotStart."""
-    try:
+    with _refusing(store, flag):
         return Database(store.url)
+
+
+@contextmanager
+def opened_tokens(store: LogStoreName) -> Iterator[PostgresTokenLedger]:
+    """Open the ledger of tokens in a database, beside its servers. Raises CannotStart."""
+    with _refusing(store, "--store"):
+        session = Session(store.url)
+    try:
+        yield PostgresTokenLedger(session)
+    finally:
+        session.close()
+
+
+@contextmanager
+def _refusing(store: LogStoreName, flag: str) -> Iterator[None]:
+    """Turn what a database refuses into a start-up error."""
+    try:
+        yield
     except DatabaseRefused as error:
         raise CannotStart(str(error)) from error
     except DatabaseUnavailable as error:
@@ -78,6 +103,16 @@ class PostgresStores:
         """Return the names of the spaces that have a log in the database. Raises LogUnavailable."""
         return spaces_of(self._database)
 
+    def tokens(self) -> PostgresTokenLedger:
+        """Return the ledger in the database. One in the data folder, which an earlier version used,
+        is taken over if the database has none. Raises LogUnavailable.
+        """
+        ledger = PostgresTokenLedger(self._database)
+        lines = TokenLedger(self._data_dir).raw()
+        if lines and ledger.fill(lines):
+            log.info("tokens_taken_over", lines=len(lines), database=self._database.name)
+        return ledger
+
     def close(self) -> None:
         """Close the connections, and let another server have the database."""
         self._database.close()
@@ -90,6 +125,7 @@ class DatabasePlace:
         """Open the database that a flag names, alone. Raises CannotStart."""
         self._database = open_database(store, flag)
         self._mark = DatabaseMark(self._database)
+        self._tokens = PostgresTokenLedger(self._database)
         self.name = f"the database {store}"
         """Its name, for people."""
         self.identity = f"the database {self._database.identity}"
@@ -105,6 +141,14 @@ class DatabasePlace:
 
     def create(self, space: str) -> None:
         """Do nothing: a space is there once it has a log."""
+
+    def tokens(self) -> list[bytes]:
+        """Return the lines of the ledger of tokens."""
+        return self._tokens.raw()
+
+    def set_tokens(self, lines: list[bytes]) -> None:
+        """Replace the ledger of tokens."""
+        self._tokens.fill(lines, is_anew=True)
 
     def mark(self) -> MoveMark | None:
         """Return the mark of the last move to it."""
