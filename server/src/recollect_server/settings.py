@@ -289,9 +289,18 @@ Duration = Annotated[timedelta, BeforeValidator(_duration)]
 File = Annotated[Path | None, BeforeValidator(_none_if_empty)]
 
 
+def _http(value: str) -> str:
+    """Check the address of pages for programs; empty for none."""
+    if value and (why := endpoints.problem(value)):
+        raise ValueError(why)
+    if value.startswith(endpoints.UNIX) or "," in value:
+        raise ValueError("must be one HOST:PORT as 127.0.0.1:9464")
+    return value
+
+
 def _needs_tls(value: str, info: ValidationInfo) -> str:
     """Refuse an address that other machines reach, unless a certificate or a proxy protects it."""
-    if info.data.get("tls_cert") or info.data.get("insecure_plaintext", True):
+    if not value or info.data.get("tls_cert") or info.data.get("insecure_plaintext", True):
         return value
     for address in endpoints.split(value):
         if not endpoints.is_local(address):
@@ -334,6 +343,16 @@ class Settings(BaseSettings):
         "127.0.0.1:50051",
         description="addresses, separated by commas: host:port, which beyond loopback needs TLS and"
         " a token, or unix:PATH, which only its owner may connect to",
+    )
+    metrics: Annotated[str, AfterValidator(_http), AfterValidator(_needs_tls)] = Field(
+        "",
+        description="address of Prometheus metrics over HTTP, as 127.0.0.1:9464 (/metrics); beyond"
+        " loopback it needs TLS and a token for every space; empty: none",
+    )
+    health_listen: Annotated[str, AfterValidator(_http)] = Field(
+        "",
+        description="address of health alone, over plain HTTP and without a token wherever it is, as"
+        " 0.0.0.0:8081 (/livez, /readyz); empty: none",
     )
     data_dir: Annotated[Path, BeforeValidator(_not_empty)] = Field(
         Path(".recollect"), description="folder that holds all data"
