@@ -70,8 +70,8 @@ type WhoAmIResponse struct {
 
 	// Id of the caller's token; its secret is never answered. Empty: the call brought none.
 	TokenId string `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
-	// Kind of the token: `brain`, `project`, `gateway`, `panel`, `reader`, `admin` or `custom`. Empty
-	// without a token.
+	// Kind of the token: `brain`, `project`, `gateway`, `panel`, `reader`, `monitor`, `admin` or
+	// `custom`. Empty without a token.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Permissions, in the order of the enum.
 	Scopes []Scope `protobuf:"varint,3,rep,packed,name=scopes,proto3,enum=recollect.v1.Scope" json:"scopes,omitempty"`

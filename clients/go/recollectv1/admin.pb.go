@@ -1033,7 +1033,7 @@ type Token struct {
 
 	// Id, which is no secret.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Kind: `brain`, `project`, `gateway`, `panel`, `reader`, `admin` or `custom`.
+	// Kind: `brain`, `project`, `gateway`, `panel`, `reader`, `monitor`, `admin` or `custom`.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Permissions, in the order of the enum.
 	Scopes []Scope `protobuf:"varint,3,rep,packed,name=scopes,proto3,enum=recollect.v1.Scope" json:"scopes,omitempty"`

@@ -1181,7 +1181,8 @@ type CreateTokenRequest struct {
 	sizeCache     protoimpl.SizeCache
 	unknownFields protoimpl.UnknownFields
 
-	// Kind: `brain`, `project`, `gateway`, `panel`, `reader`, `admin`, or `custom` with `scopes`.
+	// Kind: `brain`, `project`, `gateway`, `panel`, `reader`, `monitor`, `admin`, or `custom` with
+	// `scopes`.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Permissions of a `custom` token; other kinds name none.
 	Scopes []Scope `protobuf:"varint,2,rep,packed,name=scopes,proto3,enum=recollect.v1.Scope" json:"scopes,omitempty"`

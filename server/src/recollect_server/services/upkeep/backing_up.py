@@ -24,10 +24,12 @@ from typing import IO, Any, Protocol
 
 import orjson
 
+from recollect_server import __version__
 from recollect_server.domain.ids import is_space_name
 from recollect_server.domain.keys import Keyring
 from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.storage import archive
+from recollect_server.storage.format import FORMAT, NewerFormat, check_number, mark_format
 from recollect_server.storage.logs.files import (
     Syncs,
     make_folder,
@@ -104,7 +106,8 @@ def back_up(
             | _back_up_space(source, FolderStore.of(target, space), writing, done, progress)
             for space, source in sources.items()
         )
-        manifest = first | ({"spaces": others} if others else {}) | {"damaged": len(done.problems)}
+        manifest = first | ({"spaces": others} if others else {})
+        manifest |= {"damaged": len(done.problems), "format": FORMAT, "version": __version__}
         writing.finish(orjson.dumps(manifest))
     return done
 
@@ -157,6 +160,7 @@ class _FolderTarget:
         return size, checksum
 
     def finish(self, manifest: bytes) -> None:
+        mark_format(self._root)
         _write(self._root / MANIFEST, manifest)
         sync_folder(self._root)
 
@@ -450,8 +454,11 @@ def _parsed(data: bytes, source: Path) -> list[dict[str, Any]]:
     try:
         manifest = orjson.loads(data)
         parts = [manifest, *manifest.get("spaces", ())]
+        check_number(manifest.get("format", 1), manifest.get("version", ""), f"the backup {source}")
         if strange := [part for part in parts if not is_space_name(part["space"])]:
             raise ValueError(f"{strange[0]['space']} is no name of a space")
+    except NewerFormat as error:
+        raise CannotCopy(str(error)) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CannotCopy(f"{source / MANIFEST} cannot be read: {error}") from error
     return parts
