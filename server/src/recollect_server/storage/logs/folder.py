@@ -37,6 +37,7 @@ from recollect_server.storage.logs.store import (
     LogNotFound,
     LogUnavailable,
     Position,
+    Sharing,
     TornTail,
 )
 from recollect_server.storage.logs.writer import LogWriter, TranscriptChanged
@@ -63,6 +64,8 @@ class FolderStore:
         (setting `durability: os`).
         """
         self.root = root
+        self.sharing: Sharing | None = None
+        """Nothing: one process has the folder."""
         """Folder of the conversations, where the index and the vectors are kept too."""
         self._writer = LogWriter(sync=sync)
         self._always_synced = self._writer if sync else LogWriter(sync=True)

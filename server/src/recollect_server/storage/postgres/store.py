@@ -5,6 +5,8 @@ schema, one round trip and one transaction: all of it or nothing, durable when i
 has an id, so that one whose answer was lost with its connection is recognised when it is sent
 again, by this call or by the next one with the same lines. One that would have begun a log is
 undone before anything else is begun, for its caller was told that there is none.
+
+Several processes share the store (`PostgresSharing`): each change is a row of `changes` too.
 """
 
 import hashlib
@@ -15,6 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
+import psycopg
+
 from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_thread_log
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import make_folder
@@ -22,9 +26,15 @@ from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.lines import Line, Place, line_of
 from recollect_server.storage.logs.store import (
     START,
+    Action,
+    Change,
+    ChangePosition,
+    Changes,
+    History,
     Kind,
     LogConflict,
     LogNotFound,
+    LogTaken,
     LogUnavailable,
     Position,
     TornTail,
@@ -33,15 +43,15 @@ from recollect_server.storage.postgres.database import (
     Connection,
     Database,
     DatabaseUnavailable,
-    Fenced,
 )
 
 _PAGE_BYTES = 1 << 20  # of lines that are read at once
 _PAGE_NAMES = 10_000
 _CHANGED = "the log is not as this server left it: something else wrote to it"
+_TAKEN = "another server carries the same out"
+_CLAIMED = "RC001"  # SQLSTATE of a claim that is not free
 _LEDGER = "ledger"
-Change = Literal[
-    "append",
+_Verb = Literal[
     "cancel_begin",
     "replace",
     "begin_redaction",
@@ -50,6 +60,16 @@ Change = Literal[
     "end_delete",
     "remove_empty",
 ]
+_APPEND = (
+    b"SELECT recollect.append(%b, %b, %b, %b, %b, %b, %b, %b::bytea[], %b::bytea, %b::bytea[],"
+    b" %b::uuid[])"
+)
+# Whoever was told of the timeline's name knows that no change was lost with a failover.
+_MOMENT = "pg_current_snapshot()::text || ' ' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
+_COLUMNS = (
+    'c.xid::text, c.id, c.log, c.kind, c.action, c."from", c.until, c.replica,'
+    " (extract(epoch FROM c.time) * 1000)::bigint"
+)
 
 
 class PostgresStore:
@@ -63,6 +83,8 @@ class PostgresStore:
         """Folder of the index and the vectors."""
         self._database = database
         self._space = space
+        self.sharing = PostgresSharing(database, space)
+        """What the replicas share."""
         self._guard = threading.Lock()  # guards `_unanswered`
         self._unanswered: dict[str, tuple[int, bytes, UUID]] = {}
         """Appends that failed without an answer, which may have been made: by log."""
@@ -80,20 +102,22 @@ class PostgresStore:
         name = unanswered[2] if unanswered is not None and is_again else uuid4()
         hit("append.begun" if after.bytes else "create.begun")
         try:
-            status = self._change("append", "written", log, kind, after.bytes, name, bodies)
+            status = self._append(log, kind, after.bytes, name, bodies, is_again=is_again)
         except LogUnavailable:
             with self._guard:
                 self._unanswered[log] = (after.bytes, _digest(bodies), name)
             raise
         if status == "missing":
             raise LogNotFound(log, "written", "there is no log of that name")
+        if status == "taken":
+            raise LogTaken(log, "written", _TAKEN)
         if status != "done":
             raise LogConflict(log, "written", _CHANGED)
         hit("append.written" if after.bytes else "create.synced")
 
     def replace(self, log: str, lines: Iterable[bytes]) -> None:
         """Replace all lines of a log, in one transaction."""
-        self._change("replace", "written", log, _kind_of(log), _bodies(lines))
+        self._change("replace", "written", log, _kind_of(log), None, _bodies(lines))
         hit("anchors.replaced")
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
@@ -259,7 +283,7 @@ class PostgresStore:
             again = is_again
 
         hit("delete.begun")
-        status = self._change("begin_delete", "deleted", log, tried=seen)
+        status = self._change("begin_delete", "deleted", log, None, tried=seen)
         if status == "missing" or (status == "begun" and not again):
             raise LogNotFound(log, "deleted", "there is no log of that name")
         hit("delete.durable")
@@ -301,7 +325,7 @@ class PostgresStore:
     def begin_redaction(self, log: str, lines: Sequence[bytes]) -> None:
         """Replace the lines of a log, and keep what they were, in one transaction."""
         hit("redact.begun")
-        status = self._change("begin_redaction", "written", log, uuid4(), _bodies(lines))
+        status = self._change("begin_redaction", "written", log, None, uuid4(), _bodies(lines))
         if status == "missing":
             raise LogNotFound(log, "written", "there is no log of that name")
         hit("redact.durable")
@@ -346,9 +370,40 @@ class PostgresStore:
 
     # Statements -----------------------------------------------------------------------------------
 
+    def _append(
+        self,
+        log: str,
+        kind: str,
+        after_bytes: int,
+        name: UUID,
+        bodies: list[bytes],
+        *,
+        is_again: bool,
+    ) -> str:
+        """Call the function that appends, and return its status."""
+        space, database = self._space, self._database
+
+        def work(connection: Connection, is_repeated: bool) -> str:
+            again = is_again or is_repeated
+            arguments = (
+                *(database.number, space, log, kind, after_bytes, name, again, bodies),
+                *(None, [], []),
+            )
+            try:
+                row = connection.execute(_APPEND, arguments).fetchone()
+            except psycopg.Error as error:
+                if error.sqlstate == _CLAIMED:
+                    return "taken"
+                raise
+            assert row is not None
+            return str(row[0])
+
+        with _failing(log, "written"):
+            return database.run(work)
+
     def _change(
         self,
-        change: Change,
+        change: _Verb,
         action: str,
         log: str,
         *values: object,
@@ -369,10 +424,7 @@ class PostgresStore:
             return str(row[0])
 
         with _failing(log, action):
-            status = self._database.run(work)
-            if status == "fenced":
-                raise Fenced
-        return status
+            return self._database.run(work)
 
     def _query(
         self, log: str, action: str, statement: str, *values: object, is_name: bool = False
@@ -466,6 +518,85 @@ class PostgresStore:
             log,
         )
         return bool(rows)
+
+
+class PostgresSharing:
+    """What replicas share of one space (see `Sharing`)."""
+
+    def __init__(self, database: Database, space: str) -> None:
+        self.replica = database.number
+        self._database = database
+        self._space = space
+
+    def moment(self) -> str:
+        """Return the present moment: a snapshot of the database, and its timeline."""
+        ((moment,),) = self._rows(f"SELECT {_MOMENT}")
+        return str(moment)
+
+    def changes(self, after: str) -> Changes:
+        """Return everything that was committed between a moment and now, by one statement."""
+        snapshot, _, timeline = after.partition(" ")
+        rows = self._rows(
+            f"SELECT {_MOMENT}, p.xid IS NOT NULL, {_COLUMNS} FROM (SELECT 1) one"
+            " LEFT JOIN recollect.pruned p ON p.space = %s AND NOT pg_visible_in_snapshot(p.xid, %s)"
+            " LEFT JOIN recollect.changes c ON c.space = %s"
+            " AND c.xid >= pg_snapshot_xmin(%s) AND NOT pg_visible_in_snapshot(c.xid, %s)"
+            " ORDER BY c.xid, c.id",
+            *(self._space, snapshot, self._space, snapshot, snapshot),
+        )
+        moment, is_pruned = rows[0][:2]
+        return Changes(
+            [_change_of(row[2:]) for row in rows if row[2] is not None],
+            moment,
+            not is_pruned and moment.endswith(f" {timeline}") and _follows(moment, snapshot),
+        )
+
+    def history(self, after: ChangePosition, limit: int) -> History:
+        """Return the oldest changes behind a position, below the oldest transaction that runs."""
+        rows = self._rows(
+            "SELECT pg_snapshot_xmin(pg_current_snapshot())::text, p.xid IS NOT NULL,"
+            f" {_COLUMNS} FROM (SELECT 1) one"
+            " LEFT JOIN recollect.pruned p ON p.space = %s AND p.xid > %s::xid8"
+            " LEFT JOIN LATERAL (SELECT * FROM recollect.changes c WHERE c.space = %s"
+            " AND (c.xid, c.id) > (%s::xid8, %s::bigint)"
+            " AND c.xid < pg_snapshot_xmin(pg_current_snapshot())"
+            " ORDER BY c.xid, c.id LIMIT %s) c ON true ORDER BY c.xid, c.id",
+            *(self._space, str(after.transaction), self._space, str(after.transaction)),
+            *(after.number, limit),
+        )
+        horizon, is_pruned = rows[0][:2]
+        return History(
+            [_change_of(row[2:]) for row in rows if row[2] is not None],
+            not is_pruned,
+            int(horizon),
+        )
+
+    def prune_changes(self, max_age: float, most: int) -> int:
+        """Remove old changes, none of a transaction that may still run."""
+        ((count,),) = self._rows(
+            "SELECT recollect.prune_changes(%s, %s::double precision, %s::bigint)",
+            *(self._space, max_age, most),
+        )
+        return int(count)
+
+    def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
+            return connection.execute(statement.encode(), values).fetchall()
+
+        with _failing(Kind.CONVERSATION, "followed"):
+            return self._database.run(work)
+
+
+def _change_of(row: tuple[Any, ...]) -> Change:
+    xid, number, log, kind, action, start, end, replica, time = row
+    return Change(
+        ChangePosition(int(xid), number), log, kind, Action(action), start, end, replica, time
+    )
+
+
+def _follows(moment: str, snapshot: str) -> bool:
+    """Return whether a moment can lie behind a snapshot: transactions begin anew in a copy."""
+    return int(moment.split(":")[1]) >= int(snapshot.split(":")[1])
 
 
 def spaces_of(database: Database) -> list[str]:
