@@ -14,6 +14,7 @@ from recollect.v1.conversation_service_pb2 import AppendTurnResponse
 from recollect.v1.update_pb2 import Update
 
 SNAPSHOT = {"conversation_list", "conversation_loaded"}
+_LAST = (1 << 63) - 1
 NOT_LOGGED = SNAPSHOT | {"heartbeat", "message_delta"}
 
 
@@ -75,10 +76,14 @@ def written(answer: AppendTurnResponse) -> Written:
 
 def place(cursor: str) -> tuple[str, int]:
     """Return the epoch and the number of a cursor. It is opaque to callers; the tests know its
-    form.
+    form. Over PostgreSQL the number is made of a transaction, a change in it and a line.
     """
-    epoch, _, number = cursor.rpartition("-")
-    return epoch, int(number) if number else -1
+    epoch, _, place = cursor.rpartition("-")
+    number, *parts = place.partition("~")[0].split(".")
+    if not parts:
+        return epoch, int(number) if number else -1
+    change, line = map(int, parts[1:]) if parts[1:] else (_LAST, _LAST)
+    return epoch, (int(number) << 64 | change) << 64 | line
 
 
 def ordered(runs: Runs) -> None:

@@ -224,7 +224,7 @@ class Conversations:
                 return Appended(
                     conversation,
                     stored,
-                    self._space.index.log.cursor_text(previous.cursor),
+                    self._space.cursor_of_request(previous),
                     duplicate=True,
                 )
             now = self._space.clock()
@@ -252,7 +252,7 @@ class Conversations:
         return Appended(
             done.state.conversation,
             messages_of(done.lines),
-            self._space.index.log.cursor_text(done.cursor),
+            self._space.cursor_of(done),
             duplicate=False,
         )
 
@@ -264,7 +264,7 @@ class Conversations:
         with self._space.exclusive(request=request_id):
             if request and (previous := self._space.find_request(request)):
                 stored, conversation = self._space.replay(previous, None)
-                cursor = self._space.index.log.cursor_text(previous.cursor)
+                cursor = self._space.cursor_of_request(previous)
                 return Appended(conversation, stored, cursor, duplicate=True)
             origin = self._space.read(conversation_id).conversation
             if not 0 <= through <= origin.turn_count:
@@ -297,7 +297,7 @@ class Conversations:
         return Appended(
             done.state.conversation,
             messages_of(done.lines),
-            self._space.index.log.cursor_text(done.cursor),
+            self._space.cursor_of(done),
             duplicate=False,
         )
 
@@ -391,7 +391,7 @@ class Conversations:
                 return Appended(
                     conversation,
                     stored,
-                    self._space.index.log.cursor_text(previous.cursor),
+                    self._space.cursor_of_request(previous),
                     duplicate=True,
                 )
             if expected_turn is not None and expected_turn != state.conversation.turn_count:
@@ -408,7 +408,7 @@ class Conversations:
         return Appended(
             done.state.conversation,
             messages_of(done.lines),
-            self._space.index.log.cursor_text(done.cursor),
+            self._space.cursor_of(done),
             duplicate=False,
         )
 

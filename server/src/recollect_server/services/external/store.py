@@ -129,7 +129,7 @@ class CommunicationStore:
     ) -> Written:
         end = Position(stored.lines, stored.bytes) if stored else START
         try:
-            lines = self._logs.append(communication_id, end, contents, request)
+            lines, _ = self._logs.append(communication_id, end, contents, request)
         except LogConflict:
             self._behind.add(communication_id)
             raise

@@ -184,13 +184,13 @@ class Logs(ABC, Generic[State]):
         contents: Sequence[AnyContent],
         request: RequestKey | None,
         draft_id: str = "",
-    ) -> list[Line]:
-        """Append contents as one batch, durable when it returns. Raises LogConflict,
+    ) -> tuple[list[Line], str]:
+        """Append contents as one batch, durable when it returns. Return its lines, and its position
+        in the order of all processes (empty: there is one process). Raises LogConflict,
         LogUnavailable.
         """
         lines, data = encoded(entries_of(contents, request, draft_id), *end)
-        self.store.append(name, end, data)
-        return lines
+        return lines, self.store.append(name, end, data)
 
     def folded(self, before: State | None, line: Line, name: str) -> State | None:
         """Return the state after a line. A damaged one changes nothing."""

@@ -73,8 +73,8 @@ class Writes:
         self, conversation_id: str, contents: list[Content], request: RequestKey | None
     ) -> Committed:
         """Write the first lines of a new conversation. Raises StorageUnavailable."""
-        lines = self._transcripts.append(conversation_id, START, contents, request)
-        return self._take_in(conversation_id, None, lines)
+        lines, place = self._transcripts.append(conversation_id, START, contents, request)
+        return self._take_in(conversation_id, None, lines, place)
 
     def append(
         self,
@@ -145,8 +145,8 @@ class Writes:
         draft_id: str,
     ) -> Committed:
         conversation_id, end = state.conversation.id, Position(state.lines, state.size)
-        lines = self._transcripts.append(conversation_id, end, contents, request, draft_id)
-        return self._take_in(conversation_id, state, lines)
+        lines, place = self._transcripts.append(conversation_id, end, contents, request, draft_id)
+        return self._take_in(conversation_id, state, lines, place)
 
     def _write_pending(self, stuck: Stuck) -> None:
         conversation_id = stuck.written.conversation.id
@@ -208,7 +208,11 @@ class Writes:
         return StorageUnavailable(f"{refusal}, and no more messages can be held")
 
     def _take_in(
-        self, conversation_id: str, state: ConversationState | None, lines: list[Line]
+        self,
+        conversation_id: str,
+        state: ConversationState | None,
+        lines: list[Line],
+        place: str,
     ) -> Committed:
         """Index durable lines behind a state, remember the state behind them, and tell subscribers
         of them.
@@ -238,4 +242,4 @@ class Writes:
         if before is not None and before.unindexed and not after.unindexed:
             self._publish(Reindexed(after.id))
         self._publish(Appended(after.id, lines))
-        return Committed(done, lines, cursor)
+        return Committed(done, lines, cursor, place)

@@ -10,11 +10,11 @@ numbers the changes, and no order of this kind.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
 
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.store import Kind
+from recollect_server.storage.logs.store import Action, Kind
 
 END = (1 << 63) - 1
 """The change, or the line, behind all others of a transaction."""
@@ -74,7 +74,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OrderedChange:
     """A change of a log, with the lines that it wrote, as they are now."""
 
     transaction: int
@@ -82,12 +82,14 @@ class Change:
     tag: int
     log: str
     kind: str
-    action: Literal["append", "replace", "redact", "delete"]
+    action: Action
     start: int
     until: int
     """Bytes of the log before and behind it."""
     time: int
     """When it was made, in milliseconds, by the clock of the store."""
+    channel: str
+    """Of a deleted conversation; empty if it is not known, or the log not deleted."""
     lines: list[Line]
     """Empty if the log was deleted since, or is of another kind than was asked for."""
     is_last: bool
@@ -95,20 +97,27 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class OrderedChanges:
     """Changes that follow each other, at one moment."""
 
-    rows: list[Change]
+    rows: list[OrderedChange]
     more: bool
     """True if there may be more behind the last of the rows."""
     horizon: int
     """Everything before this transaction has ended."""
     ceiling: int
     """No transaction from this one on had begun."""
+    parts: list["Part"] = field(default_factory=list)
+    """Parts of drafts that other processes published since."""
+
+    @property
+    def told(self) -> int:
+        """Return the transaction before which nothing comes behind these."""
+        return self.rows[-1].transaction if self.more else self.horizon
 
 
-class Shared(NamedTuple):
-    """A part of an unfinished answer that some process published (see `services.streaming`)."""
+class Part(NamedTuple):
+    """A part of a draft: an answer that is still being written."""
 
     conversation_id: str
     draft_id: str
@@ -116,10 +125,9 @@ class Shared(NamedTuple):
     offset: int
     text: str
     is_done: bool
-    replica: int
 
 
-Take = Callable[[Changes], None]
+Take = Callable[[OrderedChanges], None]
 """Takes the next changes. What it raises has them given again, later."""
 
 
@@ -129,6 +137,9 @@ class Following(Protocol):
     @property
     def mark(self) -> Mark:
         """Return the position of the last change that was given, or after which it began."""
+
+    def start(self) -> None:
+        """Give changes from here on."""
 
     def close(self) -> None:
         """Give no more changes. Waits for the one who is just given some."""
@@ -147,7 +158,7 @@ class Order(Protocol):
 
     def after(
         self, key: Key, kind: Kind, limit: int, max_bytes: int, only: Sequence[int] = ()
-    ) -> Changes:
+    ) -> OrderedChanges:
         """Return the oldest changes behind a key and below the horizon, with the lines of one kind
         of log; `only` those of some transactions. Their lines have `max_bytes` together, unless
         those of the first change have more.
@@ -166,9 +177,22 @@ class Order(Protocol):
 
     def follow(self, kind: Kind, take: Take, lost: Callable[[], None]) -> Following:
         """Give the changes from now on, those below the horizon, in their order, from a thread of
-        the store; nothing new is given too, with its horizon. `lost` is called if a copy of the
-        store took over which lacks some of those that were given.
+        the store, once it is started; none, too, where the horizon alone has moved. `lost` is
+        called if a copy of the store took over which lacks some of those that were given.
         """
+
+    def publish(self, part: Part, *, begins: bool) -> int:
+        """Let other processes have a part of a draft; `begins`: instead of what they have of the
+        draft. Return the ceiling: everything that was written before has a lower transaction.
+
+        Parts are not durable, and gone after an hour.
+        """
+
+    def parts(self, conversation_id: str = "", draft_id: str = "") -> tuple[list[Part], int]:
+        """Return the parts of all drafts, or of one, in their order, and the ceiling."""
+
+    def end(self, conversation_id: str, draft_id: str = "") -> None:
+        """Remove the parts of a draft, or of all of a conversation."""
 
     def hurry(self) -> None:
         """Look for changes at once: something was written here."""

@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from recollect_server.domain.store_url import without_password
+from recollect_server.storage.postgres.follower import Follower
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
@@ -99,6 +100,8 @@ class Database:
                 assert row is not None
                 self.identity = str(row[0])
                 """Name of the database's contents, the same in every copy and backup."""
+                self.follower = Follower(self._connected, connection, self.number)
+                """Follows the changes, while anybody watches them."""
         except psycopg.Error as error:
             raise DatabaseUnavailable(said(error)) from error
         self._pool: ConnectionPool[Connection] = ConnectionPool(
@@ -119,6 +122,7 @@ class Database:
 
     def close(self) -> None:
         """Sign off, and close every connection."""
+        self.follower.close()
         self._stopping.set()
         self._beats.join()
         with suppress(DatabaseUnavailable):

@@ -44,6 +44,7 @@ from recollect_server.storage.postgres.database import (
     Database,
     DatabaseUnavailable,
 )
+from recollect_server.storage.postgres.order import PostgresOrder
 
 _PAGE_BYTES = 1 << 20  # of lines that are read at once
 _PAGE_NAMES = 10_000
@@ -60,9 +61,10 @@ _Verb = Literal[
     "end_delete",
     "remove_empty",
 ]
+# With where the function left the position of its change.
 _APPEND = (
-    b"SELECT recollect.append(%b, %b, %b, %b, %b, %b, %b, %b::bytea[], %b::bytea, %b::bytea[],"
-    b" %b::uuid[])"
+    b"SELECT status, current_setting('recollect.change', true) FROM recollect.append("
+    b"%b, %b, %b, %b, %b, %b, %b, %b::bytea[], %b::bytea, %b::bytea[], %b::uuid[]) AS status"
 )
 # Whoever was told of the timeline's name knows that no change was lost with a failover.
 _MOMENT = "pg_current_snapshot()::text || ' ' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
@@ -85,14 +87,18 @@ class PostgresStore:
         self._space = space
         self.sharing = PostgresSharing(database, space)
         """What the replicas share."""
+        self.order = PostgresOrder(database, space)
+        """The order of changes that all replicas agree on."""
         self._guard = threading.Lock()  # guards `_unanswered`
         self._unanswered: dict[str, tuple[int, bytes, UUID]] = {}
         """Appends that failed without an answer, which may have been made: by log."""
 
     # Append and read ------------------------------------------------------------------------------
 
-    def append(self, log: str, after: Position, lines: Sequence[bytes]) -> None:
-        """Add whole lines behind the position, where the log must end; `START` makes the log."""
+    def append(self, log: str, after: Position, lines: Sequence[bytes]) -> str:
+        """Add whole lines behind the position, where the log must end; `START` makes the log.
+        Return the append's position in the order.
+        """
         kind, bodies = _kind_of(log), _bodies(lines)
         with self._guard:
             unanswered = self._unanswered.pop(log, None)
@@ -102,7 +108,7 @@ class PostgresStore:
         name = unanswered[2] if unanswered is not None and is_again else uuid4()
         hit("append.begun" if after.bytes else "create.begun")
         try:
-            status = self._append(log, kind, after.bytes, name, bodies, is_again=is_again)
+            status, place = self._append(log, kind, after.bytes, name, bodies, is_again=is_again)
         except LogUnavailable:
             with self._guard:
                 self._unanswered[log] = (after.bytes, _digest(bodies), name)
@@ -113,7 +119,9 @@ class PostgresStore:
             raise LogTaken(log, "written", _TAKEN)
         if status != "done":
             raise LogConflict(log, "written", _CHANGED)
+        self.order.hurry()
         hit("append.written" if after.bytes else "create.synced")
+        return str(self.order.of_change(place) or "")
 
     def replace(self, log: str, lines: Iterable[bytes]) -> None:
         """Replace all lines of a log, in one transaction."""
@@ -379,13 +387,15 @@ class PostgresStore:
         bodies: list[bytes],
         *,
         is_again: bool,
-    ) -> str:
-        """Call the function that appends, and return its status."""
+    ) -> tuple[str, str]:
+        """Call the function that appends. Return its status, and where its change stands, if it
+        made one.
+        """
         space, database = self._space, self._database
 
-        def work(connection: Connection, is_repeated: bool) -> str:
+        def work(connection: Connection, is_repeated: bool) -> tuple[str, str]:
             again = is_again or is_repeated
-            arguments = (
+            arguments: tuple[object, ...] = (
                 *(database.number, space, log, kind, after_bytes, name, again, bodies),
                 *(None, [], []),
             )
@@ -393,10 +403,10 @@ class PostgresStore:
                 row = connection.execute(_APPEND, arguments).fetchone()
             except psycopg.Error as error:
                 if error.sqlstate == _CLAIMED:
-                    return "taken"
+                    return "taken", ""
                 raise
             assert row is not None
-            return str(row[0])
+            return str(row[0]), row[1] or ""
 
         with _failing(log, "written"):
             return database.run(work)
@@ -424,7 +434,9 @@ class PostgresStore:
             return str(row[0])
 
         with _failing(log, action):
-            return self._database.run(work)
+            status = self._database.run(work)
+        self.order.hurry()
+        return status
 
     def _query(
         self, log: str, action: str, statement: str, *values: object, is_name: bool = False

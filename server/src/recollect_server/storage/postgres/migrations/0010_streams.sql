@@ -2,11 +2,14 @@
 
 ALTER TABLE recollect.changes
     ADD COLUMN seen pg_snapshot NOT NULL DEFAULT pg_current_snapshot(),
-    ADD COLUMN tag integer NOT NULL DEFAULT (random() * 2147483646)::integer;
+    ADD COLUMN tag integer NOT NULL DEFAULT (random() * 2147483646)::integer,
+    ADD COLUMN channel text;
 COMMENT ON COLUMN recollect.changes.seen IS
     'What its transaction could see when it wrote: others of a lower number may commit after it.';
 COMMENT ON COLUMN recollect.changes.tag IS
     'Tells it from a change that has its number in a copy of the database which lost this one.';
+
+COMMENT ON COLUMN recollect.changes.channel IS 'Of a deleted log, whose lines do not say it any more.';
 
 -- Small, for deletes are few: whether a log was deleted after a change of it.
 CREATE INDEX changes_deletes ON recollect.changes (space, log, xid) WHERE action = 'delete';
@@ -18,9 +21,18 @@ CREATE OR REPLACE FUNCTION recollect.add_change(
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     added recollect.changes;
+    its_channel text;
 BEGIN
-    INSERT INTO recollect.changes (space, log, kind, action, "from", until, replica, append)
-        VALUES (in_space, in_log, in_kind, in_action, in_from, in_until, in_replica, in_append)
+    IF in_action = 'delete' THEN
+        SELECT substring(encode(substring(body FROM 1 FOR 1000), 'escape')
+                         FROM '"channel":"([^"\\]*)"')
+            INTO its_channel FROM recollect.lines
+            WHERE space = in_space AND log = in_log AND "offset" = 0 AND body LIKE '{"type":"meta"%';
+    END IF;
+    INSERT INTO recollect.changes
+            (space, log, kind, action, "from", until, replica, append, channel)
+        VALUES (in_space, in_log, in_kind, in_action, in_from, in_until, in_replica, in_append,
+                its_channel)
         RETURNING * INTO added;
     PERFORM set_config(
         'recollect.change', concat_ws(' ', added.xid, added.tag, added.seen), true);
