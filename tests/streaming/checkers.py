@@ -79,11 +79,14 @@ def place(cursor: str) -> tuple[str, int]:
     form. Over PostgreSQL the number is made of a transaction, a change in it and a line.
     """
     epoch, _, place = cursor.rpartition("-")
-    number, *parts = place.partition("~")[0].split(".")
+    key, *missing = place.split("~")
+    number, *parts = key.split(".")
     if not parts:
         return epoch, int(number) if number else -1
     change, line = map(int, parts[1:]) if parts[1:] else (_LAST, _LAST)
-    return epoch, (int(number) << 64 | change) << 64 | line
+    # Of two with the same key the one is behind that lacks less before it.
+    lacking = sum((1 << 32) - int((it.split(".") + ["0", "0"])[2]) for it in missing)
+    return epoch, ((int(number) << 64 | change) << 64 | line) << 64 | (1 << 60) - lacking
 
 
 def ordered(runs: Runs) -> None:

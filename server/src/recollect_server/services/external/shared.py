@@ -99,7 +99,8 @@ class SharedCommunications:
                 with self._guard:
                     self._following, self._horizon = following, 0
                 following.start()
-            self._watchers += 1
+            with self._guard:
+                self._watchers += 1
         try:
             return CommunicationWatcher(self, cursor)
         except BaseException:
@@ -107,15 +108,9 @@ class SharedCommunications:
             raise
 
     def unsubscribe(self) -> None:
-        """Count one watcher less. Without any, nothing is followed."""
-        with self._begins:
+        """Count one watcher less."""
+        with self._guard:
             self._watchers -= 1
-            if self._watchers or self._following is None:
-                return
-            following, self._following = self._following, None
-            following.close()
-            with self._makes:
-                self._states.clear()
 
     def listen(self, signal: Callable[[], None]) -> None:
         """Call `signal`, which returns at once, when there is news for `advance`."""
@@ -154,11 +149,22 @@ class SharedCommunications:
         return News((), count, everyone=count > 0)
 
     def tick(self) -> None:
-        """Try again what the index refused."""
+        """Try again what the index refused, and follow nothing if nobody watches."""
+        if self._following is not None and not self._watchers:
+            self._rest()
         if self.store.behind:
             # it was logged when it was refused
             with suppress(IndexUnavailable, StorageUnavailable):
                 self.store.bring_up()
+
+    def _rest(self) -> None:
+        with self._begins:
+            if self._watchers or self._following is None:
+                return
+            following, self._following = self._following, None
+            following.close()
+            with self._makes:
+                self._states.clear()
 
     def behind(self, position: Mark, most: int) -> tuple[Batch, Mark]:
         """Return the oldest updates behind a position, and the position behind them.
@@ -172,7 +178,7 @@ class SharedCommunications:
             resets, horizon = self._resets, self._horizon
         if resets and not self._order.reaches(position):
             raise Renewed
-        ended = [it for it in position.missing if it < horizon]
+        ended = [it.transaction for it in position.missing if it.transaction < horizon]
         if position.missing:
             answer = self._missed(position, ended, horizon) if ended else (Batch([]), position)
         else:
@@ -199,10 +205,10 @@ class SharedCommunications:
             key = Key(rows[-1].transaction, rows[-1].number, END) if rows else key
         data: list[bytes] = []
         for mark, update in self._updates(position, rows)[0]:
-            is_end = mark.key[1:] == (END, END)
-            rest = position.without(mark.key.transaction + is_end)
-            data.append(self.encode(replace(update, cursor=cursor_text(rest))))
-        return Batch(data), position.without(horizon)
+            if position.lacks(mark.key):
+                rest = position.without(mark.key)
+                data.append(self.encode(replace(update, cursor=cursor_text(rest))))
+        return Batch(data), position.without(Key(horizon))
 
     def _updates(
         self, before: Mark, changes: Sequence[OrderedChange]

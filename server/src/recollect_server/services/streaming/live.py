@@ -98,7 +98,8 @@ class LiveUpdates:
         self._log.touch((conversation_id, channel))
 
     def tick(self) -> None:
-        """Drop the drafts that did not grow for too long."""
+        """Do the periodic work, and drop the drafts that did not grow for too long."""
+        self._log.tick()
         for conversation_id, channel, draft_id in self._drafts.expire():
             self._log.expired(conversation_id, draft_id)
             self._log.touch((conversation_id, channel))

@@ -258,6 +258,9 @@ class UpdateLog:
                 lambda: self._ring.latest >= end or self._index is not index, _LONGEST_REST
             )
 
+    def tick(self) -> None:
+        """Do nothing: the index follows itself."""
+
     def advance(self) -> News:
         """Make updates of the news that came, and return what they are about."""
         with self._guard:

@@ -104,7 +104,8 @@ class SharedLog:
         self._waiting: dict[About, int] = {}  # grown ones, until the horizon reaches this
         self._renewed = False
         self._latest = Mark("", 0, Key(), 0)
-        self._horizon = 0  # everything below it is told
+        self._horizon = 0  # everything below it can be read here
+        self._reached = 0  # and below this, once `advance` was called
         self._ring: Ring[Key] = Ring(Key())
         space.subscribe(Suspended, lambda _: self._shrink())
         space.subscribe(Appended, self._appended)
@@ -123,10 +124,13 @@ class SharedLog:
                 self._watchers += 1
 
     def unwatch(self) -> None:
-        """Count one watcher less. Without any, nothing is followed."""
-        with self._begins:
-            with self._guard:
-                self._watchers -= 1
+        """Count one watcher less. It waits for nothing: the end of a call calls it."""
+        with self._guard:
+            self._watchers -= 1
+
+    def tick(self) -> None:
+        """Follow nothing if nobody watches."""
+        if self._following is not None and not self._watchers:
             self._rest()
 
     def _follow(self) -> None:
@@ -136,7 +140,7 @@ class SharedLog:
             self._inbox.clear()
             self._waiting.clear()
             self._latest = following.mark
-            self._horizon = 0
+            self._horizon = self._reached = 0
             self._ring.clear(self._latest.key)
         parts, ceiling = self._order.parts()
         self.drafts.retain({(part.conversation_id, part.draft_id) for part in parts})
@@ -144,16 +148,16 @@ class SharedLog:
         following.start()
 
     def _rest(self) -> None:
-        """Follow nothing if nobody watches."""
-        if self._watchers or self._following is None:
-            return
-        following, self._following = self._following, None
-        following.close()
-        with self._makes:
-            self._states.clear()
-        with self._guard:
-            self._inbox.clear()
-            self._ring.clear(self._latest.key)
+        with self._begins:
+            if self._watchers or self._following is None:
+                return
+            following, self._following = self._following, None
+            following.close()
+            with self._makes:
+                self._states.clear()
+            with self._guard:
+                self._inbox.clear()
+                self._ring.clear(self._latest.key)
 
     # Drafts ---------------------------------------------------------------------------------------
 
@@ -201,7 +205,7 @@ class SharedLog:
         about = (part.conversation_id, part.channel)
         with self._guard:
             self._waiting[about] = max(ceiling, self._waiting.get(about, 0))
-            self._release(self._horizon)
+            self._release(self._reached)
         self._order.hurry()
 
     def _release(self, horizon: int) -> None:
@@ -247,11 +251,12 @@ class SharedLog:
         with self._makes:
             placed, mark = self._updates(following.mark, changes.rows)
         entries = [self._entry(it) for it in placed]
+        self._add(changes.parts, changes.ceiling)
         with self._guard:
             self._inbox.append(_Told(placed, entries, mark, changes.told))
+            self._reached = changes.told
             self._release(changes.told)
             self._signal()
-        self._add(changes.parts, changes.ceiling)
 
     def _lost(self) -> None:
         """Begin again behind what a copy of the store has: it lacks some of what was told."""
@@ -339,7 +344,7 @@ class SharedLog:
         """Read the updates of transactions that had not ended when a cursor was given out, and have
         now. Each brings a cursor that says so.
         """
-        ended = [it for it in position.missing if it < horizon]
+        ended = [it.transaction for it in position.missing if it.transaction < horizon]
         if not ended:
             return Batch([]), position
         rows: list[OrderedChange] = []
@@ -353,13 +358,12 @@ class SharedLog:
             placed, _ = self._updates(position, rows)
         data: list[bytes] = []
         for it in placed:
-            mark = position.without(it.mark.key.transaction + 1)
-            if it.mark.key[1:] != (END, END):  # what comes first of it would come again
-                mark = position.without(it.mark.key.transaction)
-            entry = self._entry(replace(it, update=replace(it.update, cursor=str(mark))))
-            if interest.wants(entry.about):
-                data.append(entry.data)
-        return Batch(data), position.without(horizon)
+            if position.lacks(it.mark.key):
+                cursor = str(position.without(it.mark.key))
+                entry = self._entry(replace(it, update=replace(it.update, cursor=cursor)))
+                if interest.wants(entry.about):
+                    data.append(entry.data)
+        return Batch(data), position.without(Key(horizon))
 
     def _updates(self, before: Mark, changes: Sequence[OrderedChange]) -> tuple[list[Placed], Mark]:
         """Return the updates of changes, and the mark behind them. `before` is one before them."""

@@ -51,6 +51,9 @@ class Log(Protocol):
     def expect(self) -> None:
         """Note that whoever calls `advance` waits for news from now on."""
 
+    def tick(self) -> None:
+        """Do the periodic work."""
+
     def advance(self) -> News:
         """Make updates of the news that came, and return what they are about."""
 

@@ -21,7 +21,7 @@ END = (1 << 63) - 1
 
 _MARK = re.compile(
     r"([0-9a-f]{12})-([0-9a-f]{1,8})-(\d{1,20})\.([0-9a-f]{1,8})"
-    r"(?:\.(\d{1,19})\.(\d{1,10}))?((?:~\d{1,20}){0,500})",
+    r"(?:\.(\d{1,19})\.(\d{1,10}))?((?:~\d{1,20}(?:\.\d{1,19}\.\d{1,10})?){0,500})",
     re.ASCII,
 )
 
@@ -45,9 +45,9 @@ class Mark:
     key: Key
     tag: int
     """Random number of the change at the key: a copy that lost it may use the key for another."""
-    missing: tuple[int, ...] = ()
-    """Transactions before the key that had not ended when the mark was made: their changes are
-    still to come.
+    missing: tuple[Key, ...] = ()
+    """Of transactions before the key that had not ended when the mark was made, what is behind
+    these keys is still to come.
     """
 
     def __str__(self) -> str:
@@ -55,7 +55,10 @@ class Mark:
         text = f"{self.epoch}-{self.timeline:x}-{transaction}.{self.tag:x}"
         if (change, line) != (END, END):
             text += f".{change}.{line}"
-        return text + "".join(f"~{transaction - it}" for it in self.missing)
+        for key in self.missing:
+            text += f"~{transaction - key.transaction}"
+            text += f".{key.change}.{key.line}" if key.change else ""
+        return text
 
     @classmethod
     def of(cls, text: str) -> "Mark | None":
@@ -65,12 +68,20 @@ class Mark:
             return None
         transaction = int(match[3])
         key = Key(transaction, *map(int, (match[5], match[6])) if match[5] else (END, END))
-        missing = tuple(transaction - int(it) for it in match[7].split("~")[1:])
-        return cls(match[1], int(match[2], 16), key, int(match[4], 16), missing)
+        missing: list[Key] = []
+        for text in match[7].split("~")[1:]:
+            before, *rest = map(int, text.split("."))
+            missing.append(Key(transaction - before, *rest))
+        return cls(match[1], int(match[2], 16), key, int(match[4], 16), tuple(missing))
 
-    def without(self, horizon: int) -> "Mark":
-        """Return the mark without the missing transactions before a horizon."""
-        return replace(self, missing=tuple(it for it in self.missing if it >= horizon))
+    def lacks(self, key: Key) -> bool:
+        """Return whether what is at a key, of a missing transaction, is still to come."""
+        return any(it.transaction == key.transaction and it < key for it in self.missing)
+
+    def without(self, key: Key) -> "Mark":
+        """Return the mark with nothing missing up to a key."""
+        left = tuple(max(it, key) for it in self.missing if (it.transaction, END, END) > key)
+        return replace(self, missing=left)
 
 
 @dataclass(frozen=True, slots=True)

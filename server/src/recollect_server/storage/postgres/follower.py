@@ -94,10 +94,10 @@ class Snapshot:
         xmin, xmax, running = text.split(":")
         return cls(int(xmin), int(xmax), tuple(map(int, running.split(",") if running else ())))
 
-    def missing_before(self, transaction: int) -> tuple[int, ...]:
+    def missing_before(self, transaction: int) -> tuple[Key, ...]:
         """Return the transactions before one that it cannot see."""
         begun = range(self.xmax, transaction)  # after it was taken
-        return (*(it for it in self.running if it < transaction), *begun)
+        return (*(Key(it) for it in self.running if it < transaction), *map(Key, begun))
 
 
 class Settled(Protocol):

@@ -58,7 +58,7 @@ class PostgresOrder:
         """
         if mark.epoch != self._follower.epoch:
             return False
-        oldest = min((*mark.missing, mark.key.transaction))
+        oldest = min((mark.key, *mark.missing)).transaction
         row = self._rows(
             "SELECT (SELECT xid::text FROM recollect.pruned WHERE space = %s), c.tag,"
             " c.seen::text, pg_snapshot_xmax(pg_current_snapshot())::text, recollect.timeline()"
@@ -85,7 +85,7 @@ class PostgresOrder:
             status == "committed"
             for (status,) in self._rows(
                 "SELECT pg_xact_status(it::xid8) FROM unnest(%s::text[]) it",
-                [str(it) for it in beside],
+                [str(it.transaction) for it in beside],
             )
         )
 
@@ -110,7 +110,7 @@ class PostgresOrder:
             " AND (xid > %s::text::xid8 OR xid = ANY(%s::text[]::xid8[])) GROUP BY log",
             self._space,
             str(mark.key.transaction),
-            [str(it) for it in mark.missing],
+            [str(it.transaction) for it in mark.missing],
         )
         return {str(name): int(start) for name, start in rows}
 
