@@ -173,8 +173,8 @@ def test_replicas_are_killed_and_a_subscriber_goes_on_with_the_other_one(
 
         with ThreadPoolExecutor() as pool:
             for recorder in recorders * 2:
-                pool.submit(write, recorder, 60)
-            one.until_count("conversation_updated", 30)
+                pool.submit(write, recorder, 25)
+            one.until_count("conversation_updated", 12)
             first.kill()
             one.ended()
             one.resume(other)
@@ -183,10 +183,6 @@ def test_replicas_are_killed_and_a_subscriber_goes_on_with_the_other_one(
             it.until(lambda it=it: told_of(it, last.id))  # type: ignore[misc]
         assert places(one) == places(steady)
         assert not any(it.reset for it in one.updates)
-        with server_process(tmp_path / "a", *flags) as (_, again):
-            cursor = places(steady)[10][1]
-            back = subscribe(again, cursor=cursor).ready()
-            assert places(back) == places(steady)[11:]
 
 
 def test_an_open_transaction_stalls_streams_alone_until_its_time_is_over(

@@ -85,7 +85,7 @@ def place(cursor: str) -> tuple[str, int]:
         return epoch, int(number) if number else -1
     change, line = map(int, parts[1:]) if parts[1:] else (_LAST, _LAST)
     # Of two with the same key the one is behind that lacks less before it.
-    lacking = sum((1 << 32) - int((it.split(".") + ["0", "0"])[2]) for it in missing)
+    lacking = sum((1 << 32) - int([*it.split("."), "0", "0"][2]) for it in missing)
     return epoch, ((int(number) << 64 | change) << 64 | line) << 64 | (1 << 60) - lacking
 
 

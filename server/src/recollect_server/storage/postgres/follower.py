@@ -104,6 +104,7 @@ class Settled(Protocol):
     """What `Followed` needs of an order (see `storage.logs.order.Order`)."""
 
     def settled(self) -> Mark: ...  # noqa: D102
+    def snapshot(self) -> str: ...  # noqa: D102
     def reaches(self, mark: Mark) -> bool: ...  # noqa: D102
 
 
@@ -126,7 +127,7 @@ class Followed:
         self.mark = order.settled()
         self.horizon = 0
         """Everything below it was given."""
-        self.snapshot = ""
+        self.snapshot = order.snapshot()
         """When the parts of drafts were read last."""
         self._take = take
         self._lost = lost
@@ -275,7 +276,7 @@ class Follower:
                 changes = read_after(
                     connection, it.space, it.mark.key, it.kind, _PART, _PART_BYTES, snapshot
                 )
-            if it.kind is Kind.CONVERSATION and it.snapshot:
+            if it.kind is Kind.CONVERSATION:
                 parts = connection.execute(
                     _PARTS, [it.space, self._replica, it.snapshot, it.snapshot]
                 )
