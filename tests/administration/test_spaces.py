@@ -102,4 +102,10 @@ def test_an_administrator_of_a_space_makes_and_deletes_no_other(guarded: Guarded
         admin.create_space("other")
     assert admin.create_space("hers").created
     assert admin.delete_space("hers").conversations == 0
+    guarded.operator.admin.create_space("his")
+    guarded.operator.admin.delete_space("his")
+    assert [it.name for it in admin.list_space_receipts().receipts] == ["hers"]
+    first = guarded.operator.admin.list_space_receipts(page_size=1)
+    second = guarded.operator.admin.list_space_receipts(page_token=first.next_page_token)
+    assert [it.name for page in (first, second) for it in page.receipts] == ["his", "hers"]
     assert "two" in {it.name for it in guarded.operator.admin.list_spaces().spaces}

@@ -12,6 +12,7 @@ from recollect_server.inference.embedder import Embedder, Piece, Vectors
 
 from bench import __main__ as every
 from bench import (
+    backup,
     context,
     corpus,
     dialogue,
@@ -175,6 +176,17 @@ def test_spaces_runs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_start_runs(capsys: pytest.CaptureFixture[str]) -> None:
     start.main(["--conversations", "3", "--rounds", "1"])
     assert "3 conversations, indexed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("how", ["", "--call"])
+def test_backup_runs(capsys: pytest.CaptureFixture[str], how: str) -> None:
+    sizes = "--rounds 1 --messages 20 --calls 8"
+    [figure] = backup.main([*sizes.split(), *how.split()])
+    assert (figure.part, figure.ratio is not None) == (
+        f"by {'the call' if how else 'a process'}",
+        True,
+    )
+    assert "backups; an append takes" in capsys.readouterr().out
 
 
 def test_the_corpus_is_written_for_a_server_that_starts_over_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
+import apsw
 from recollect import Client, Message, Role
 from recollect.cli.exits import NOT_FOUND, USAGE
 
@@ -103,3 +104,36 @@ def test_rules_of_retention_are_listed_tried_and_their_receipts_printed(
     receipts = inside("admin", "retention", "receipts", "--limit", "1", on_terminal=True).out
     assert receipts.splitlines()[0].removesuffix("  web") in made
     assert receipts.splitlines()[2].startswith("delete channel=web idle=90d anchors=delete: it has")
+
+
+def test_the_command_waits_for_the_end_and_names_what_is_wrong(
+    inside: Inside, server: RunningServer
+) -> None:
+    for space in ("ada", "default"):
+        with Client(server.target, space=space) as one:
+            conversation = one.conversations.create("web")
+            one.conversations.append_turn(conversation.id, [Message.user("Hello")])
+    sound = inside("admin", "verify", "--all", on_terminal=True)
+    assert sound.code == 0
+    assert sound.out.splitlines() == [
+        f"{space}: 1 conversations, 1 messages, 0 external communications, 0 problems."
+        for space in ("ada", "default")
+    ]
+    with apsw.Connection(str(server.folder / "conversations.db")) as index:
+        index.execute("DELETE FROM requests")
+    wrong = inside("admin", "verify", on_terminal=True)
+    assert wrong.code == 1
+    assert f"{conversation.id}: the index does not know 2 of its requests" in wrong.out
+    (line,) = inside("admin", "verify", "--no-wait").lines
+    assert (line["problemCount"], line["state"]) == (1, "done")
+
+
+def test_deleted_spaces_leave_receipts(inside: Inside, client: Client) -> None:
+    assert inside("admin", "spaces", "receipts", on_terminal=True).out == "No space was deleted.\n"
+    for name in ("ada", "ben"):
+        client.admin.create_space(name)
+        client.admin.delete_space(name)
+    assert [it["name"] for it in inside("admin", "spaces", "receipts").lines] == ["ben", "ada"]
+    newest = inside("admin", "spaces", "receipts", "--limit", "1", on_terminal=True).out
+    assert "ben" in newest
+    assert "ada" not in newest

@@ -266,7 +266,7 @@ def test_panels_on_every_replica_see_the_same_and_hop_between_them(
     assert received.escalation is not None
     first.resolve(received.escalation.id, "Say yes.")
     first.reply(received.communication.id, "Yes.")
-    second.write("Elsewhere", party="other")
+    second.write("Elsewhere", party="other", delivered="elsewhere")
     first.trust(received.communication.id, BLOCKED)
     first.write("Buy now!")
     first.write("The end", party="last")
@@ -303,7 +303,7 @@ def test_a_draft_is_seen_on_every_replica_and_goes_when_its_messages_land(
     if_unwatched = replicas[1].target
     for one in (streams.pop(), late):
         one.drop()
-    until(lambda: [it.name for it in threading.enumerate()].count("follower") == 1)
+    until(lambda: [it.name for it in threading.enumerate()].count("change-follower") == 1)
     second.publish(name, "d", 8, "three")  # the writer has moved, to where nobody watches
     streams[0].until(lambda: draft_of(streams[0]) == "One two three")
     back = subscribe(if_unwatched)

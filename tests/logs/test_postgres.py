@@ -1,5 +1,5 @@
-"""Promises of the PostgreSQL store beyond those of every log store: lost connections, a second
-server, a server of the database that is killed.
+"""Promises of the PostgreSQL store beyond those of every log store: lost connections, changes of
+other replicas, a server of the database that is killed.
 """
 
 import socket
@@ -354,8 +354,8 @@ def test_who_stands_before_changes_that_were_pruned_is_told_so(
     assert sharing.prune_changes(max_age=3600, most=1) == 1
     assert not sharing.changes(moment).is_whole
     assert not sharing.history(ChangePosition(), 10).is_whole
-    kept = sharing.history(position, 10)
-    assert (len(kept.changes), kept.is_whole) == (1, True)
+    rest = sharing.history(position, 10)
+    assert (len(rest.changes), rest.is_whole) == (1, True)
     now = sharing.moment()
     assert sharing.prune_changes(max_age=0, most=10) == 1
     assert sharing.changes(now).is_whole

@@ -84,6 +84,7 @@ def test_a_log_is_read_whole_however_long_its_lines_are(store: LogStore) -> None
     lines = list(store.read(CONVERSATION))
     assert [len(text) for text in texts(lines)] == sizes
     assert (end_of(lines), store.length(CONVERSATION)) == (end, end.bytes)
+    assert b"".join(store.raw_lines(CONVERSATION)) == store.raw(CONVERSATION)
     assert list(store.read(CONVERSATION, Position(2, lines[1].end), lines[4].end)) == lines[2:5]
     last = store.read_last(CONVERSATION, end, lines[-1].length + 100)
     assert [line.sequence for line in last] == [7]

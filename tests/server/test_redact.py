@@ -213,3 +213,22 @@ def test_a_command_that_quoted_a_message_quotes_it_no_more(
     redact(service, conversation_id, sequence=2)
     assert files_with(server.data_dir, SECRETS[0]) == []
     assert SECRETS[0] not in str(command())
+
+
+def test_a_redacted_conversation_is_deleted_with_every_row_of_it(
+    service: Service, server: RunningServer
+) -> None:
+    conversation_id = service.told("My password is quixotriple")
+    redact(service, conversation_id, sequence=2)
+    service.delete(conversation_id)
+    index = server.app.spaces.open_now()[0]._space.index
+    with index.reading() as connection:
+        for query in (
+            "SELECT count(*) FROM messages",
+            "SELECT count(*) FROM turns_fts_docsize",
+            "SELECT count(*) FROM deletions",
+        ):
+            assert connection.execute(query).get == 0, query
+        # nothing of it is taken for damage, which would have the next start make the index anew
+        query = "SELECT count(*) FROM identity WHERE name = 'rebuild_wanted'"
+        assert connection.execute(query).get == 0

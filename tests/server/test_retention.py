@@ -122,7 +122,7 @@ def test_receipts_come_in_pages_the_newest_first(start_server: Start, connect: C
     ("rules", "sentence"),
     [
         ("keep idle=1d", "begin with `delete` or `unindex`"),
-        ("unindex bytes=1g", "bytes is for `delete` alone"),
+        ("unindex idle=1d anchors=keep", "anchors is for `delete` alone"),
         ("delete idle=1d bytes=1g", "only one"),
         ("delete idle=soon", "not a number"),
         ("delete idle=0d", "too small"),

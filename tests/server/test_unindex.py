@@ -132,6 +132,36 @@ def test_an_idle_conversation_leaves_searches_and_a_message_brings_it_back(
     assert problems(server) == []
 
 
+def test_rules_by_count_and_bytes_unindex_those_that_are_idle_for_longest(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server(retention="unindex channel=web conversations=2")
+    service = connect(server)
+    made = [begun(service, server, days, f"{WORD} {days}") for days in (9, 8, 7, 6)]
+    pinned = service.create("cli", pinned=True).id
+    look_again(server)
+    until(lambda: all(service.get(name).unindexed for name in made[:2]))
+    assert set(service.found(WORD)) == set(made[2:])
+    with Client(server.target) as client:
+        first = client.admin.list_retention_receipts().receipts[-1].conversation
+        assert (first.conversation_id, first.rule) == (
+            made[0],
+            "unindex channel=web conversations=2",
+        )
+        assert first.reason.startswith("4 conversations are indexed, and 2 may be;")
+        # What is unindexed counts no more.
+        assert client.admin.preview_retention().conversations == ()
+        size = client.admin.preview_retention(retention="unindex conversations=1").conversations
+        assert [it.conversation_id for it in size] == made[2:]
+        bound = f"unindex channel=web bytes={size[1].bytes}"
+        (planned,) = client.admin.preview_retention(retention=bound).conversations
+        assert planned.conversation_id == made[2]
+        assert "bytes are indexed, and" in planned.reason
+        deleted = client.admin.preview_retention(retention="delete conversations=4").conversations
+        assert [it.conversation_id for it in deleted] == made[:1]  # for all count there
+    assert not service.get(pinned).unindexed
+
+
 @pytest.mark.files
 def test_a_new_index_leaves_it_out_and_is_verified(start_server: Start, connect: Connect) -> None:
     server = start_server(retention=RULE)

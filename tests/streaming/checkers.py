@@ -7,7 +7,7 @@ one resumed where the one before ended. A broken word is an AssertionError that 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from recollect.v1.conversation_service_pb2 import AppendTurnResponse
@@ -30,6 +30,7 @@ class Received:
     sequences: tuple[int, ...] = ()
     """Of the messages that it brought."""
     reset: bool = False
+    cursor: str = field(default="", compare=False)
 
     @property
     def logged(self) -> bool:
@@ -62,6 +63,7 @@ def received(update: Update) -> Received:
         update.conversation_id,
         sequences,
         update.reset,
+        update.cursor,
     )
 
 
@@ -79,14 +81,11 @@ def place(cursor: str) -> tuple[str, int]:
     form. Over PostgreSQL the number is made of a transaction, a change in it and a line.
     """
     epoch, _, place = cursor.rpartition("-")
-    key, *missing = place.split("~")
-    number, *parts = key.split(".")
+    number, *parts = place.partition("~")[0].split(".")
     if not parts:
         return epoch, int(number) if number else -1
     change, line = map(int, parts[1:]) if parts[1:] else (_LAST, _LAST)
-    # Of two with the same key the one is behind that lacks less before it.
-    lacking = sum((1 << 32) - int([*it.split("."), "0", "0"][2]) for it in missing)
-    return epoch, ((int(number) << 64 | change) << 64 | line) << 64 | (1 << 60) - lacking
+    return epoch, (int(number) << 64 | change) << 64 | line
 
 
 def ordered(runs: Runs) -> None:
@@ -107,7 +106,7 @@ def ordered(runs: Runs) -> None:
 def unique(runs: Runs) -> None:
     """Check that no change and no message comes twice."""
     for part in _unbroken(runs):
-        places = [it.position for it in part if it.logged]
+        places = [(it.position, it.cursor) for it in part if it.logged]
         assert len(places) == len(set(places)), (
             f"{len(places) - len(set(places))} changes came twice"
         )

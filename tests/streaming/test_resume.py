@@ -139,7 +139,8 @@ def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
     def late(log: Any) -> News:
         waits.set()
         go_on.wait()
-        return advance(log)
+        news: News = advance(log)
+        return news
 
     monkeypatch.setattr(kind, "advance", late)
     first = service.create().id  # ends what was under way

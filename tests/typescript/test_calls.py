@@ -258,6 +258,8 @@ def test_a_snapshot_that_begins_anew_replaces_the_one_that_broke(
         (False, "c-4"),
     ]
     assert [it.request.cursor for it in scripted.requests[:3]] == ["", "", "c-3"]
+    # each connection that stood, and each that broke
+    assert driver.do(connections=True) == [True, False, True, False, True]
     assert {it.request.max_batch for it in scripted.requests} == {1000}
 
 

@@ -6,11 +6,13 @@ import { helpOpen, onKey } from "./keyboard";
 import { connectAgain, liveStatus } from "./live/connection";
 import { KeysDialog } from "./KeysDialog";
 import { link, navigate, route } from "./router";
+import { SpaceButton } from "./spaces/SpaceButton";
 import { Sidebar } from "./sidebar/Sidebar";
 import { SignIn } from "./SignIn";
 import { isNarrow, nextTheme, theme } from "./state/theme";
 import { t } from "./texts";
 import { Icon } from "./ui/Icon";
+import { Notice } from "./ui/Notice";
 import { Empty, Failure, Loading } from "./ui/States";
 import { viewOf, views, type View } from "./views/registry";
 
@@ -38,7 +40,8 @@ export function App() {
       </a>
       <div class="side" role={isAlone ? "main" : undefined} id={isAlone ? "content" : undefined} tabIndex={isAlone ? -1 : undefined}>
         <div class="brand" role={isAlone ? undefined : "banner"}>
-          <Brand class="brand-name"><a href="/">{t.app.name}</a></Brand>
+          <Brand class="brand-name"><a href={link("/")}>{t.app.name}</a></Brand>
+          <SpaceButton />
           <LiveMark />
           <button class="quiet" title={t.app.keys} aria-label={t.app.keys} onClick={() => (helpOpen.value = true)}>
             <Icon name="keyboard" />
@@ -68,6 +71,7 @@ export function App() {
           <Shown />
         </main>
       )}
+      <Notice />
       <KeysDialog />
     </div>
   );

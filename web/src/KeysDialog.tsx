@@ -13,6 +13,8 @@ const KEYS: [string[], string][] = [
   [["↑", "↓", "Home", "End"], t.keys.list],
   [["Enter"], t.keys.open],
   [["F2"], t.keys.rename],
+  [["t"], t.keys.topics],
+  [["a"], t.keys.archive],
   [["Esc"], t.keys.escape],
 ];
 

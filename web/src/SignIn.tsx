@@ -1,6 +1,6 @@
 // What is shown instead of everything while this browser may not call the server.
 import { useEffect, useState } from "preact/hooks";
-import { refreshSession, signIn, type SessionState } from "./api/session";
+import { refreshSession, signIn, signOut, type SessionState } from "./api/session";
 import { t } from "./texts";
 import { Icon } from "./ui/Icon";
 
@@ -15,6 +15,16 @@ export function SignIn({ state }: { state: SessionState }) {
         <section>
           <h1>{t.session.closedTitle}</h1>
           <p>{t.session.closed}</p>
+        </section>
+      )}
+      {state.kind === "space" && (
+        <section>
+          <h1>{t.session.spaceTitle}</h1>
+          <p>{state.reason}</p>
+          <p class="gate-actions">
+            <a class="button primary" href="/">{t.session.ownSpace}</a>
+            <button class="button" onClick={() => void signOut()}>{t.app.signOut}</button>
+          </p>
         </section>
       )}
       {state.kind === "unreachable" && <Unreachable reason={state.reason} />}

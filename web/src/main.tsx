@@ -1,6 +1,7 @@
 // The beginning of the page.
 import { render } from "preact";
 import { openSession, refreshSession } from "./api/session";
+import { isSpaceValid } from "./api/space";
 import { App } from "./App";
 import { joinStream } from "./live/connection";
 import { keepList } from "./state/conversations";
@@ -13,7 +14,9 @@ render(<App />, document.getElementById("app")!);
 // Who the caller is, the list and the stream are asked for at once. A caller without a session or a
 // token is refused by each of them, and signing in begins anew.
 void openSession().then(() => {
-  keepList();
-  joinStream();
+  if (isSpaceValid) {
+    keepList();
+    joinStream();
+  }
   return refreshSession();
 });

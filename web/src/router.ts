@@ -1,6 +1,7 @@
 // The address bar: which view is shown, with its filters. Links are plain links; this module keeps
 // them from loading the page anew.
 import { signal } from "@preact/signals";
+import { isOfOtherSpace, space } from "./api/space";
 
 export interface Route {
   path: string;
@@ -11,7 +12,7 @@ export const route = signal<Route>(read());
 
 /** Show another address. A value of undefined removes its key of the query. */
 export function navigate(path: string, query: Record<string, string | undefined> = {}, replace = false): void {
-  const values = Object.entries(query).filter((it): it is [string, string] => !!it[1]);
+  const values = Object.entries({ ...query, space }).filter((it): it is [string, string] => !!it[1]);
   const text = new URLSearchParams(values).toString();
   const address = text ? `${path}?${text}` : path;
   if (address !== location.pathname + location.search) {
@@ -38,18 +39,23 @@ export function link(path: string, query: Record<string, string | undefined> = {
 }
 
 /** Keys of the query that stay when another conversation or view is shown. */
-export const KEPT_KEYS = ["on", "named", "archived", "details"] as const;
+export const KEPT_KEYS = ["space", "on", "named", "archived", "details"] as const;
 
 function read(): Route {
   return { path: location.pathname, query: new URLSearchParams(location.search) };
 }
 
-addEventListener("popstate", () => (route.value = read()));
+// Another space is another page: nothing of this one is kept.
+addEventListener("popstate", () => {
+  if (isOfOtherSpace(location)) location.reload();
+  else route.value = read();
+});
 addEventListener("click", (event) => {
   const anchor = (event.target as Element).closest?.("a[href]");
   if (!(anchor instanceof HTMLAnchorElement) || anchor.origin !== location.origin) return;
   if (event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   if (anchor.target || anchor.hasAttribute("download") || event.defaultPrevented) return;
+  if (isOfOtherSpace(anchor)) return;
   if (anchor.hash && anchor.pathname === location.pathname && anchor.search === location.search) return;
   event.preventDefault();
   const address = anchor.pathname + anchor.search;

@@ -1,4 +1,4 @@
-import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { DescService, MessageInitShape } from "@bufbuild/protobuf";
 import { createClient, type Client, type Transport } from "@connectrpc/connect";
 import { Health } from "./gen/grpc/health/v1/health_pb.js";
 import { AccessService } from "./gen/recollect/v1/access_service_pb.js";
@@ -16,7 +16,7 @@ import { RecallService } from "./gen/recollect/v1/recall_service_pb.js";
 import type { Update } from "./gen/recollect/v1/update_pb.js";
 import { checkedPolicy, invalid, type RetryPolicy } from "./retry.js";
 import { clientClosed, RepeatingTransport } from "./transport.js";
-import { Watch } from "./watch.js";
+import { Watch, type OnConnection, type Open, type Streamed } from "./watch.js";
 
 /** How a client calls. */
 export interface RecollectOptions {
@@ -36,35 +36,22 @@ export interface RecollectOptions {
 export interface WatchOptions {
   /** Ends the watch: it throws the signal's reason. */
   readonly signal?: AbortSignal;
+  /** Tells whether updates arrive: called with true when a connection stands, and with false and
+   * the reason each time that one breaks or is refused and another is made. */
+  readonly onConnection?: OnConnection;
 }
 
 /**
- * A client of a Recollect server, over any Connect transport: one property per service, each with
- * the calls of the contract. `connect` of `@recollect/client/node` and of `@recollect/client/web`
- * make one.
+ * The part of a client that every call goes through: retries, request ids, errors with reasons, and
+ * watches. A page whose size matters makes this alone, and `of` clients of the services that it
+ * needs; everybody else makes a `Recollect`.
  *
  * A call that changes something gets a `requestId` if it has none, and keeps it in every attempt: it
  * takes effect once. Every failure is a `RecollectError`.
  */
-export class Recollect {
+export class RecollectCore {
   /** Begin, write, read, name and delete conversations. */
   readonly conversations: Client<typeof ConversationService>;
-  /** Find conversations and messages again. */
-  readonly recall: Client<typeof RecallService>;
-  /** Bring messages of any provider to their conversations; say who is an owner. */
-  readonly channels: Client<typeof ChannelService>;
-  /** Read, trust and answer third parties. */
-  readonly external: Client<typeof ExternalCommunicationService>;
-  /** Count what was written and what it cost. */
-  readonly insight: Client<typeof InsightService>;
-  /** Keep the state of programs, by thread. */
-  readonly checkpoints: Client<typeof CheckpointService>;
-  /** Tell what this client may do. */
-  readonly access: Client<typeof AccessService>;
-  /** Administer the server. */
-  readonly admin: Client<typeof AdminService>;
-  /** Ask whether the server serves. */
-  readonly health: Client<typeof Health>;
   /** The transport with retries and metadata, for services that this class does not name. */
   readonly transport: Transport;
 
@@ -81,22 +68,67 @@ export class Recollect {
     if (space !== undefined) headers.set("recollect-space", checkedSpace(space));
     const settings = { headers, timeoutMs, retry: this.#retry, closed: this.#end.signal };
     this.transport = new RepeatingTransport(transport, settings);
-    this.conversations = createClient(ConversationService, this.transport);
-    this.recall = createClient(RecallService, this.transport);
-    this.channels = createClient(ChannelService, this.transport);
-    this.external = createClient(ExternalCommunicationService, this.transport);
-    this.insight = createClient(InsightService, this.transport);
-    this.checkpoints = createClient(CheckpointService, this.transport);
-    this.access = createClient(AccessService, this.transport);
-    this.admin = createClient(AdminService, this.transport);
-    this.health = createClient(Health, this.transport);
+    this.conversations = this.of(ConversationService);
+  }
+
+  /** Returns a client of one service. */
+  of<T extends DescService>(service: T): Client<T> {
+    return createClient(service, this.transport);
   }
 
   /** Watches conversations. Without a cursor it begins with a snapshot. */
   watch(request: MessageInitShape<typeof StreamUpdatesRequestSchema> = {}, options: WatchOptions = {}): Watch<Update> {
     const open = (cursor: string, signal: AbortSignal) =>
       this.conversations.streamUpdates({ ...request, maxBatch: request.maxBatch || 1000, cursor }, { signal });
-    return this.#watch(open, request.cursor, options);
+    return this.watchStream(open, request.cursor, options);
+  }
+
+  /** Ends the client, and running calls with a RecollectError of the code `CLOSED`. */
+  close(): void {
+    this.#end.abort(clientClosed());
+    this.#onClose?.();
+  }
+
+  protected watchStream<U extends Streamed>(open: Open<U>, cursor: string | undefined, options: WatchOptions): Watch<U> {
+    const { signal, onConnection } = options;
+    const signals = [signal, this.#end.signal];
+    return new Watch<U>(open, { cursor: cursor ?? "", retry: this.#retry, signals, onConnection });
+  }
+}
+
+/**
+ * A client of a Recollect server, over any Connect transport: one property per service, each with
+ * the calls of the contract. `connect` of `@recollect/client/node` and of `@recollect/client/web`
+ * make one.
+ */
+export class Recollect extends RecollectCore {
+  /** Find conversations and messages again. */
+  readonly recall: Client<typeof RecallService>;
+  /** Bring messages of any provider to their conversations; say who is an owner. */
+  readonly channels: Client<typeof ChannelService>;
+  /** Read, trust and answer third parties. */
+  readonly external: Client<typeof ExternalCommunicationService>;
+  /** Count what was written and what it cost. */
+  readonly insight: Client<typeof InsightService>;
+  /** Keep the state of programs, by thread. */
+  readonly checkpoints: Client<typeof CheckpointService>;
+  /** Tell what this client may do. */
+  readonly access: Client<typeof AccessService>;
+  /** Administer the server. */
+  readonly admin: Client<typeof AdminService>;
+  /** Ask whether the server serves. */
+  readonly health: Client<typeof Health>;
+
+  constructor(transport: Transport, options: RecollectOptions = {}) {
+    super(transport, options);
+    this.recall = this.of(RecallService);
+    this.channels = this.of(ChannelService);
+    this.external = this.of(ExternalCommunicationService);
+    this.insight = this.of(InsightService);
+    this.checkpoints = this.of(CheckpointService);
+    this.access = this.of(AccessService);
+    this.admin = this.of(AdminService);
+    this.health = this.of(Health);
   }
 
   /** Watches third parties. Without a cursor it begins with a snapshot. */
@@ -106,21 +138,7 @@ export class Recollect {
   ): Watch<CommunicationUpdate> {
     const open = (cursor: string, signal: AbortSignal) =>
       this.external.streamCommunicationUpdates({ ...request, cursor }, { signal });
-    return this.#watch(open, request.cursor, options);
-  }
-
-  /** Ends the client, and running calls with a RecollectError of the code `CLOSED`. */
-  close(): void {
-    this.#end.abort(clientClosed());
-    this.#onClose?.();
-  }
-
-  #watch<U extends Update | CommunicationUpdate>(
-    open: (cursor: string, signal: AbortSignal) => AsyncIterable<{ update?: U | undefined; following?: U[] }>,
-    cursor: string | undefined,
-    { signal }: WatchOptions,
-  ): Watch<U> {
-    return new Watch<U>(open, { cursor: cursor ?? "", retry: this.#retry, signals: [signal, this.#end.signal] });
+    return this.watchStream(open, request.cursor, options);
   }
 }
 

@@ -11,6 +11,10 @@ export interface Streamed {
 /** Opens one connection: everything after a cursor. */
 export type Open<U> = (cursor: string, signal: AbortSignal) => AsyncIterable<{ update?: U | undefined; following?: U[] }>;
 
+/** Called with true when a connection brings its first element, and with false and the reason each
+ * time that one breaks or is refused and another is made. */
+export type OnConnection = (isConnected: boolean, error?: unknown) => void;
+
 const TRANSIENT = new Set(["UNAVAILABLE", "CANCELLED", "RESOURCE_EXHAUSTED"]);
 /** The codes of a connection that broke in the middle of something. A fault of the server itself
  * brings a reason. */
@@ -27,13 +31,23 @@ const SNAPSHOTS = new Set(["conversationList", "communicationList"]);
 export class Watch<U extends Streamed> implements AsyncIterableIterator<U> {
   readonly #open: Open<U>;
   readonly #policy: RetryPolicy | undefined;
+  readonly #onConnection: OnConnection | undefined;
   readonly #end = new AbortController();
   readonly #updates: AsyncGenerator<U, undefined, undefined>;
   #cursor: string;
   #closed = false;
 
-  constructor(open: Open<U>, options: { cursor: string; retry: RetryPolicy | undefined; signals: (AbortSignal | undefined)[] }) {
+  constructor(
+    open: Open<U>,
+    options: {
+      cursor: string;
+      retry: RetryPolicy | undefined;
+      signals: (AbortSignal | undefined)[];
+      onConnection?: OnConnection | undefined;
+    },
+  ) {
     this.#open = open;
+    this.#onConnection = options.onConnection;
     this.#cursor = options.cursor;
     this.#policy = options.retry;
     const abort = (signal: AbortSignal) => this.#end.abort(signal.reason);
@@ -76,11 +90,14 @@ export class Watch<U extends Streamed> implements AsyncIterableIterator<U> {
     let hasSnapshot = this.#cursor !== "";
     for (let failures = 0; ; ) {
       let failure: unknown;
+      let isConnected = false;
       try {
         signal.throwIfAborted();
         for await (const { update, following = [] } of this.#open(this.#cursor, signal)) {
           wasConnected = true;
           failures = 0;
+          if (!isConnected) this.#onConnection?.(true);
+          isConnected = true;
           for (const it of update === undefined ? following : [update, ...following]) {
             if (this.#closed) return undefined;
             signal.throwIfAborted();
@@ -101,6 +118,7 @@ export class Watch<U extends Streamed> implements AsyncIterableIterator<U> {
       if (signal.aborted) throw signal.reason;
       failures += 1;
       if (failure !== undefined && !this.#isTransient(failure, wasConnected, failures)) throw failure;
+      this.#onConnection?.(false, failure);
       const askedFor = failure instanceof RecollectError ? failure.retryAfterMs : undefined;
       await wait(delayAfter(this.#policy ?? DEFAULT_RETRY, failures, askedFor), signal).catch(() => undefined);
     }

@@ -14,12 +14,15 @@ interface Command {
   /** Take updates of the watch until one of this kind came. */
   until?: string;
   close?: true;
+  /** Answer what the watch told of its connections. */
+  connections?: true;
 }
 
 let client: Recollect | undefined;
 let watch: Watch<Update> | undefined;
+let told: boolean[] = [];
 
-async function done({ connect: address, options, call, watch: begins, request = {}, until, close }: Command): Promise<JsonValue> {
+async function done({ connect: address, options, call, watch: begins, request = {}, until, close, connections }: Command): Promise<JsonValue> {
   if (close) client?.close();
   if (address !== undefined) client = connect(address, { ...options, retry: { initialDelayMs: 1, maxDelayMs: 50, ...options?.retry } });
   if (client === undefined) throw new Error("connect first");
@@ -29,7 +32,12 @@ async function done({ connect: address, options, call, watch: begins, request = 
     const { message } = await client.transport.unary(method, undefined, undefined, undefined, fromJson(method.input, request));
     return toJson(method.output, message, { useProtoFieldName: true });
   }
-  if (begins) watch = client.watch(fromJson(StreamUpdatesRequestSchema, request));
+  if (connections) return told;
+  if (begins) {
+    told = [];
+    const onConnection = (isConnected: boolean) => void told.push(isConnected);
+    watch = client.watch(fromJson(StreamUpdatesRequestSchema, request), { onConnection });
+  }
   const updates: JsonValue[] = [];
   while (until !== undefined && watch !== undefined) {
     const { value, done } = await watch.next();

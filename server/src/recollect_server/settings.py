@@ -34,6 +34,7 @@ from pydantic_settings import (
 )
 
 from recollect_server.domain import endpoints
+from recollect_server.domain.backups import KeepRule, parse_keep
 from recollect_server.domain.retention import RetentionRule, parse_rules
 from recollect_server.domain.store_url import without_password
 
@@ -225,6 +226,10 @@ def _retention(value: str) -> str:
     return "; ".join(rule.text for rule in parse_rules(value))
 
 
+def _keep(value: str) -> str:
+    return " ".join(rule.text for rule in parse_keep(value))
+
+
 def _models(value: str) -> str:
     names = [name.strip() for name in value.split(",") if name.strip()]
     if wrong := [name for name in names if not _MODEL.fullmatch(name)]:
@@ -333,7 +338,14 @@ class Settings(BaseSettings):
         Path(".recollect"), description="folder that holds all data"
     )
     backup_dir: File = Field(
-        None, description="folder for backups that administrators ask for by calls; none: none"
+        None,
+        description="folder for backups without a folder of their own: scheduled ones, and those that"
+        " administrators ask for by calls; none: none",
+    )
+    backup_keep: Annotated[str, AfterValidator(_keep)] = Field(
+        "",
+        description="backups in backup_dir that stay when a new one is made and verified, as"
+        " `daily=7 weekly=5 monthly=12` (also last, hourly, yearly); empty: all stay",
     )
     store: LogStoreName = Field(
         LogStoreName(FOLDER),
@@ -649,6 +661,11 @@ class Settings(BaseSettings):
     def retention_rules(self) -> tuple[RetentionRule, ...]:
         """The rules of retention, in their order."""
         return parse_rules(self.retention)
+
+    @property
+    def backup_rules(self) -> tuple[KeepRule, ...]:
+        """The rules that say which backups stay; none: all do."""
+        return parse_keep(self.backup_keep)
 
     @classmethod
     def load(cls, config: Path | None, flags: dict[str, Any]) -> "Settings":

@@ -1,8 +1,9 @@
-// Clients of the services, over the bridge that serves this page.
-import type { DescService } from "@bufbuild/protobuf";
-import { Code, ConnectError, createClient, type Client, type Interceptor } from "@connectrpc/connect";
+// The client of the server, over the bridge that serves this page: a call that is refused for a
+// moment is tried again, and one that changes something takes effect once.
+import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
-import { AccessService, ConversationService, RecallService } from "@recollect/client";
+import { AccessService, RecallService, RecollectCore } from "@recollect/client";
+import { space } from "./space";
 
 /** Callbacks on calls that are refused for want of a session or of a token. */
 export const onRefusal: { session?: () => void; token?: () => void } = {};
@@ -26,16 +27,13 @@ const transport = createConnectTransport({
   interceptors: [watchRefusals],
 });
 
-/** Return a client of a service. */
-export function clientOf<T extends DescService>(service: T): Client<T> {
-  return createClient(service, transport);
-}
+// Views make clients of the other services, so that their code comes with the view.
+export const client = new RecollectCore(transport, { space: space || undefined });
+export const { conversations } = client;
+export const access = client.of(AccessService);
+export const recall = client.of(RecallService);
 
-export const access = clientOf(AccessService);
-export const conversations = clientOf(ConversationService);
-export const recall = clientOf(RecallService);
-
-/** Return a new id for a request that must take effect once, however often it is sent. */
+/** Return a new id for a request that must take effect once, also if a person repeats it. */
 export function newRequestId(): string {
   return `web-${crypto.randomUUID()}`;
 }

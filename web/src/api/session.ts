@@ -1,14 +1,18 @@
 // The session of this browser: the key of the printed address, the token, and what it allows.
-import { ConnectError } from "@connectrpc/connect";
 import { signal } from "@preact/signals";
 import { Scope, type WhoAmIResponse } from "@recollect/client";
 import { restartStream } from "../live/connection";
+import { t } from "../texts";
 import { access, onRefusal } from "./calls";
+import { onSessionChange, tellSessionChange } from "./changes";
+import { describe, isOf } from "./errors";
+import { isSpaceValid } from "./space";
 
 export type SessionState =
   | { kind: "loading" }
   | { kind: "closed" } // this browser has no session with the bridge
   | { kind: "token" } // the server asks for a token
+  | { kind: "space"; reason: string } // the address names a space that this caller may not name
   | { kind: "unreachable"; reason: string }
   | { kind: "open"; caller: WhoAmIResponse };
 
@@ -16,6 +20,7 @@ export const session = signal<SessionState>({ kind: "loading" });
 
 onRefusal.session = () => (session.value = { kind: "closed" });
 onRefusal.token = () => (session.value = { kind: "token" });
+onSessionChange(() => location.reload());
 
 /** Return whether the caller has all of some scopes. */
 export function may(...scopes: Scope[]): boolean {
@@ -39,13 +44,17 @@ export async function openSession(): Promise<void> {
 
 /** Ask the server who the caller is. */
 export async function refreshSession(): Promise<void> {
+  if (!isSpaceValid) {
+    session.value = { kind: "space", reason: t.session.noSpaceName };
+    return;
+  }
   try {
     session.value = { kind: "open", caller: await access.whoAmI({}) };
   } catch (error) {
     const kind = session.peek().kind;
-    if (kind !== "closed" && kind !== "token") {
-      session.value = { kind: "unreachable", reason: ConnectError.from(error).rawMessage };
-    }
+    if (kind === "closed" || kind === "token") return;
+    const isRefused = isOf(error, "PERMISSION_DENIED", "NOT_FOUND", "INVALID_ARGUMENT", "FAILED_PRECONDITION");
+    session.value = { kind: isRefused ? "space" : "unreachable", reason: describe(error) };
   }
 }
 
@@ -60,15 +69,20 @@ export async function signIn(token: string): Promise<string | undefined> {
       return text;
     }
   }
-  restartStream();
-  location.reload();
+  changeCaller();
   return undefined;
 }
 
 /** Forget the token of this browser. */
 export async function signOut(): Promise<void> {
   await post("/session/sign-out", {});
+  changeCaller();
+}
+
+/** Begin anew, in every tab, with what the session allows now. */
+function changeCaller(): void {
   restartStream();
+  tellSessionChange();
   location.reload();
 }
 

@@ -2,6 +2,7 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { signal } from "@preact/signals";
 import { UpdateSchema, type Update } from "@recollect/client";
+import { sharedName } from "../api/space";
 import { Hub } from "./hub";
 import type { FromHub, HubStatus, ToHub } from "./messages";
 
@@ -31,7 +32,7 @@ export function restartStream(): void {
   send({ kind: "restart" });
 }
 
-/** Join the stream that this browser's tabs share. */
+/** Join the stream that this browser's tabs share, of one space. */
 export function joinStream(): void {
   const isForced = new URLSearchParams(location.search).has("without-worker");
   if (typeof SharedWorker === "function" && !isForced) joinWorker();
@@ -40,7 +41,7 @@ export function joinStream(): void {
 }
 
 function joinWorker(): void {
-  const worker = new SharedWorker(workerUrl() as unknown as URL, { type: "module", name: "recollect" });
+  const worker = new SharedWorker(workerUrl() as unknown as URL, { type: "module", name: sharedName });
   worker.port.onmessage = ({ data }: MessageEvent<FromHub>) => take(data);
   send = (message) => worker.port.postMessage(message);
   send({ kind: "hello" });
@@ -50,13 +51,13 @@ function joinWorker(): void {
 
 /** Without shared workers one tab holds the stream, and passes it on; another follows it. */
 function joinLeader(): void {
-  const channel = new BroadcastChannel("recollect-live");
+  const channel = new BroadcastChannel(`${sharedName} live`);
   channel.onmessage = ({ data }: MessageEvent<FromHub | ToHub>) => {
     if (data.kind === "status" || data.kind === "reset" || data.kind === "updates") take(data);
   };
   send = (message) => channel.postMessage(message);
   send({ kind: "hello" });
-  void navigator.locks.request("recollect-live", async () => {
+  void navigator.locks.request(`${sharedName} live`, async () => {
     // It goes on behind the last update that it was passed: nothing is missing.
     const hub = new Hub((message) => {
       channel.postMessage(message);

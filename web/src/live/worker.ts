@@ -1,4 +1,5 @@
-// The shared worker: it runs the hub once for all tabs of this browser.
+// The shared worker: it runs the hub once for all tabs of this browser that show one space.
+import { onSessionChange } from "../api/changes";
 import { Hub } from "./hub";
 import type { ToHub } from "./messages";
 
@@ -6,6 +7,7 @@ const scope = self as unknown as { onconnect: (event: MessageEvent) => void };
 const ports = new Set<MessagePort>();
 const hub = new Hub((message) => ports.forEach((port) => port.postMessage(message)));
 void hub.run();
+onSessionChange(() => hub.restart());
 
 scope.onconnect = (event) => {
   const port = event.ports[0]!;

@@ -1,15 +1,15 @@
 // One conversation of the list.
 import { Scope, type Conversation } from "@recollect/client";
 import { useState } from "preact/hooks";
-import { conversations as calls, newRequestId } from "../api/calls";
-import { describe } from "../api/errors";
+import { conversations as calls } from "../api/calls";
+import { violationOf } from "../api/errors";
 import { may } from "../api/session";
 import { useFocus } from "../App";
 import { link } from "../router";
-import { upsert, writing } from "../state/conversations";
+import { setTopics, upsert, writing } from "../state/conversations";
 import { isUnread } from "../state/unread";
 import { t } from "../texts";
-import { channelIcon, Icon } from "../ui/Icon";
+import { channelIcon, Icon, type IconName } from "../ui/Icon";
 import { channelName, oneLine } from "../ui/text";
 import { fullTime, shortTime } from "../ui/time";
 
@@ -19,19 +19,29 @@ interface Props {
   total: number;
   isSelected: boolean;
   isTabStop: boolean;
-  isRenaming: boolean;
+  /** What of it is being edited in the list. */
+  editing: Editing | undefined;
+  hasMenu: boolean;
   onFocus: () => void;
-  onRename: (isOn: boolean) => void;
+  onEdit: (what: Editing | undefined) => void;
+  onMenu: (box: DOMRect) => void;
 }
 
+export type Editing = "title" | "topics";
+
 export function Row(props: Props) {
-  const { conversation, position, total, isSelected, isTabStop, isRenaming, onFocus, onRename } = props;
+  const { conversation, position, total, isSelected, isTabStop, editing, hasMenu, onFocus, onEdit, onMenu } = props;
   const isWriting = writing.value.has(conversation.id);
   const channel = channelName(conversation.channel);
   return (
-    <div class="row" role="listitem" aria-setsize={total} aria-posinset={position} data-selected={isSelected}>
-      {isRenaming ? (
-        <RenameForm conversation={conversation} onEnd={() => onRename(false)} />
+    <div
+      class="row" role="listitem" aria-setsize={total} aria-posinset={position} data-selected={isSelected}
+      data-menu={hasMenu} data-row={conversation.id}
+    >
+      {editing === "title" ? (
+        <RenameForm conversation={conversation} onEnd={() => onEdit(undefined)} />
+      ) : editing === "topics" ? (
+        <TopicsForm conversation={conversation} onEnd={() => onEdit(undefined)} />
       ) : (
         <a
           id={`row-${conversation.id}`}
@@ -40,7 +50,7 @@ export function Row(props: Props) {
           tabIndex={isTabStop ? 0 : -1}
           aria-current={isSelected ? "page" : undefined}
           onFocus={onFocus}
-          onDblClick={() => may(Scope.CONVERSATIONS_MANAGE) && onRename(true)}
+          onDblClick={() => may(Scope.CONVERSATIONS_MANAGE) && onEdit("title")}
         >
           <span class="row-title" data-unread={isUnread(conversation)}>
             <bdi>{titleOf(conversation)}</bdi>
@@ -52,17 +62,25 @@ export function Row(props: Props) {
             <span class="row-channel">{channel}</span>
             <PartyName conversation={conversation} />
             {isWriting ? <em>{t.sidebar.writing}</em> : <span class="row-turns">{t.sidebar.turns(conversation.turnCount)}</span>}
-            {isReadOnly(conversation) && (
-              <span class="mark" title={t.sidebar.readOnly(channel)}>
-                <Icon name="lock" />
-                <span class="hidden">{t.sidebar.readOnly(channel)}</span>
-              </span>
-            )}
+            {conversation.unindexed && <Mark icon="hidden" text={t.sidebar.unindexed} />}
+            {isReadOnly(conversation) && <Mark icon="lock" text={t.sidebar.readOnly(channel)} />}
           </span>
         </a>
       )}
+      {hasMenu && !editing && (
+        <button
+          class="quiet row-menu" tabIndex={isTabStop ? 0 : -1} aria-haspopup="menu" aria-label={t.sidebar.menu(titleOf(conversation))}
+          onClick={(event) => onMenu(event.currentTarget.getBoundingClientRect())}
+        >
+          <Icon name="more" />
+        </button>
+      )}
     </div>
   );
+}
+
+function Mark({ icon, text }: { icon: IconName; text: string }) {
+  return <span class="mark" title={text}><Icon name={icon} /><span class="hidden">{text}</span></span>;
 }
 
 function PartyName({ conversation }: { conversation: Conversation }) {
@@ -88,39 +106,61 @@ export function isReadOnly(conversation: Conversation): boolean {
   return conversation.pinned && conversation.channel !== "web";
 }
 
+/** The title of a conversation, to be changed in its place. */
 export function RenameForm({ conversation, onEnd }: { conversation: Conversation; onEnd: () => void }) {
-  const [title, setTitle] = useState(conversation.title);
+  const save = async (title: string) => {
+    if (!title.trim() || title === conversation.title) return;
+    const answer = await calls.rename({ conversationId: conversation.id, title });
+    upsert(answer.conversation!);
+  };
+  return <LineForm label={t.sidebar.renameLabel} submit={t.sidebar.rename} value={conversation.title} longest={80} save={save} onEnd={onEnd} />;
+}
+
+/** The topics of a conversation, to be changed in its place. */
+export function TopicsForm({ conversation, onEnd }: { conversation: Conversation; onEnd: () => void }) {
+  const old = conversation.topics.join(", ");
+  const save = async (text: string) => void (text !== old && (await setTopics(conversation, text)));
+  return <LineForm label={t.sidebar.topicsLabel} submit={t.sidebar.topics} value={old} longest={1200} save={save} onEnd={onEnd} />;
+}
+
+interface LineFormProps {
+  label: string;
+  submit: string;
+  value: string;
+  longest: number;
+  save: (value: string) => Promise<void>;
+  onEnd: () => void;
+}
+
+function LineForm({ label, submit, value, longest, save, onEnd }: LineFormProps) {
+  const [text, setText] = useState(value);
   const [problem, setProblem] = useState<string>();
   const input = useFocus<HTMLInputElement>();
-  const save = async (event: Event) => {
+  const run = async (event: Event) => {
     event.preventDefault();
-    if (!title.trim() || title === conversation.title) return onEnd();
     try {
-      const request = { conversationId: conversation.id, title, requestId: newRequestId() };
-      const { conversation: renamed } = await calls.rename(request);
-      upsert(renamed!);
+      await save(text);
       onEnd();
     } catch (failure) {
-      setProblem(describe(failure));
+      setProblem(violationOf(failure));
     }
   };
   return (
     <form
       class="rename"
-      onSubmit={save}
+      onSubmit={run}
       onKeyDown={(event) => {
         event.stopPropagation();
         if (event.key === "Escape") onEnd();
       }}
     >
       <input
-        ref={input} aria-label={t.sidebar.renameLabel} value={title} maxLength={80} aria-invalid={!!problem}
-        title={problem} onInput={(event) => setTitle(event.currentTarget.value)}
-        onFocus={(event) => event.currentTarget.select()}
+        ref={input} aria-label={label} placeholder={label} value={text} maxLength={longest} aria-invalid={!!problem}
+        dir="auto" onInput={(event) => setText(event.currentTarget.value)} onFocus={(event) => event.currentTarget.select()}
       />
-      <button class="quiet" aria-label={t.sidebar.rename}><Icon name="check" /></button>
+      <button class="quiet" aria-label={submit}><Icon name="check" /></button>
       <button class="quiet" type="button" aria-label={t.app.close} onClick={onEnd}><Icon name="close" /></button>
-      {problem && <span class="hidden" role="alert">{problem}</span>}
+      {problem && <span class="error rename-problem" role="alert">{problem}</span>}
     </form>
   );
 }

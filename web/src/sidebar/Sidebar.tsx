@@ -1,19 +1,20 @@
 // The list of conversations: newest first, live, as far down as somebody scrolls.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Scope, type Conversation } from "@recollect/client";
-import { conversations as calls, newRequestId } from "../api/calls";
+import { conversations as calls } from "../api/calls";
 import { describe } from "../api/errors";
 import { may } from "../api/session";
-import { onKey } from "../keyboard";
+import { onKey, shortcutsOn } from "../keyboard";
 import { navigate, route, setQuery } from "../router";
-import { list, loadFirst, loadMore, readFilters, upsert, writing } from "../state/conversations";
+import { archive, list, loadFirst, loadMore, readFilters, upsert, writing } from "../state/conversations";
 import { t } from "../texts";
 import { Icon } from "../ui/Icon";
+import { Menu } from "../ui/Menu";
 import { Empty, Failure, Loading } from "../ui/States";
 import { channelName } from "../ui/text";
 import { daysAgo, millis } from "../ui/time";
 import { VirtualList, type Virtual } from "../ui/VirtualList";
-import { Row } from "./Row";
+import { type Editing, Row, titleOf } from "./Row";
 
 const ROW = 56;
 const HEADING = 32;
@@ -25,22 +26,40 @@ export function Sidebar() {
   const { items, state, error, hasMore } = list.value;
   const filters = readFilters();
   const [focused, setFocused] = useState<string>();
-  const [renaming, setRenaming] = useState<string>();
+  const [editing, setEditing] = useState<{ id: string; what: Editing }>();
+  const [pointed, setPointed] = useState<string>();
+  const [menu, setMenu] = useState<{ id: string; box: DOMRect }>();
   const [problem, setProblem] = useState<string>();
   const virtual = useRef<Virtual | null>(null);
   const lines = withHeadings(items);
   const selected = route.value.path.match(/^\/c\/([^/]+)/)?.[1];
+  const managed = menu && items.find((it) => it.id === menu.id);
   const tabStop = [focused, selected].find((id) => id && items.some((it) => it.id === id)) ?? items[0]?.id;
 
   const create = async () => {
     setProblem(undefined);
     try {
-      const { conversation } = await calls.create({ channel: "web", requestId: newRequestId() });
+      const { conversation } = await calls.create({ channel: "web" });
       upsert(conversation!);
       navigate(`/c/${conversation!.id}`);
     } catch (failure) {
       setProblem(describe(failure));
     }
+  };
+  const mayManage = may(Scope.CONVERSATIONS_MANAGE);
+  const focusRow = (id: string) => requestAnimationFrame(() => document.getElementById(`row-${id}`)?.focus());
+  /** Archive a conversation, or take it out, and go on with the one that takes its place. */
+  const changeArchive = (conversation: Conversation) => {
+    setProblem(undefined);
+    const at = items.indexOf(conversation);
+    const next = items[at + 1] ?? items[at - 1];
+    archive(conversation, !conversation.archived).then(
+      () => {
+        setFocused(next?.id);
+        if (next) focusRow(next.id);
+      },
+      (failure: unknown) => setProblem(describe(failure)),
+    );
   };
   const mayCreate = may(Scope.CONVERSATIONS_WRITE);
   useEffect(() => (mayCreate ? onKey("n", () => void create()) : undefined), [mayCreate]);
@@ -51,10 +70,10 @@ export function Sidebar() {
     if (!line || !("conversation" in line)) return;
     setFocused(line.conversation.id);
     virtual.current?.scrollToIndex(index);
-    requestAnimationFrame(() => document.getElementById(`row-${line.conversation.id}`)?.focus());
+    focusRow(line.conversation.id);
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    if (renaming) return;
+    if (editing || event.ctrlKey || event.metaKey || event.altKey) return;
     const at = lines.findIndex((it) => "conversation" in it && it.conversation.id === tabStop);
     const moves: Record<string, [number, number]> = {
       ArrowDown: [at + 1, 1], ArrowUp: [at - 1, -1], Home: [0, 1], End: [lines.length - 1, -1],
@@ -62,7 +81,9 @@ export function Sidebar() {
     };
     const move = moves[event.key];
     if (move) moveTo(...move);
-    else if (event.key === "F2" && tabStop && may(Scope.CONVERSATIONS_MANAGE)) setRenaming(tabStop);
+    else if (tabStop && mayManage && event.key === "F2") setEditing({ id: tabStop, what: "title" });
+    else if (tabStop && mayManage && shortcutsOn.value && event.key === "t") setEditing({ id: tabStop, what: "topics" });
+    else if (tabStop && mayManage && shortcutsOn.value && event.key === "a") changeArchive(items.find((it) => it.id === tabStop)!);
     else return;
     event.preventDefault();
   };
@@ -96,6 +117,8 @@ export function Sidebar() {
           data-list
           tabIndex={-1}
           onKeyDown={onKeyDown}
+          onPointerOver={(event) => event.pointerType === "mouse" && setPointed(rowAt(event))}
+          onPointerLeave={() => setPointed(undefined)}
           virtualRef={virtual}
           overscan={2}
           count={lines.length}
@@ -120,19 +143,44 @@ export function Sidebar() {
                 total={hasMore ? -1 : items.length}
                 isSelected={conversation.id === selected}
                 isTabStop={conversation.id === tabStop}
-                isRenaming={conversation.id === renaming}
+                editing={conversation.id === editing?.id ? editing.what : undefined}
+                hasMenu={mayManage && (conversation.id === tabStop || conversation.id === pointed)}
                 onFocus={() => setFocused(conversation.id)}
-                onRename={(isOn) => {
-                  setRenaming(isOn ? conversation.id : undefined);
-                  if (!isOn) requestAnimationFrame(() => document.getElementById(`row-${conversation.id}`)?.focus());
+                onMenu={(box) => setMenu({ id: conversation.id, box })}
+                onEdit={(what) => {
+                  setEditing(what && { id: conversation.id, what });
+                  if (!what) focusRow(conversation.id);
                 }}
               />
             );
           }}
         />
       )}
+      {menu && managed && (
+        <Menu
+          label={t.sidebar.menu(titleOf(managed))}
+          box={menu.box}
+          onClose={() => {
+            setMenu(undefined);
+            focusRow(menu.id);
+          }}
+          items={[
+            { icon: "pencil", text: t.sidebar.rename, key: "F2", run: () => setEditing({ id: menu.id, what: "title" }) },
+            { icon: "tag", text: t.sidebar.topics, key: "t", run: () => setEditing({ id: menu.id, what: "topics" }) },
+            {
+              icon: managed.archived ? "unarchive" : "archive", text: managed.archived ? t.sidebar.unarchive : t.sidebar.archive,
+              key: "a", run: () => changeArchive(managed),
+            },
+          ]}
+        />
+      )}
     </section>
   );
+}
+
+/** Return the id of the conversation that the pointer is at. */
+function rowAt(event: Event): string | undefined {
+  return (event.target as Element).closest<HTMLElement>("[data-row]")?.dataset["row"];
 }
 
 const CHANNELS = ["web", "whatsapp", "email", "discord", "cli"];

@@ -6,6 +6,9 @@ import { conversations as calls } from "../api/calls";
 import { isCancelled } from "../api/errors";
 import { generation, listen } from "../live/connection";
 import { route } from "../router";
+import { t } from "../texts";
+import { tell } from "../ui/Notice";
+import { oneLine } from "../ui/text";
 import { millis } from "../ui/time";
 
 const PAGE = 50;
@@ -90,6 +93,26 @@ export function upsert(conversation: Conversation): void {
   list.value = { ...rest, items: others };
 }
 
+/** Archive a conversation or take it out of the archive, and offer to undo that. */
+export async function archive(conversation: Conversation, isOn: boolean): Promise<Conversation> {
+  const answer = await calls.archive({ conversationId: conversation.id, unarchive: !isOn });
+  const now = answer.conversation!;
+  upsert(now);
+  const title = oneLine(now.title) || t.sidebar.untitled;
+  const undo = { text: t.sidebar.undo, run: () => archive(now, !isOn) };
+  tell({ text: isOn ? t.sidebar.archivedNow(title) : t.sidebar.unarchivedNow(title), action: undo });
+  return now;
+}
+
+/** Set the topics of a conversation, as somebody typed them: separated by commas. */
+export async function setTopics(conversation: Conversation, text: string): Promise<Conversation> {
+  const names = text.split(/[,;\n]/).map((it) => it.trim().toLowerCase().replace(/[\s_]+/g, "-"));
+  const topics = [...new Set(names.filter(Boolean))];
+  const answer = await calls.setTopics({ conversationId: conversation.id, topics });
+  upsert(answer.conversation!);
+  return answer.conversation!;
+}
+
 function passes(conversation: Conversation): boolean {
   const { channel, title, archived } = filters;
   return (
@@ -127,6 +150,9 @@ function take(update: Update): void {
     case "conversationUpdated":
       if (update.kind.value.conversation) upsert(update.kind.value.conversation);
       if (update.kind.case === "conversationUpdated" && update.kind.value.messages.length) setWriting(id, false);
+      break;
+    case "messagesRedacted":
+      if (update.kind.value.conversation) upsert(update.kind.value.conversation);
       break;
     case "conversationRenamed": {
       const { title, manuallyNamed, topics } = update.kind.value;

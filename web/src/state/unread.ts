@@ -2,9 +2,10 @@
 // numbers of messages by conversation, no text.
 import { signal } from "@preact/signals";
 import type { Conversation } from "@recollect/client";
+import { space } from "../api/space";
 import { millis } from "../ui/time";
 
-const KEY = "recollect-seen";
+const KEY = space ? `recollect-seen ${space}` : "recollect-seen";
 const MOST = 2_000;
 
 interface Seen {

@@ -29,6 +29,13 @@ const PATHS = {
   pulse: "M1.5 8h3l2-5 3 10 2-5h3",
   send: "M2 8l12-5.5L10.5 14 8 9z",
   exit: "M6 2H3v12h3M10 5l3 3-3 3M6.5 8H13",
+  expand: "M5 6.5L8 3.5l3 3M5 9.5l3 3 3-3",
+  more: "M3.5 8h.01M8 8h.01M12.5 8h.01",
+  archive: "M2 3h12v3H2zM3 6v7h10V6M6.5 8.5h3",
+  unarchive: "M2 3h12v3H2zM3 6v7h10V6M8 12V8M6.2 9.6L8 7.8l1.8 1.8",
+  tag: "M2 2.5h5.5L14 9l-5 5-6.5-6.5zM5 5.5h.01",
+  hidden: "M2 8c3-5 9-5 12 0-3 5-9 5-12 0M3 13L13 3",
+  space: "M2.5 2.5h4.5v4.5H2.5zM9 2.5h4.5v4.5H9zM2.5 9H7v4.5H2.5zM9 9h4.5v4.5H9z",
   check: "M3 8.5l3.5 3.5L13 4.5",
   warning: "M8 2l6.5 12h-13zM8 6.5v3.5M8 12h.01",
 };

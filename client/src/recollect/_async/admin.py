@@ -18,9 +18,11 @@ from recollect._types.admin import (
     SettingList,
     SpacePage,
     SpaceReceipt,
+    SpaceReceiptPage,
     Stats,
     Token,
     TokenPage,
+    Verification,
 )
 
 
@@ -89,6 +91,42 @@ class Admin:
         >>> print(receipt.conversations, receipt.delete_time)
         """
         return await self._invoker.run(calls.delete_space(name), timeout)
+
+    async def list_space_receipts(
+        self,
+        *,
+        page_size: int | None = None,
+        page_token: str | None = None,
+        timeout: float | None = None,
+    ) -> SpaceReceiptPage:
+        """Return a page of the receipts of deleted spaces, the newest first.
+
+        >>> for receipt in (await client.admin.list_space_receipts()).receipts:
+        ...     print(receipt.name, receipt.delete_time, receipt.conversations)
+        """
+        return await self._invoker.run(calls.list_space_receipts(page_size, page_token), timeout)
+
+    async def verify(
+        self, *, space: str | None = None, timeout: float | None = None
+    ) -> Verification:
+        """Begin to compare the logs of a space with its index and vectors, while it is served, and
+        return at once. One that waits or is under way is returned instead.
+
+        >>> await client.admin.verify()
+        """
+        return await self._invoker.run(calls.verify(space), timeout)
+
+    async def get_verification(
+        self, *, space: str | None = None, timeout: float | None = None
+    ) -> Verification | None:
+        """Return the newest verification of a space since the server started; `None` if there was
+        none.
+
+        >>> verification = await client.admin.get_verification()
+        >>> if verification is not None and verification.state == "done":
+        ...     print(verification.problem_count, verification.problems)
+        """
+        return await self._invoker.run(calls.get_verification(space), timeout)
 
     async def list_tokens(
         self,

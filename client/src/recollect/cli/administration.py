@@ -3,6 +3,8 @@ on the server's machine.
 """
 
 import dataclasses
+import sys
+import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -17,7 +19,9 @@ from recollect import (
     RetiredConversation,
     Setting,
     Space,
+    SpaceReceipt,
     Token,
+    Verification,
 )
 from recollect._shared.plain import plain
 from recollect.cli import exits
@@ -33,6 +37,7 @@ from recollect.cli.printing import clean, console, json_line, local, one_line, w
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PAGE = 500
+_LOOK_SECONDS = 0.2  # between two looks at a verification
 
 
 class _Lifetime(click.ParamType):  # type: ignore[type-arg]  # before 8.4 it takes no parameter
@@ -167,13 +172,7 @@ def spaces() -> None:
 @with_shell
 def list_spaces(shell: Shell, query: str | None) -> None:
     """List the spaces with what they hold."""
-    token, rows = "", list[Space]()
-    while True:
-        page = shell.client.admin.list_spaces(query=query, page_size=_PAGE, page_token=token)
-        rows += page.spaces
-        token = page.next_page_token
-        if not token:
-            break
+    rows = list(_spaces(shell, query))
     if shell.as_json:
         _lines(rows)
         return
@@ -186,6 +185,16 @@ def list_spaces(shell: Shell, query: str | None) -> None:
             one_line(it.index_problem or ("default" if it.is_default else "")),
         )
     console().print(table if rows else "There is no such space.", soft_wrap=False)
+
+
+def _spaces(shell: Shell, query: str | None = None) -> Iterable[Space]:
+    token = ""
+    while True:
+        page = shell.client.admin.list_spaces(query=query, page_size=_PAGE, page_token=token)
+        yield from page.spaces
+        token = page.next_page_token
+        if not token:
+            return
 
 
 @spaces.command("create")
@@ -219,6 +228,41 @@ def delete_space(shell: Shell, name: str, yes: bool) -> None:
                 " Revoke its tokens, or a write makes it anew."
             )
         )
+
+
+@spaces.command("receipts")
+@click.option(
+    "--limit",
+    type=click.IntRange(0, MAX_NUMBER),
+    default=50,
+    show_default=True,
+    help="The most receipts; 0 means all.",
+)
+@with_shell
+def list_space_receipts(shell: Shell, limit: int) -> None:
+    """List the receipts of deleted spaces, the newest first."""
+    rows = list(islice(_space_receipts(shell), limit or None))
+    if shell.as_json:
+        _lines(rows)
+        return
+    table = _table("space", "deleted", "conversations", "third parties", "bytes", right=(2, 3, 4))
+    for it in rows:
+        table.add_row(
+            one_line(it.name),
+            local(it.delete_time),
+            *(str(number) for number in (it.conversations, it.external_communications, it.bytes)),
+        )
+    console().print(table if rows else "No space was deleted.", soft_wrap=False)
+
+
+def _space_receipts(shell: Shell) -> Iterable[SpaceReceipt]:
+    token = ""
+    while True:
+        page = shell.client.admin.list_space_receipts(page_size=_PAGE, page_token=token)
+        yield from page.receipts
+        token = page.next_page_token
+        if not token:
+            return
 
 
 # Tokens -------------------------------------------------------------------------------------------
@@ -526,7 +570,70 @@ def make_backup(shell: Shell, name: str | None) -> None:
     for problem in made.problems:
         warn(problem)
     if made.problem_count:
-        raise SystemExit(exits.FAILED)
+        raise click.exceptions.Exit(exits.FAILED)
+
+
+@admin.command("verify")
+@click.option("--all", "every", is_flag=True, help="Every space that the token administers.")
+@click.option("--no-wait", is_flag=True, help="Begin, and print what the last one found.")
+@with_shell
+def verify(shell: Shell, every: bool, no_wait: bool) -> None:
+    """Compare the logs of the space with its index and vectors while the server runs. It changes
+    nothing; exits with 1 if anything is wrong.
+    """
+    names: list[str | None] = [None]
+    if every:
+        names = [it.name for it in _spaces(shell)]
+    newest = [shell.client.admin.get_verification(space=name) for name in names] if no_wait else []
+    started = [shell.client.admin.verify(space=name) for name in names]
+    if no_wait:
+        results = [last or it for last, it in zip(newest, started, strict=True)]
+    else:
+        results = [_verified(shell, it.space) for it in started]
+    for it in results:
+        _print_verification(shell, it)
+    if any(it.problem_count or it.failure for it in results):
+        raise click.exceptions.Exit(exits.FAILED)
+
+
+def _verified(shell: Shell, space: str) -> Verification:
+    """Wait for the end of a verification and return it."""
+    shows = sys.stderr.isatty() and not shell.as_json
+    while True:
+        it = shell.client.admin.get_verification(space=space)
+        if it is None:
+            raise click.ClickException(
+                f"the server was started anew while it verified {space}: ask again"
+            )
+        if it.end_time is not None:
+            return it
+        if shows:
+            click.echo(f"\r{space}: {it.logs} of {it.total_logs} logs", err=True, nl=False)
+        time.sleep(_LOOK_SECONDS)
+
+
+def _print_verification(shell: Shell, it: Verification) -> None:
+    if shell.as_json:
+        json_line(plain(it))
+        return
+    out = console()
+    if it.end_time is None:
+        out.print(clean(f"{it.space}: {it.logs} of {it.total_logs} logs so far."))
+    else:
+        threads = f", {it.threads} threads" if it.threads else ""
+        out.print(
+            clean(
+                f"{it.space}: {it.conversations} conversations, {it.messages} messages,"
+                f" {it.external_communications} external communications{threads},"
+                f" {it.problem_count} problems."
+            )
+        )
+    for problem in it.problems:
+        out.print(clean(f"{problem.id or it.space}: {problem.problem}"))
+    if left := it.problem_count - len(it.problems):
+        warn(f"There are {left} problems more, or several in one line.")
+    if it.failure:
+        warn(f"The verification of {it.space} did not end: {it.failure}.")
 
 
 @admin.command("stats")

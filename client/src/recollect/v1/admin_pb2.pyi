@@ -126,6 +126,38 @@ SPACE_STATE_CLOSED: SpaceState.ValueType  # 3
 """It is opened with the next call to it."""
 Global___SpaceState: _TypeAlias = SpaceState  # noqa: Y015
 
+class _VerificationState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _VerificationStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VerificationState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    VERIFICATION_STATE_UNSPECIFIED: _VerificationState.ValueType  # 0
+    """Never sent."""
+    VERIFICATION_STATE_WAITING: _VerificationState.ValueType  # 1
+    """It waits for the verification of another space."""
+    VERIFICATION_STATE_RUNNING: _VerificationState.ValueType  # 2
+    """It goes on."""
+    VERIFICATION_STATE_DONE: _VerificationState.ValueType  # 3
+    """It looked at everything."""
+    VERIFICATION_STATE_FAILED: _VerificationState.ValueType  # 4
+    """It ended before it looked at everything (`failure`)."""
+
+class VerificationState(_VerificationState, metaclass=_VerificationStateEnumTypeWrapper):
+    """State of a verification."""
+
+VERIFICATION_STATE_UNSPECIFIED: VerificationState.ValueType  # 0
+"""Never sent."""
+VERIFICATION_STATE_WAITING: VerificationState.ValueType  # 1
+"""It waits for the verification of another space."""
+VERIFICATION_STATE_RUNNING: VerificationState.ValueType  # 2
+"""It goes on."""
+VERIFICATION_STATE_DONE: VerificationState.ValueType  # 3
+"""It looked at everything."""
+VERIFICATION_STATE_FAILED: VerificationState.ValueType  # 4
+"""It ended before it looked at everything (`failure`)."""
+Global___VerificationState: _TypeAlias = VerificationState  # noqa: Y015
+
 class _TokenState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -381,6 +413,110 @@ class SpaceReceipt(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SpaceReceipt: _TypeAlias = SpaceReceipt  # noqa: Y015
+
+@_typing.final
+class VerificationProblem(_message.Message):
+    """A difference between what is kept and what is derived from it, or damage of either."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """The conversation, external communication or thread of checkpoints; empty: it is of the space as
+    a whole.
+    """
+    problem: _builtins.str
+    """What is wrong, in a sentence without text of anybody."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "problem", b"problem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerificationProblem: _TypeAlias = VerificationProblem  # noqa: Y015
+
+@_typing.final
+class Verification(_message.Message):
+    """A comparison of the logs of a space with its index and vectors."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPACE_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    LOGS_FIELD_NUMBER: _builtins.int
+    TOTAL_LOGS_FIELD_NUMBER: _builtins.int
+    CONVERSATIONS_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    EXTERNAL_COMMUNICATIONS_FIELD_NUMBER: _builtins.int
+    THREADS_FIELD_NUMBER: _builtins.int
+    PROBLEM_COUNT_FIELD_NUMBER: _builtins.int
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    space: _builtins.str
+    """The space."""
+    state: Global___VerificationState.ValueType
+    """Its state."""
+    logs: _builtins.int
+    """Logs that it looked at: of conversations, external communications and threads."""
+    total_logs: _builtins.int
+    """Logs that there were when it began."""
+    conversations: _builtins.int
+    """Conversations that it looked at."""
+    messages: _builtins.int
+    """Their messages."""
+    external_communications: _builtins.int
+    """External communications that it looked at."""
+    threads: _builtins.int
+    """Threads of checkpoints that it looked at."""
+    problem_count: _builtins.int
+    """Problems that it found."""
+    failure: _builtins.str
+    """Why it ended early, in a sentence; empty: it did not."""
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was asked for."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """When it ended; unset: it did not."""
+
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___VerificationProblem]:
+        """The first of them, at most 100."""
+
+    def __init__(
+        self,
+        *,
+        space: _builtins.str = ...,
+        state: Global___VerificationState.ValueType = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        logs: _builtins.int = ...,
+        total_logs: _builtins.int = ...,
+        conversations: _builtins.int = ...,
+        messages: _builtins.int = ...,
+        external_communications: _builtins.int = ...,
+        threads: _builtins.int = ...,
+        problem_count: _builtins.int = ...,
+        problems: _abc.Iterable[Global___VerificationProblem] | None = ...,
+        failure: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversations", b"conversations", "create_time", b"create_time", "end_time", b"end_time", "external_communications", b"external_communications", "failure", b"failure", "logs", b"logs", "messages", b"messages", "problem_count", b"problem_count", "problems", b"problems", "space", b"space", "state", b"state", "threads", b"threads", "total_logs", b"total_logs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Verification: _TypeAlias = Verification  # noqa: Y015
 
 @_typing.final
 class Token(_message.Message):
@@ -970,7 +1106,7 @@ Global___ServerStats: _TypeAlias = ServerStats  # noqa: Y015
 
 @_typing.final
 class RetentionRule(_message.Message):
-    """A rule of retention: it deletes conversations by themselves. Pinned ones are never deleted."""
+    """A rule of retention: it deletes or unindexes conversations by themselves, never pinned ones."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -991,9 +1127,11 @@ class RetentionRule(_message.Message):
     idle_seconds: _builtins.int
     """Seconds without a message after which the rule is about a conversation. 0: no bound."""
     conversations: _builtins.int
-    """Conversations that may be there. Unset: no bound."""
+    """Conversations that may be there; of a rule that unindexes, those that are searchable. Unset: no
+    bound.
+    """
     bytes: _builtins.int
-    """Bytes that their transcripts may have together. Unset: no bound."""
+    """Bytes that their transcripts may have together, counted likewise. Unset: no bound."""
     keeps_anchors: _builtins.bool
     """Whether anchors that came from a conversation stay."""
     unindexes: _builtins.bool

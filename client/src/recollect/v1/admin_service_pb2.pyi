@@ -448,6 +448,60 @@ class DeleteSpaceResponse(_message.Message):
 Global___DeleteSpaceResponse: _TypeAlias = DeleteSpaceResponse  # noqa: Y015
 
 @_typing.final
+class ListSpaceReceiptsRequest(_message.Message):
+    """Request for a page of receipts of deleted spaces."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """Number of receipts; at most 500. Unset means 50."""
+    page_token: _builtins.str
+    """`next_page_token` of the page before."""
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSpaceReceiptsRequest: _TypeAlias = ListSpaceReceiptsRequest  # noqa: Y015
+
+@_typing.final
+class ListSpaceReceiptsResponse(_message.Message):
+    """A page of receipts of deleted spaces."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Asks for the page that follows; empty: there is none."""
+    @_builtins.property
+    def receipts(self) -> _containers.RepeatedCompositeFieldContainer[_admin_pb2.SpaceReceipt]:
+        """The receipts, the newest first."""
+
+    def __init__(
+        self,
+        *,
+        receipts: _abc.Iterable[_admin_pb2.SpaceReceipt] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "receipts", b"receipts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSpaceReceiptsResponse: _TypeAlias = ListSpaceReceiptsResponse  # noqa: Y015
+
+@_typing.final
 class ListTokensRequest(_message.Message):
     """Request for a page of tokens."""
 
@@ -800,6 +854,98 @@ class BackupResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BackupResponse: _TypeAlias = BackupResponse  # noqa: Y015
+
+@_typing.final
+class VerifyRequest(_message.Message):
+    """Request to verify a space."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPACE_FIELD_NUMBER: _builtins.int
+    space: _builtins.str
+    """The space. Unset means that of the call."""
+    def __init__(
+        self,
+        *,
+        space: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["space", b"space"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyRequest: _TypeAlias = VerifyRequest  # noqa: Y015
+
+@_typing.final
+class VerifyResponse(_message.Message):
+    """A verification that has begun, or waits for another one to end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERIFICATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def verification(self) -> _admin_pb2.Verification:
+        """The verification."""
+
+    def __init__(
+        self,
+        *,
+        verification: _admin_pb2.Verification | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["verification", b"verification"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["verification", b"verification"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyResponse: _TypeAlias = VerifyResponse  # noqa: Y015
+
+@_typing.final
+class GetVerificationRequest(_message.Message):
+    """Request for the newest verification of a space."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPACE_FIELD_NUMBER: _builtins.int
+    space: _builtins.str
+    """The space. Unset means that of the call."""
+    def __init__(
+        self,
+        *,
+        space: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["space", b"space"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetVerificationRequest: _TypeAlias = GetVerificationRequest  # noqa: Y015
+
+@_typing.final
+class GetVerificationResponse(_message.Message):
+    """The newest verification of a space."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERIFICATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def verification(self) -> _admin_pb2.Verification:
+        """The verification. Unset: nobody asked for one since the server started."""
+
+    def __init__(
+        self,
+        *,
+        verification: _admin_pb2.Verification | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["verification", b"verification"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["verification", b"verification"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetVerificationResponse: _TypeAlias = GetVerificationResponse  # noqa: Y015
 
 @_typing.final
 class ListJobsRequest(_message.Message):

@@ -69,6 +69,11 @@ class AdminServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.DeleteSpaceRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_admin__service__pb2.DeleteSpaceResponse.FromString,
                 _registered_method=True)
+        self.ListSpaceReceipts = channel.unary_unary(
+                '/recollect.v1.AdminService/ListSpaceReceipts',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListSpaceReceiptsRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListSpaceReceiptsResponse.FromString,
+                _registered_method=True)
         self.ListTokens = channel.unary_unary(
                 '/recollect.v1.AdminService/ListTokens',
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.ListTokensRequest.SerializeToString,
@@ -98,6 +103,16 @@ class AdminServiceStub(object):
                 '/recollect.v1.AdminService/Backup',
                 request_serializer=recollect_dot_v1_dot_admin__service__pb2.BackupRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_admin__service__pb2.BackupResponse.FromString,
+                _registered_method=True)
+        self.Verify = channel.unary_unary(
+                '/recollect.v1.AdminService/Verify',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.VerifyRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.VerifyResponse.FromString,
+                _registered_method=True)
+        self.GetVerification = channel.unary_unary(
+                '/recollect.v1.AdminService/GetVerification',
+                request_serializer=recollect_dot_v1_dot_admin__service__pb2.GetVerificationRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_admin__service__pb2.GetVerificationResponse.FromString,
                 _registered_method=True)
         self.ListJobs = channel.unary_unary(
                 '/recollect.v1.AdminService/ListJobs',
@@ -177,6 +192,14 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListSpaceReceipts(self, request, context):
+        """List the receipts of deleted spaces, the newest first, in pages: of those that the caller
+        administers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListTokens(self, request, context):
         """List the tokens, the newest first, in pages.
         """
@@ -224,6 +247,26 @@ class AdminServiceServicer(object):
         acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
         that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
         all files does, and goes on if the caller does not wait for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Verify(self, request, context):
+        """Begin to compare the logs of a space with its index and its vectors while it is served, and
+        return at once: every line's checksum, and that each message with its words, each request, each
+        third party and each vector is as the logs say. One space is compared at a time; one that waits
+        or is being compared is not begun again. It changes nothing, and holds no conversation up.
+        GetVerification tells how far it is. Fails with ERROR_REASON_NOT_FOUND if there is no such
+        space.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetVerification(self, request, context):
+        """Return the newest verification of a space since the server started, with what it found. Fails
+        with ERROR_REASON_NOT_FOUND if there is no such space.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -289,6 +332,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=recollect_dot_v1_dot_admin__service__pb2.DeleteSpaceRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_admin__service__pb2.DeleteSpaceResponse.SerializeToString,
             ),
+            'ListSpaceReceipts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSpaceReceipts,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListSpaceReceiptsRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.ListSpaceReceiptsResponse.SerializeToString,
+            ),
             'ListTokens': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTokens,
                     request_deserializer=recollect_dot_v1_dot_admin__service__pb2.ListTokensRequest.FromString,
@@ -318,6 +366,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Backup,
                     request_deserializer=recollect_dot_v1_dot_admin__service__pb2.BackupRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_admin__service__pb2.BackupResponse.SerializeToString,
+            ),
+            'Verify': grpc.unary_unary_rpc_method_handler(
+                    servicer.Verify,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.VerifyRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.VerifyResponse.SerializeToString,
+            ),
+            'GetVerification': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetVerification,
+                    request_deserializer=recollect_dot_v1_dot_admin__service__pb2.GetVerificationRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_admin__service__pb2.GetVerificationResponse.SerializeToString,
             ),
             'ListJobs': grpc.unary_unary_rpc_method_handler(
                     servicer.ListJobs,
@@ -496,6 +554,33 @@ class AdminService(object):
             _registered_method=True)
 
     @staticmethod
+    def ListSpaceReceipts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/ListSpaceReceipts',
+            recollect_dot_v1_dot_admin__service__pb2.ListSpaceReceiptsRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.ListSpaceReceiptsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ListTokens(request,
             target,
             options=(),
@@ -647,6 +732,60 @@ class AdminService(object):
             '/recollect.v1.AdminService/Backup',
             recollect_dot_v1_dot_admin__service__pb2.BackupRequest.SerializeToString,
             recollect_dot_v1_dot_admin__service__pb2.BackupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Verify(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/Verify',
+            recollect_dot_v1_dot_admin__service__pb2.VerifyRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.VerifyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetVerification(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.AdminService/GetVerification',
+            recollect_dot_v1_dot_admin__service__pb2.GetVerificationRequest.SerializeToString,
+            recollect_dot_v1_dot_admin__service__pb2.GetVerificationResponse.FromString,
             options,
             channel_credentials,
             insecure,

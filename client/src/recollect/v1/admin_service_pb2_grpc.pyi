@@ -63,6 +63,10 @@ class AdminServiceStub:
     stay: revoke them, for a write with one makes the space anew, and empty. The space of calls that
     name none is refused. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
     """
+    ListSpaceReceipts: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListSpaceReceiptsRequest, _admin_service_pb2.ListSpaceReceiptsResponse]
+    """List the receipts of deleted spaces, the newest first, in pages: of those that the caller
+    administers.
+    """
     ListTokens: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokensRequest, _admin_service_pb2.ListTokensResponse]
     """List the tokens, the newest first, in pages."""
     CreateToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateTokenRequest, _admin_service_pb2.CreateTokenResponse]
@@ -89,6 +93,18 @@ class AdminServiceStub:
     acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
     that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
     all files does, and goes on if the caller does not wait for it.
+    """
+    Verify: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.VerifyRequest, _admin_service_pb2.VerifyResponse]
+    """Begin to compare the logs of a space with its index and its vectors while it is served, and
+    return at once: every line's checksum, and that each message with its words, each request, each
+    third party and each vector is as the logs say. One space is compared at a time; one that waits
+    or is being compared is not begun again. It changes nothing, and holds no conversation up.
+    GetVerification tells how far it is. Fails with ERROR_REASON_NOT_FOUND if there is no such
+    space.
+    """
+    GetVerification: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetVerificationRequest, _admin_service_pb2.GetVerificationResponse]
+    """Return the newest verification of a space since the server started, with what it found. Fails
+    with ERROR_REASON_NOT_FOUND if there is no such space.
     """
     ListJobs: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListJobsRequest, _admin_service_pb2.ListJobsResponse]
     """List the background jobs of a space with their states, the work that is due, and their failures
@@ -141,6 +157,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     stay: revoke them, for a write with one makes the space anew, and empty. The space of calls that
     name none is refused. Fails with ERROR_REASON_NOT_FOUND if there is no such space.
     """
+    ListSpaceReceipts: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListSpaceReceiptsRequest, _admin_service_pb2.ListSpaceReceiptsResponse]  # type: ignore[assignment]
+    """List the receipts of deleted spaces, the newest first, in pages: of those that the caller
+    administers.
+    """
     ListTokens: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokensRequest, _admin_service_pb2.ListTokensResponse]  # type: ignore[assignment]
     """List the tokens, the newest first, in pages."""
     CreateToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateTokenRequest, _admin_service_pb2.CreateTokenResponse]  # type: ignore[assignment]
@@ -167,6 +187,18 @@ class AdminServiceAsyncStub(AdminServiceStub):
     acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
     that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
     all files does, and goes on if the caller does not wait for it.
+    """
+    Verify: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.VerifyRequest, _admin_service_pb2.VerifyResponse]  # type: ignore[assignment]
+    """Begin to compare the logs of a space with its index and its vectors while it is served, and
+    return at once: every line's checksum, and that each message with its words, each request, each
+    third party and each vector is as the logs say. One space is compared at a time; one that waits
+    or is being compared is not begun again. It changes nothing, and holds no conversation up.
+    GetVerification tells how far it is. Fails with ERROR_REASON_NOT_FOUND if there is no such
+    space.
+    """
+    GetVerification: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetVerificationRequest, _admin_service_pb2.GetVerificationResponse]  # type: ignore[assignment]
+    """Return the newest verification of a space since the server started, with what it found. Fails
+    with ERROR_REASON_NOT_FOUND if there is no such space.
     """
     ListJobs: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListJobsRequest, _admin_service_pb2.ListJobsResponse]  # type: ignore[assignment]
     """List the background jobs of a space with their states, the work that is due, and their failures
@@ -248,6 +280,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def ListSpaceReceipts(
+        self,
+        request: _admin_service_pb2.ListSpaceReceiptsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListSpaceReceiptsResponse, _abc.Awaitable[_admin_service_pb2.ListSpaceReceiptsResponse]]:
+        """List the receipts of deleted spaces, the newest first, in pages: of those that the caller
+        administers.
+        """
+
+    @_abc_1.abstractmethod
     def ListTokens(
         self,
         request: _admin_service_pb2.ListTokensRequest,
@@ -308,6 +350,30 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
         that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
         all files does, and goes on if the caller does not wait for it.
+        """
+
+    @_abc_1.abstractmethod
+    def Verify(
+        self,
+        request: _admin_service_pb2.VerifyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.VerifyResponse, _abc.Awaitable[_admin_service_pb2.VerifyResponse]]:
+        """Begin to compare the logs of a space with its index and its vectors while it is served, and
+        return at once: every line's checksum, and that each message with its words, each request, each
+        third party and each vector is as the logs say. One space is compared at a time; one that waits
+        or is being compared is not begun again. It changes nothing, and holds no conversation up.
+        GetVerification tells how far it is. Fails with ERROR_REASON_NOT_FOUND if there is no such
+        space.
+        """
+
+    @_abc_1.abstractmethod
+    def GetVerification(
+        self,
+        request: _admin_service_pb2.GetVerificationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.GetVerificationResponse, _abc.Awaitable[_admin_service_pb2.GetVerificationResponse]]:
+        """Return the newest verification of a space since the server started, with what it found. Fails
+        with ERROR_REASON_NOT_FOUND if there is no such space.
         """
 
     @_abc_1.abstractmethod

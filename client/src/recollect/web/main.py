@@ -64,8 +64,8 @@ def main() -> None:
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         sys.exit(
-            f"recollect-web: cannot listen on {arguments.listen}: {reason}: choose another with"
-            " --listen, or port 0 for a free one"
+            f"recollect-web: cannot listen on {arguments.listen}: {reason}: choose another address"
+            f" with --listen or {LISTEN}, or port 0 for a free one"
         )
 
 

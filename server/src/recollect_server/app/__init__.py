@@ -25,6 +25,7 @@ from recollect_server.app.folder import (
 from recollect_server.app.models import embedding_models, model_folder, writer_of_notes
 from recollect_server.app.space import (
     EMBEDDER,
+    FOLLOWER,
     INDEX,
     PRUNER,
     RETENTION,
@@ -42,13 +43,14 @@ from recollect_server.jobs.bookkeeper import Bookkeeper
 from recollect_server.jobs.due_work import DueKeeper, DueWork
 from recollect_server.jobs.rounds import Rounds
 from recollect_server.jobs.upkeep import ModelReleaser
+from recollect_server.services.administration.verifications import VerificationAdministration
 from recollect_server.services.audit import Audit
 from recollect_server.services.limits import Allowance, Allowances, Limiter
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, unheard
-from recollect_server.settings import Settings
+from recollect_server.settings import FOLDER, Settings
 from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.due import DueMarkers
 from recollect_server.storage.logs.space_removal import finish_removals
@@ -188,6 +190,8 @@ def start(
             settings.max_suspended_spaces,
         )
         stops.append(spaces.close)
+        verifications = VerificationAdministration(stores, spaces, clock)
+        stops.append(verifications.stop)
         # The disk and the default space are looked at before anybody calls.
         try:
             lease = spaces.use(settings.space)
@@ -205,11 +209,15 @@ def start(
                 rules=Rules(limiter, audit),
                 of_no_space={
                     "AdminService": admin_handlers(
-                        Administered(live, stores, clock, tokens, limiter, spaces, streams)
+                        Administered(
+                            live, stores, clock, tokens, limiter, spaces, streams, verifications
+                        )
                     )
                 },
             )
-        jobs = (INDEX, TIERS, PRUNER, RETENTION, *([EMBEDDER] if workers else []))
+        jobs = [INDEX, TIERS, PRUNER, RETENTION]
+        jobs += [FOLLOWER] if settings.store != FOLDER else []
+        jobs += [EMBEDDER] if workers else []
         stops += [Rounds(job, spaces).stop for job in jobs]
         if writer is not None:
             slow = settings.abbreviation_timeout.total_seconds() / 2

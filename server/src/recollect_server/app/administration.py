@@ -12,6 +12,7 @@ from recollect_server.services.administration.jobs import JobAdministration
 from recollect_server.services.administration.retention import RetentionAdministration
 from recollect_server.services.administration.server import ServerWatch
 from recollect_server.services.administration.spaces import SpaceAdministration
+from recollect_server.services.administration.verifications import VerificationAdministration
 from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces import Spaces
 from recollect_server.services.tokens import Tokens
@@ -22,6 +23,7 @@ from recollect_server.transport.admin.retention import RetentionHandlers
 from recollect_server.transport.admin.settings import SettingHandlers
 from recollect_server.transport.admin.spaces import SpaceHandlers
 from recollect_server.transport.admin.tokens import TokenHandlers
+from recollect_server.transport.admin.verifications import VerificationHandlers
 from recollect_server.transport.pages import Seal
 from recollect_server.transport.streams import Streams
 
@@ -37,6 +39,7 @@ class Administered:
     limiter: Limiter
     spaces: Spaces[Any]
     streams: Streams
+    verifications: VerificationAdministration
 
 
 def admin_handlers(parts: Administered) -> tuple[object, ...]:
@@ -58,7 +61,11 @@ def admin_handlers(parts: Administered) -> tuple[object, ...]:
         SpaceHandlers(spaces, ServerWatch(data_dir, parts.limiter, parts.clock), seal),
         BackupHandlers(
             BackupAdministration(
-                parts.stores.folder_of, settings.backup_dir, settings.space, parts.clock
+                parts.stores.folder_of,
+                settings.backup_dir,
+                settings.backup_rules,
+                settings.space,
+                parts.clock,
             ),
             spaces,
         ),
@@ -69,5 +76,6 @@ def admin_handlers(parts: Administered) -> tuple[object, ...]:
             ),
             seal,
         ),
+        VerificationHandlers(parts.verifications),
         TokenHandlers(parts.tokens, seal, parts.clock),
     )

@@ -3,18 +3,36 @@ needs the extra `postgres`.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from recollect_server.app.folder import CannotStart
 from recollect_server.domain.errors import StorageUnavailable
-from recollect_server.settings import Settings
+from recollect_server.settings import LogStoreName, Settings
 from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.moves import MoveMark, refusal
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.postgres.database import (
     Database,
     DatabaseRefused,
     DatabaseUnavailable,
 )
+from recollect_server.storage.postgres.moves import DatabaseMark
 from recollect_server.storage.postgres.store import PostgresStore, spaces_of
+
+
+def open_database(store: LogStoreName, flag: str, *, is_alone: bool = False) -> Database:
+    """Open the database that a flag names. Raises CannotStart."""
+    try:
+        return Database(store.url, is_alone=is_alone)
+    except DatabaseRefused as error:
+        raise CannotStart(str(error)) from error
+    except DatabaseUnavailable as error:
+        raise CannotStart(
+            f"cannot use the database {store}: {error}: mend that, or name another database with"
+            f" {flag}"
+        ) from error
 
 
 class PostgresStores:
@@ -23,15 +41,10 @@ class PostgresStores:
     def __init__(self, settings: Settings) -> None:
         """Open the database. Raises CannotStart."""
         self._data_dir = settings.data_dir
-        try:
-            self._database = Database(settings.store.url)
-        except DatabaseRefused as error:
-            raise CannotStart(str(error)) from error
-        except DatabaseUnavailable as error:
-            raise CannotStart(
-                f"cannot use the database {settings.store}: {error}: mend that, or name another"
-                " database with --store"
-            ) from error
+        self._database = open_database(settings.store, "--store")
+        if reason := refusal(DatabaseMark(self._database), f"the database {settings.store}"):
+            self._database.close()
+            raise CannotStart(reason)
 
     @property
     def place(self) -> str:
@@ -68,3 +81,49 @@ class PostgresStores:
     def close(self) -> None:
         """Close the connections, and let another server have the database."""
         self._database.close()
+
+
+class DatabasePlace:
+    """A database that logs are moved from or to. Raises LogUnavailable, StorageUnavailable."""
+
+    def __init__(self, store: LogStoreName, flag: str) -> None:
+        """Open the database that a flag names, alone. Raises CannotStart."""
+        self._database = open_database(store, flag, is_alone=True)
+        self._mark = DatabaseMark(self._database)
+        self.name = f"the database {store}"
+        """Its name, for people."""
+        self.identity = f"the database {self._database.identity}"
+        """Name of its contents."""
+
+    def names(self) -> list[str]:
+        """Return the names of the spaces that have a log."""
+        return spaces_of(self._database)
+
+    def of(self, space: str) -> LogStore:
+        """Return the store of a space, of which no local file is made."""
+        return PostgresStore(self._database, space, Path(space))
+
+    def create(self, space: str) -> None:
+        """Do nothing: a space is there once it has a log."""
+
+    def mark(self) -> MoveMark | None:
+        """Return the mark of the last move to it."""
+        with _stated():
+            return self._mark.mark()
+
+    def set_mark(self, mark: MoveMark) -> None:
+        """Replace the mark."""
+        with _stated():
+            self._mark.set_mark(mark)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._database.close()
+
+
+@contextmanager
+def _stated() -> Iterator[None]:
+    try:
+        yield
+    except DatabaseUnavailable as error:
+        raise StorageUnavailable(str(error)) from error

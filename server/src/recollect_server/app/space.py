@@ -21,7 +21,14 @@ from recollect_server.jobs.abbreviator import SpaceNotes, Task
 from recollect_server.jobs.due_work import DueWork
 from recollect_server.jobs.retiring import RetentionKeeper
 from recollect_server.jobs.rounds import Job
-from recollect_server.jobs.upkeep import Bounds, EmbedderJob, IndexKeeper, TierKeeper, UpdatePruner
+from recollect_server.jobs.upkeep import (
+    Bounds,
+    EmbedderJob,
+    Follower,
+    IndexKeeper,
+    TierKeeper,
+    UpdatePruner,
+)
 from recollect_server.services.administration.jobs import JobReport
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.channels.commands import Commands
@@ -48,6 +55,7 @@ from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.recall.recall import Recall
 from recollect_server.services.retention import Retention
 from recollect_server.services.space.events import (
+    ChangedElsewhere,
     Deleted,
     Redacted,
     Reindexed,
@@ -58,6 +66,7 @@ from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.tiers import Tiers
+from recollect_server.services.upkeep.live_verification import Findings, LiveVerification
 from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, recover, unheard
 from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
@@ -81,7 +90,7 @@ from recollect_server.transport.updates import encode, encode_communication_upda
 log = structlog.get_logger("recollect.app")
 
 INDEX, TIERS, PRUNER, EMBEDDER = "index-keeper", "tier-keeper", "update-pruner", "embedder"
-RETENTION = "retention-keeper"
+RETENTION, FOLLOWER = "retention-keeper", "follower"
 """Names of the jobs of a space."""
 
 # additions that wait for the index of a suspended space: of more it is resumed
@@ -135,6 +144,14 @@ class OpenSpace:
                 self.close()
             raise
 
+    def carry_out(self, work: Callable[[], Any]) -> Any:
+        """Return the result of a call, behind what other processes wrote before it."""
+        return self._space.carry_out(work)
+
+    def follow(self) -> None:
+        """Take in what other processes wrote."""
+        self._space.follow()
+
     # Suspended ------------------------------------------------------------------------------------
 
     def suspend(self) -> bool:
@@ -177,7 +194,11 @@ class OpenSpace:
 
     @property
     def takes_appends(self) -> bool:
-        """Return whether the space is suspended, and has room for what is appended meanwhile."""
+        """Return whether the space is suspended, and has room for what is appended meanwhile. With
+        others who write to it, an append begins behind what they wrote, which needs the index.
+        """
+        if self._space.is_shared:
+            return False
         count, size = self._space.index.waiting()
         return self._space.index.is_suspended and count < _MOST_WAITING and size < _MOST_BYTES
 
@@ -238,6 +259,7 @@ class OpenSpace:
             shared.due.opened(self.name, clock())
             stops.append(self._note_due)
         self._is_used = logs.root.exists()
+        moment = logs.sharing.join() if logs.sharing and self.name else ""
         if self.name != settings.space:
             stops.append(partial(self._remove_if_unused, logs))
         self.recovered = recover(logs, clock, shared.progress, shared.compared_at_once)
@@ -248,6 +270,7 @@ class OpenSpace:
             unverified=self.recovered.suspects,
             lock_order=shared.lock_order,
             admit_conversation=lambda: self.quota.admit(conversations=1),
+            moment=moment or (logs.sharing.moment() if logs.sharing else ""),
         )
         stops += (space.close, logs.close)
         checkpoints = Checkpoints(logs, lambda name: space.exclusive(conversation=name), clock)
@@ -260,6 +283,7 @@ class OpenSpace:
             clock,
         )
         self._logs = logs
+        space.subscribe(ChangedElsewhere, lambda event: checkpoints.changed(event.name))
         self._communications = communications = CommunicationStore(space)
         self.external = External(communications, live.view(lambda now: now.acknowledgement))
         seal = Seal(self.name, is_default=self.name == settings.space)
@@ -305,6 +329,7 @@ class OpenSpace:
         tier_keeper = TierKeeper(tiers)
         conversations = Conversations(space, notes_by_rule=abbreviator(settings) == "extractive")
         identities = Identities(space, identity_ledger(logs))
+        space.subscribe(ChangedElsewhere, lambda event: identities.changed(event.name))
         senders = RateLimiter(
             space, live.view(lambda now: Rate.of(now.sender_rate, 60_000, now.sender_burst))
         )
@@ -360,6 +385,8 @@ class OpenSpace:
         self.notes = self._notes(space)
         self.jobs |= {INDEX: IndexKeeper(space), TIERS: tier_keeper, PRUNER: self._pruner}
         self.jobs[RETENTION] = RetentionKeeper(self.retention)
+        if space.is_shared:
+            self.jobs[FOLLOWER] = Follower(space, lambda: space.index.log.is_watched)
         if shared.workers is not None:
             self.jobs[EMBEDDER] = EmbedderJob(
                 Embedding(space, meaning, shared.workers, shared.stopping)
@@ -367,6 +394,10 @@ class OpenSpace:
         # first, as soon as nobody uses the space
         self.flush: Callable[[], None] = space.flush
         stops += (self._look_for_work, space.flush)
+
+    def verify(self, findings: Findings, check: Callable[[], None]) -> None:
+        """Compare its logs with its index and vectors (see `LiveVerification`)."""
+        LiveVerification(self._space, self._logs, findings, check).run()
 
     def reports(self) -> list[JobReport]:
         """Return the state of each job."""

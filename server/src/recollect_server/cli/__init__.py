@@ -1,7 +1,8 @@
 """The commands of `recollect-server`, a module each: the top layer, which `__main__` alone imports.
 
 `serve` builds an `app`. `verify`, `rebuild`, `backup`, `restore` and `stats` work on a data folder
-(`folder`), and so does `token`, beside a running server too. `health` calls a running server.
+(`folder`), `backups` on a folder of backups, and so does `token`, beside a running server too.
+`migrate` moves all logs between a folder and a database. `health` calls a running server.
 `recollect`, the client's command line, has the rest.
 """
 
@@ -22,7 +23,9 @@ _MODULES = {
     "verify": "verify",
     "rebuild": "rebuild",
     "backup": "backup",
+    "backups": "backups",
     "restore": "backup",
+    "migrate": "migrate",
     "stats": "stats",
     "audit": "audit",
     "token": "token",

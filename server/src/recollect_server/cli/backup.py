@@ -7,42 +7,60 @@ import click
 
 from recollect_server.cli.folder import alone, folders_of, list_problems, said_plainly, shown
 from recollect_server.cli.options import NamedPath, load_settings, with_settings
+from recollect_server.domain.backups import backup_name
 from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep import recovery
 from recollect_server.services.upkeep.backing_up import Copied, back_up, backed_up
 from recollect_server.services.upkeep.backing_up import restore as copy_back
+from recollect_server.services.upkeep.backups import BackupFolder, verified
+from recollect_server.settings import Settings
 from recollect_server.storage.logs.folder import FolderStore
 
 _NO_TOKENS = (
     "The backup held no tokens: until `recollect-server token create` makes one, a server on"
     " loopback serves everybody there without one."
 )
-_FOLDER = click.argument(
-    "directory", metavar="DIR", type=NamedPath(path_type=Path, file_okay=False)
-)
+_PATH = NamedPath(path_type=Path, file_okay=False)
 
 
 @click.command()
-@_FOLDER
+@click.argument("directory", metavar="[DIR]", type=_PATH, required=False)
 @with_settings
-def backup(directory: Path, config: Path | None, **flags: Any) -> None:
+def backup(directory: Path | None, config: Path | None, **flags: Any) -> None:
     """Copy every conversation of all spaces (or of `--space`), and what third parties wrote, into
-    a new folder DIR, while the server runs or not.
+    a new folder DIR, while the server runs or not, and compare the copy with what was read.
 
     All that was acknowledged before it began is in the copy, on the disk when the command ends. DIR
     has the shape of a data folder, without the index and the tokens. Exits with 1, and says so, if
     a line that was copied is damaged.
+
+    Without DIR, as a timer calls it, the copy gets a folder with the time in its name in
+    `--backup-dir`, and then older ones that `--backup-keep` does not keep are removed.
     """
     settings = load_settings(config, flags)
+    is_whole = flags.get("space") is None
+    target = directory or _scheduled(settings, is_whole=is_whole)
     folders = folders_of(settings, flags)
     with said_plainly():
-        done = back_up(folders, directory, shown("Copying"))
-    _say(done, f"of {len(folders)} spaces " * (len(folders) > 1) + f"backed up to {directory}")
+        done = back_up(folders, target, shown("Copying"))
+        verified(target)
+        if directory is None and is_whole:
+            pruned = BackupFolder(target.parent).prune(settings.backup_rules, system_clock())
+            for old in pruned.removed:
+                click.echo(f"removed {old.path}")
+    _say(done, f"of {len(folders)} spaces " * (len(folders) > 1) + f"backed up to {target}")
+
+
+def _scheduled(settings: Settings, *, is_whole: bool) -> Path:
+    """Return the new folder of a backup that was given none. End the command if none may be."""
+    if settings.backup_dir is None:
+        raise click.UsageError("name a new folder DIR, or the folder of all backups, --backup-dir")
+    return settings.backup_dir / backup_name(system_clock(), is_whole=is_whole)
 
 
 @click.command()
-@_FOLDER
+@click.argument("directory", metavar="DIR", type=_PATH)
 @with_settings
 def restore(directory: Path, config: Path | None, **flags: Any) -> None:
     """Copy a backup DIR into an empty data folder, compare it with what was backed up, and make the

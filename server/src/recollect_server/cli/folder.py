@@ -92,7 +92,9 @@ def said_plainly() -> Iterator[None]:
         ) from error
 
 
-def shown(what: str, clock: Callable[[], float] = time.monotonic) -> Progress:
+def shown(
+    what: str, clock: Callable[[], float] = time.monotonic, unit: str = "conversations"
+) -> Progress:
     """Show on standard error how far a work is: after its first second, then every second, and at
     its end.
 
@@ -108,7 +110,7 @@ def shown(what: str, clock: Callable[[], float] = time.monotonic) -> Progress:
             last = now
         if now - last >= 1 or (showing and done == of):
             last, showing = now, True
-            say(f"{what}: {done} of {of} conversations", sys.stderr)
+            say(f"{what}: {done} of {of} {unit}", sys.stderr)
 
     return show
 

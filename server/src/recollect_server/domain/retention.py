@@ -18,9 +18,11 @@ class RetentionRule:
     idle: int = 0
     """Milliseconds without a message after which the rule is about a conversation; 0: no bound."""
     conversations: int | None = None
-    """Conversations that may be there: of more, those that are idle for longest are deleted."""
+    """Conversations that may be there: of more, the rule is about those that are idle for longest.
+    A rule that unindexes counts those that are not unindexed.
+    """
     bytes: int | None = None
-    """Bytes that their transcripts may have together."""
+    """Bytes that their transcripts may have together; counted likewise."""
     keeps_anchors: bool = True
     """True if anchors that came from a conversation stay."""
     unindexes: bool = False
@@ -77,8 +79,8 @@ def parse_rule(text: str) -> RetentionRule:
     bounds = values.keys() & {"idle", "conversations", "bytes"}
     if len(bounds) != 1:
         raise ValueError(f"{text!r} needs one of idle, conversations and bytes, and only one")
-    if action == "unindex" and (wrong := values.keys() - {"idle", "space", "channel"}):
-        raise ValueError(f"{text!r}: {wrong.pop()} is for `delete` alone; `unindex` takes idle")
+    if action == "unindex" and "anchors" in values:
+        raise ValueError(f"{text!r}: anchors is for `delete` alone: they stay when it unindexes")
     space, channel = values.get("space", ""), values.get("channel", "")
     if space and not is_space_name(space):
         raise ValueError(f"{space!r} is not the name of a space")

@@ -77,7 +77,7 @@ class Retention:
             def confirm(it: Conversation, retired: Retired = retired) -> bool:
                 if it.update_time != retired.update_time:
                     return False  # somebody wrote to it
-                self._receipts.append(RetentionReceipt(retired, self._space.clock()))
+                self._receipts.add(RetentionReceipt(retired, self._space.clock()))
                 return True
 
             try:
@@ -124,16 +124,17 @@ class Retention:
             return
         there = table.total(_chosen(rule))
         count, size = there
+        place = "indexed" if rule.unindexes else "there"
         for it in self._oldest(_chosen(rule, pinned=False)):
             if rule.conversations is not None:
                 if count <= rule.conversations:
                     return
-                reason = f"{there[0]} conversations are there, and {rule.conversations} may be"
+                reason = f"{there[0]} conversations are {place}, and {rule.conversations} may be"
             else:
                 assert rule.bytes is not None
                 if size <= rule.bytes:
                     return
-                reason = f"{there[1]} bytes are there, and {rule.bytes} may be"
+                reason = f"{there[1]} bytes are {place}, and {rule.bytes} may be"
             count, size = count - 1, size - it.bytes
             yield _retired(it, rule, f"{reason}; it is one of those that are idle for longest")
 

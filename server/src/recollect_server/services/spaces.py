@@ -53,6 +53,12 @@ class OpenedSpace(Protocol):
     def has_backlog(self) -> bool:
         """Return whether it is suspended, and its index has not taken in everything."""
 
+    def carry_out(self, work: Callable[[], Any]) -> Any:
+        """Return the result of a call, behind what other processes wrote before it."""
+
+    def follow(self) -> None:
+        """Take in what other processes wrote."""
+
     def suspend(self) -> bool:
         """Close its files and stay in memory. Return False if it is to be closed instead. Nobody
         uses it now.
@@ -211,6 +217,13 @@ class Spaces(Generic[S]):
         """Return the names of the open spaces, the least recently used first."""
         with self._lock:
             return [name for name, place in self._places.items() if place.space is not None]
+
+    def is_leaving(self, name: str) -> bool:
+        """Return whether a space is to be deleted, or all are to be closed: long work that has a
+        lease of it is to end.
+        """
+        with self._lock:
+            return self._stopping or name in self._barred
 
     def suspended(self) -> list[str]:
         """Return the names of the suspended spaces, the least recently used first."""

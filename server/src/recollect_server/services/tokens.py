@@ -47,7 +47,13 @@ class Tokens:
         self._read()
 
     def any(self) -> bool:
-        """Return True if a token was ever created here, also one that ended since."""
+        """Return True if a token was ever created here, also one that ended since.
+
+        Until there is one, each question costs a look at the ledger's state: the first one, which
+        a command beside the server may create, closes the server to others at once.
+        """
+        if not self._any:
+            self.refresh()
         return self._any
 
     def all(self) -> tuple[Token, ...]:

@@ -218,7 +218,8 @@ def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
         if stores:
             space.quota.admit(size=call.size)
         handler: Handler = getattr(space.handlers[service], name)
-        return handler(request, call)
+        answer: ProtoMessage | None = space.carry_out(lambda: handler(request, call))
+        return answer
 
     def run(request: Any, call: Call) -> ProtoMessage | None:
         space_name = call.principal.space
@@ -244,6 +245,7 @@ def in_space_for_long(method: MethodDescriptor, spaces: Spaces[Any]) -> StreamHa
         lease = spaces.use(call.principal.space, holds=True)
         try:
             handler: StreamHandler = getattr(lease.space.handlers[service], name)
+            lease.space.follow()
             handler(request, call, send)
         except BaseException:
             lease.end()

@@ -81,6 +81,8 @@ function Opened({ id }: { id: string }) {
             {party && <bdi>{party}</bdi>}
             <span>{t.sidebar.turns(conversation.turnCount)}</span>
             <span>{t.conversation.messages(Number(conversation.messageCount))}</span>
+            {conversation.archived && <span class="badge" title={t.conversation.archivedHint}><Icon name="archive" />{t.conversation.archived}</span>}
+            {conversation.unindexed && <span class="badge" title={t.conversation.unindexedHint}><Icon name="hidden" />{t.conversation.unindexed}</span>}
             {shown.damaged > 0 && <span class="error">{t.conversation.damaged(shown.damaged)}</span>}
           </p>
         </div>
@@ -103,7 +105,7 @@ function Opened({ id }: { id: string }) {
             <p class="composer-note"><Icon name="lock" />{t.conversation.mayNotWrite}</p>
           )}
         </div>
-        {isPanelOpen && <Details conversation={conversation} />}
+        {isPanelOpen && <Details conversation={conversation} onChange={(it) => transcript.know(it)} />}
       </div>
     </div>
   );

@@ -1,12 +1,13 @@
 // What stands beside a transcript: notes, anchors, and the context that an agent would get.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import {
   ContextFormat, ContextTier, Scope, type Anchor, type BuildContextResponse, type ContextMessage, type Conversation,
 } from "@recollect/client";
 import { recall } from "../../api/calls";
-import { describe } from "../../api/errors";
+import { describe, violationOf } from "../../api/errors";
 import { may } from "../../api/session";
 import { link, setQuery } from "../../router";
+import { archive, setTopics } from "../../state/conversations";
 import { t } from "../../texts";
 import { Icon } from "../../ui/Icon";
 import { oneLine } from "../../ui/text";
@@ -15,11 +16,19 @@ import { Text } from "./MessageLine";
 
 const d = t.conversation.details;
 
-export function Details({ conversation }: { conversation: Conversation }) {
+interface Props {
+  conversation: Conversation;
+  /** Called with the conversation as a change left it. */
+  onChange: (conversation: Conversation) => void;
+}
+
+export function Details({ conversation, onChange }: Props) {
   return (
     <aside class="details" id="details" aria-label={t.conversation.panel} onKeyDown={(event) => event.key === "Escape" && close()}>
       <button class="quiet details-close" aria-label={t.app.close} onClick={close}><Icon name="close" /></button>
       <Notes conversation={conversation} />
+      <Topics conversation={conversation} onChange={onChange} />
+      {may(Scope.CONVERSATIONS_MANAGE) && <InList conversation={conversation} onChange={onChange} />}
       {may(Scope.RECALL) && <Anchors conversationId={conversation.id} />}
       {may(Scope.RECALL) && <Context conversationId={conversation.id} />}
     </aside>
@@ -31,7 +40,7 @@ function close(): void {
 }
 
 function Notes({ conversation }: { conversation: Conversation }) {
-  const { abbreviation, notes, topics, participants, model, usageTotal, costTotal, origin } = conversation;
+  const { abbreviation, notes, participants, model, usageTotal, costTotal, origin } = conversation;
   const record = notes?.abbreviation;
   const facts: [string, string][] = [
     [d.began, dayOf(conversation.createTime)],
@@ -46,7 +55,6 @@ function Notes({ conversation }: { conversation: Conversation }) {
       {abbreviation ? <Text text={abbreviation} /> : <p class="muted">{d.noNotes}</p>}
       {record && <p class="muted tiny" title={fullTime(record.writeTime)}>{d.writer(oneLine(record.writer), oneLine(record.model))}</p>}
       {notes?.failure && <p class="error">{d.failure} {oneLine(notes.failure)}</p>}
-      {topics.length > 0 && <p class="topics">{topics.map((it) => <span key={it}>{oneLine(it)}</span>)}</p>}
       <dl class="facts">
         {facts.filter(([, value]) => value).map(([name, value]) => (
           <div key={name}><dt>{name}</dt><dd><bdi>{value}</bdi></dd></div>
@@ -55,6 +63,95 @@ function Notes({ conversation }: { conversation: Conversation }) {
           <div><dt>{d.fork}</dt><dd><a href={link(`/c/${origin.conversationId}`, { turn: String(origin.turnNumber) })}>{t.conversation.turn(origin.turnNumber)}</a></dd></div>
         )}
       </dl>
+    </section>
+  );
+}
+
+function Topics({ conversation, onChange }: Props) {
+  const { topics, topicsByHand } = conversation;
+  const [isEditing, setEditing] = useState(false);
+  const [text, setText] = useState("");
+  const [problem, setProblem] = useState("");
+  const input = useRef<HTMLInputElement>(null);
+  const button = useRef<HTMLButtonElement>(null);
+  useEffect(() => input.current?.focus(), [isEditing]);
+  const open = () => {
+    setText(topics.join(", "));
+    setProblem("");
+    setEditing(true);
+  };
+  const close = () => {
+    setEditing(false);
+    requestAnimationFrame(() => button.current?.focus()); // where it came from
+  };
+  const save = (event: Event) => {
+    event.preventDefault();
+    setTopics(conversation, text).then(
+      (changed) => {
+        onChange(changed);
+        close();
+      },
+      (error: unknown) => setProblem(violationOf(error)),
+    );
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== "Escape") return;
+    event.stopPropagation(); // it closes the form, not the panel
+    close();
+  };
+  return (
+    <section>
+      <h2>
+        {d.topics}
+        {may(Scope.CONVERSATIONS_MANAGE) && !isEditing && (
+          <button class="quiet" ref={button} title={t.sidebar.topics} aria-label={t.sidebar.topics} onClick={open}><Icon name="pencil" /></button>
+        )}
+      </h2>
+      {isEditing ? (
+        <form class="topics-form" onSubmit={save} onKeyDown={onKeyDown}>
+          <input
+            ref={input} value={text} dir="auto" maxLength={1200} aria-label={t.sidebar.topicsLabel} aria-describedby="topics-hint"
+            aria-invalid={problem !== ""} onInput={(event) => setText(event.currentTarget.value)}
+          />
+          <p class="muted tiny" id="topics-hint">{d.topicsHint}</p>
+          {problem && <p class="error" role="alert">{problem}</p>}
+          <p class="form-actions">
+            <button class="button primary">{t.people.save}</button>
+            <button class="button" type="button" onClick={close}>{t.people.cancel}</button>
+          </p>
+        </form>
+      ) : topics.length ? (
+        <p class="topics">
+          {topics.map((it) => <a key={it} href={link("/search", { topic: it })}>{oneLine(it)}</a>)}
+        </p>
+      ) : (
+        <p class="muted">{d.noTopics}</p>
+      )}
+      {topicsByHand && !isEditing && <p class="muted tiny">{d.byHand}</p>}
+    </section>
+  );
+}
+
+/** Whether the list shows it, and whether searches do. */
+function InList({ conversation, onChange }: Props) {
+  const [problem, setProblem] = useState("");
+  const { archived, unindexed } = conversation;
+  const change = () => {
+    setProblem("");
+    archive(conversation, !archived).then(onChange, (error: unknown) => setProblem(describe(error)));
+  };
+  return (
+    <section>
+      <h2>{d.manage}</h2>
+      <p class="muted">{archived ? t.conversation.archivedHint : d.inList}</p>
+      {unindexed && <p class="muted">{t.conversation.unindexedHint}</p>}
+      {problem && <p class="error" role="alert">{problem}</p>}
+      <p class="form-actions">
+        <button class="button" onClick={change}>
+          <Icon name={archived ? "unarchive" : "archive"} />
+          {archived ? t.sidebar.unarchive : t.sidebar.archive}
+        </button>
+      </p>
     </section>
   );
 }

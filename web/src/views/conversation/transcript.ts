@@ -1,8 +1,9 @@
 // The part of a conversation that is in memory: a run of whole turns, which grows at either end,
 // and drafts of answers. Pages of history and live updates may both bring a message; it is kept
 // once, by its sequence.
+import { create } from "@bufbuild/protobuf";
 import { signal } from "@preact/signals";
-import { Role, type Conversation, type Message, type Update } from "@recollect/client";
+import { MessageSchema, Role, type Conversation, type Message, type Redaction, type Update } from "@recollect/client";
 import { conversations as calls } from "../../api/calls";
 import { isCancelled, isMissing } from "../../api/errors";
 import { upsert } from "../../state/conversations";
@@ -10,6 +11,8 @@ import { millis } from "../../ui/time";
 
 const PAGE_TURNS = 40;
 const PAGE_TOKENS = 60_000;
+/** What the server stores in place of a text. */
+const REDACTED = "[redacted]";
 const BEYOND = 2_147_483_647;
 
 export interface Draft {
@@ -43,6 +46,11 @@ export class Transcript {
   private underWay: Promise<void> = Promise.resolve();
 
   constructor(readonly id: string) {}
+
+  /** Take in the conversation as the answer to a change has it. */
+  know(conversation: Conversation): void {
+    this.shown.value = { ...this.shown.peek(), conversation };
+  }
 
   /** Stop what is under way. */
   close(): void {
@@ -170,6 +178,13 @@ export class Transcript {
         this.shown.value = { ...now, conversation };
         break;
       }
+      case "messagesRedacted": {
+        const { sequences, redaction, conversation = now.conversation } = kind.value;
+        const gone = new Set(sequences);
+        const messages = now.messages.map((it) => (gone.has(it.sequence) ? emptied(it, redaction) : it));
+        this.shown.value = { ...now, conversation, messages };
+        break;
+      }
       case "conversationDeleted":
         this.shown.value = { ...EMPTY, state: "deleted" };
         break;
@@ -210,6 +225,14 @@ export class Transcript {
     );
     return this.underWay;
   }
+}
+
+/** Return what stays of a message that was redacted: nothing that it said, and by whom. */
+function emptied(message: Message, redaction: Redaction | undefined): Message {
+  const { sequence, turnNumber, role, timestamp, channel, toolCallId } = message;
+  const toolCalls = message.toolCalls.map((it) => ({ ...it, name: REDACTED, arguments: "" }));
+  const stays = { sequence, turnNumber, role, timestamp, channel, toolCallId, toolCalls, redaction, content: REDACTED };
+  return create(MessageSchema, stays);
 }
 
 function upsertIfOpen(conversation: Conversation): void {

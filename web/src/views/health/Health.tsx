@@ -1,8 +1,10 @@
 // The health view: what works, what does not, and which conversations need somebody.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { AdminService, Health as HealthService, HealthStatus, JobState, type GetStatsResponse, type Job, type Space } from "@recollect/client";
-import { clientOf } from "../../api/calls";
+import {
+  AdminService, type GetStatsResponse, Health as HealthService, HealthStatus, type Job, JobState, type Space,
+} from "@recollect/client";
+import { client } from "../../api/calls";
 import { link } from "../../router";
 import { t } from "../../texts";
 import { Icon, type IconName } from "../../ui/Icon";
@@ -13,8 +15,8 @@ import { fullTime, millis, shortTime } from "../../ui/time";
 import "../../styles/cards.css";
 import "./health.css";
 
-const admin = clientOf(AdminService);
-const health = clientOf(HealthService);
+const admin = client.of(AdminService);
+const health = client.of(HealthService);
 
 interface Answers {
   serving: boolean;

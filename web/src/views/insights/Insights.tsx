@@ -1,8 +1,10 @@
 // The insights view: how much was written, what it cost, about what, when, and where most.
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { InsightService, type BusyConversation, type ChannelHours, type TopicsOverTimeResponse, type UsageResponse } from "@recollect/client";
-import { clientOf } from "../../api/calls";
+import {
+  type BusyConversation, type ChannelHours, InsightService, type TopicsOverTimeResponse, type UsageResponse,
+} from "@recollect/client";
+import { client } from "../../api/calls";
 import { generation } from "../../live/connection";
 import { link, route, setQuery } from "../../router";
 import { titleOf } from "../../sidebar/Row";
@@ -17,7 +19,7 @@ import {
 import "../../styles/cards.css";
 import "./insights.css";
 
-const insight = clientOf(InsightService);
+const insight = client.of(InsightService);
 
 interface Answers {
   usage: UsageResponse;
@@ -157,7 +159,7 @@ function Topics({ answer }: { answer: TopicsOverTimeResponse }) {
               const values = it.messages.map(Number);
               return (
                 <tr key={it.topic}>
-                  <th scope="row"><a href={`/search?topic=${encodeURIComponent(it.topic)}`}><bdi>{oneLine(it.topic)}</bdi></a></th>
+                  <th scope="row"><a href={link("/search", { topic: it.topic })}><bdi>{oneLine(it.topic)}</bdi></a></th>
                   <td class="wide"><Spark values={values} top={top} /></td>
                   <td class="end">{sumOf(values).toLocaleString("en")}</td>
                   <td class="end">{sumOf(it.turns.map(Number)).toLocaleString("en")}</td>

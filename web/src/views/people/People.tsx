@@ -2,9 +2,9 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import {
-  Direction, ExternalCommunicationService, Scope, Trust, type Escalation, type ExternalCommunication, type ExternalMessage,
+  Direction, type Escalation, type ExternalCommunication, ExternalCommunicationService, type ExternalMessage, Scope, Trust,
 } from "@recollect/client";
-import { clientOf, newRequestId } from "../../api/calls";
+import { client, newRequestId } from "../../api/calls";
 import { isMissing, violationOf } from "../../api/errors";
 import { may } from "../../api/session";
 import { link, route, setQuery } from "../../router";
@@ -17,7 +17,8 @@ import { fullTime, shortTime } from "../../ui/time";
 import "../../styles/cards.css";
 import "./people.css";
 
-const external = clientOf(ExternalCommunicationService);
+const external = client.of(ExternalCommunicationService);
+
 const SECONDS = 10;
 const TRUSTS = [Trust.UNTRUSTED, Trust.KNOWN, Trust.BLOCKED] as const;
 const TONES: Record<number, string> = { [Trust.UNTRUSTED]: "warn", [Trust.KNOWN]: "ok", [Trust.BLOCKED]: "danger" };
@@ -95,6 +96,12 @@ function List({ chosen }: { chosen: string }) {
                   <Icon name={channelIcon(it.channel)} />
                   <span>{channelName(it.channel)}</span>
                   <span class="badge" data-tone={TONES[it.trust]}>{t.people.trusts[it.trust]}</span>
+                  {whyNoReply(it) && (
+                    <span class="mark" title={`${t.people.readOnly}: ${whyNoReply(it)}`}>
+                      <Icon name="lock" />
+                      <span class="hidden">{t.people.readOnly}</span>
+                    </span>
+                  )}
                   {it.openEscalations > 0 && <span class="badge question">{t.people.open(it.openEscalations)}</span>}
                 </span>
               </a>
@@ -292,13 +299,19 @@ function Question({ escalation, onAnswered }: { escalation: Escalation; onAnswer
   );
 }
 
+/** Return why this caller can record no reply now; empty if it can. */
+function whyNoReply({ trust, openEscalations }: ExternalCommunication): string {
+  if (!may(Scope.COMMUNICATIONS_WRITE)) return t.people.mayNotWrite;
+  const isClosed = trust === Trust.BLOCKED || (trust === Trust.UNTRUSTED && openEscalations > 0);
+  return isClosed ? (t.people.noReply[trust] ?? "") : "";
+}
+
 function Reply({ communication, onRecorded }: { communication: ExternalCommunication; onRecorded: () => void }) {
   const [text, setText] = useState("");
   const [scope, setScope] = useState("");
   const change = useChange(onRecorded);
-  if (!may(Scope.COMMUNICATIONS_WRITE)) return <Note>{t.people.mayNotWrite}</Note>;
-  if (communication.trust === Trust.BLOCKED) return <Note>{t.people.noReply[Trust.BLOCKED]}</Note>;
-  if (communication.trust === Trust.UNTRUSTED && communication.openEscalations > 0) return <Note>{t.people.noReply[Trust.UNTRUSTED]}</Note>;
+  const obstacle = whyNoReply(communication);
+  if (obstacle) return <Note>{obstacle}</Note>;
   const submit = async () => {
     const call = (requestId: string) => external.recordReply({ communicationId: communication.id, text, scope, requestId });
     if (await change.run(call)) setText("");

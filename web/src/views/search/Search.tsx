@@ -2,8 +2,8 @@
 // filters, so that a search can be kept as a bookmark and gone back to.
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { InsightService, Scope, type FacetsResponse, type SearchResponse } from "@recollect/client";
-import { clientOf, recall } from "../../api/calls";
+import { type FacetsResponse, InsightService, Scope, type SearchResponse } from "@recollect/client";
+import { client, recall } from "../../api/calls";
 import { isCancelled } from "../../api/errors";
 import { may } from "../../api/session";
 import { link, navigate, route } from "../../router";
@@ -14,13 +14,13 @@ import { channelName } from "../../ui/text";
 import { legName, Result } from "./Result";
 import "./search.css";
 
+const insight = client.of(InsightService);
+
 const LIMIT = 30;
 const FILTERS = ["channel", "from", "to", "topic", "person"] as const;
 type Filter = (typeof FILTERS)[number];
 
 type Outcome = { kind: "none" | "loading" } | { kind: "failed"; error: unknown } | { kind: "found"; answer: SearchResponse };
-
-const insight = clientOf(InsightService);
 
 export default function SearchView() {
   const query = route.value.query;

@@ -1,8 +1,10 @@
 // The settings view: every setting of the server with its value, where that comes from, what it may
 // be, and when a change counts.
 import { useEffect, useState } from "preact/hooks";
-import { AdminService, Scope, SettingSource, SettingType, type ListSettingsResponse, type Setting } from "@recollect/client";
-import { clientOf } from "../../api/calls";
+import {
+  AdminService, type ListSettingsResponse, Scope, type Setting, SettingSource, SettingType,
+} from "@recollect/client";
+import { client } from "../../api/calls";
 import { violationOf } from "../../api/errors";
 import { may } from "../../api/session";
 import { link, route, setQuery } from "../../router";
@@ -13,7 +15,7 @@ import { oneLine } from "../../ui/text";
 import "../../styles/cards.css";
 import "./settings.css";
 
-const admin = clientOf(AdminService);
+const admin = client.of(AdminService);
 
 interface Group {
   key: string;

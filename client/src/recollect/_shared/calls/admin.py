@@ -14,6 +14,7 @@ from recollect._types.admin import (
     DeletedSpace,
     Job,
     JobList,
+    NewestVerification,
     NewToken,
     RetentionPreview,
     RetentionReceiptPage,
@@ -23,9 +24,12 @@ from recollect._types.admin import (
     SettingList,
     SpacePage,
     SpaceReceipt,
+    SpaceReceiptPage,
+    StartedVerification,
     Stats,
     Token,
     TokenPage,
+    Verification,
 )
 from recollect.v1 import admin_service_pb2 as pb
 from recollect.v1 import scope_pb2
@@ -36,6 +40,13 @@ _SET_SETTING = Method(_SERVICE, "SetSetting", pb.SetSettingRequest, pb.SetSettin
 _LIST_SPACES = Method(_SERVICE, "ListSpaces", pb.ListSpacesRequest, pb.ListSpacesResponse)
 _CREATE_SPACE = Method(_SERVICE, "CreateSpace", pb.CreateSpaceRequest, pb.CreateSpaceResponse)
 _DELETE_SPACE = Method(_SERVICE, "DeleteSpace", pb.DeleteSpaceRequest, pb.DeleteSpaceResponse)
+_LIST_SPACE_RECEIPTS = Method(
+    _SERVICE, "ListSpaceReceipts", pb.ListSpaceReceiptsRequest, pb.ListSpaceReceiptsResponse
+)
+_VERIFY = Method(_SERVICE, "Verify", pb.VerifyRequest, pb.VerifyResponse)
+_GET_VERIFICATION = Method(
+    _SERVICE, "GetVerification", pb.GetVerificationRequest, pb.GetVerificationResponse
+)
 _LIST_TOKENS = Method(_SERVICE, "ListTokens", pb.ListTokensRequest, pb.ListTokensResponse)
 _LIST_RETENTION_RULES = Method(
     _SERVICE, "ListRetentionRules", pb.ListRetentionRulesRequest, pb.ListRetentionRulesResponse
@@ -93,6 +104,28 @@ def delete_space(
     """Return the call of DeleteSpace."""
     request = fill(pb.DeleteSpaceRequest(), name=name)
     return Call(_DELETE_SPACE, request, lambda it: read(DeletedSpace, it).receipt)
+
+
+def list_space_receipts(
+    page_size: int | None, page_token: str | None
+) -> Call[pb.ListSpaceReceiptsRequest, pb.ListSpaceReceiptsResponse, SpaceReceiptPage]:
+    """Return the call of ListSpaceReceipts."""
+    request = fill(pb.ListSpaceReceiptsRequest(), page_size=page_size, page_token=page_token)
+    return Call(_LIST_SPACE_RECEIPTS, request, partial(read, SpaceReceiptPage))
+
+
+def verify(space: str | None) -> Call[pb.VerifyRequest, pb.VerifyResponse, Verification]:
+    """Return the call of Verify."""
+    request = fill(pb.VerifyRequest(), space=space)
+    return Call(_VERIFY, request, lambda it: read(StartedVerification, it).verification)
+
+
+def get_verification(
+    space: str | None,
+) -> Call[pb.GetVerificationRequest, pb.GetVerificationResponse, Verification | None]:
+    """Return the call of GetVerification."""
+    request = fill(pb.GetVerificationRequest(), space=space)
+    return Call(_GET_VERIFICATION, request, lambda it: read(NewestVerification, it).verification)
 
 
 def list_tokens(

@@ -1,17 +1,40 @@
-"""Backups that administrators ask for: into one folder, which the operator of the machine names."""
+"""Backups that administrators ask for: into one folder, which the operator of the machine names,
+and where rules of the operator say which older ones are removed.
+"""
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
+import structlog
+
+from recollect_server.domain.backups import KeepRule, backup_name
 from recollect_server.domain.errors import InvalidField, NoBackupFolder, StorageUnavailable
 from recollect_server.domain.time import Clock
 from recollect_server.services.upkeep.backing_up import CannotCopy, Copied, back_up
-from recollect_server.services.upkeep.recovery import unheard
+from recollect_server.services.upkeep.backups import BackupFolder, verified
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import LogUnavailable
+
+log = structlog.get_logger("recollect.backups")
+
+_REST = 3.0
+"""Seconds that a backup within the server rests for a second of work: it shares Python's global
+lock with the appends, which would take half as long again beside one that never rests.
+"""
+
+
+class _Pace:
+    """Progress of a backup, which rests whenever it is told."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+
+    def __call__(self, _done: int, _of: int) -> None:
+        time.sleep(_REST * (time.monotonic() - self._since))
+        self._since = time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +53,32 @@ class BackupAdministration:
         self,
         folder_of: Callable[[str], FolderStore],
         folder: Path | None,
+        rules: Sequence[KeepRule],
         default: str,
         clock: Clock,
     ) -> None:
         """`folder_of` returns the logs of a space, or raises StorageUnavailable; `folder` holds the
-        backups; None: none is made by calls.
+        backups; None: none is made by calls. `rules` say which of them stay.
         """
         self._folder_of = folder_of
         self._folder = folder
+        self._rules = rules
         self._default = default
         self._clock = clock
         self._guard = threading.Lock()  # one at a time: they compete for the disk
 
-    def make(self, name: str, spaces: list[str]) -> Backup:
-        """Copy spaces into a new folder of a name; one with the time in it if it is empty. Raises
-        NoBackupFolder, InvalidField, StorageUnavailable.
+    def make(self, name: str, spaces: list[str], *, is_whole: bool) -> Backup:
+        """Copy spaces into a new folder of a name, and compare the copy with what was read; one
+        with the time in its name if it is empty. Raises NoBackupFolder, InvalidField,
+        StorageUnavailable.
+
+        `is_whole` says that these are all spaces. Then, if it has no name of its own, the rules
+        remove older ones.
         """
         if self._folder is None:
             raise NoBackupFolder
-        now = datetime.fromtimestamp(self._clock() / 1000, UTC)
-        target = self._folder / (name or f"recollect-{now:%Y%m%dt%H%M%Sz}")
+        now = self._clock()
+        target = self._folder / (name or backup_name(now, is_whole=is_whole))
         # the first one is what a restore puts into the default space
         ordered = sorted(spaces, key=lambda space: (space != self._default, space))
         stores = {space: self._folder_of(space) for space in ordered}
@@ -57,10 +86,24 @@ class BackupAdministration:
             if target.exists():
                 raise InvalidField.of("name", f"there is a backup {target.name} already")
             try:
-                copied = back_up(stores, target, unheard)
+                copied = back_up(stores, target, _Pace())
+                verified(target, _Pace())
             except (CannotCopy, LogUnavailable, OSError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 raise StorageUnavailable(
                     f"the backup {target} is not complete: {reason}: remove it"
                 ) from error
+            if is_whole and not name:
+                self._prune(now)
         return Backup(target.absolute(), tuple(ordered), copied)
+
+    def _prune(self, now: int) -> None:
+        """Remove older backups. What fails is logged: the new one was made all the same."""
+        assert self._folder is not None
+        try:
+            removed = BackupFolder(self._folder).prune(self._rules, now).removed
+        except (CannotCopy, OSError) as error:
+            log.error("backups_not_removed", reason=str(error))
+            return
+        if removed:
+            log.info("backups_removed", names=sorted(it.path.name for it in removed))

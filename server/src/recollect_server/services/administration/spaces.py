@@ -13,7 +13,7 @@ from recollect_server.services.upkeep.statistics import Statistics, statistics_o
 from recollect_server.storage.due import DueMarkers
 from recollect_server.storage.index.checking import Totals, totals_of
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.space_removal import SpaceReceipt, remove_space
+from recollect_server.storage.logs.space_removal import SpaceReceipt, receipts, remove_space
 from recollect_server.storage.logs.store import LogStore
 
 _PATIENCE = 10.0  # seconds that a delete waits for the calls that use the space
@@ -140,6 +140,20 @@ class SpaceAdministration:
             ) from error
         finally:
             self._due.remove(name)
+
+    def receipts(
+        self, is_listed: Callable[[str], bool], before: int | None, limit: int
+    ) -> tuple[list[SpaceReceipt], int | None]:
+        """Return receipts of deleted spaces, the newest first: those before a place; and the place
+        of the next page. Raises StorageUnavailable.
+        """
+        try:
+            entries = [it for it in receipts(self._data_dir) if is_listed(it.name)][:before]
+        except OSError as error:
+            reason = error.strerror or error
+            raise StorageUnavailable(f"the receipts cannot be read: {reason}") from error
+        start = max(0, len(entries) - limit)
+        return entries[start:][::-1], start or None
 
     def counts(self) -> tuple[int, int, int]:
         """Return the numbers of all spaces, of the open and of the suspended ones."""

@@ -279,6 +279,7 @@ class SharedCommunications:
         IndexUnavailable, StorageUnavailable.
         """
         mark = self._order.now()
+        self.store.space.follow()
         _, communications = self.store.space.index.external.newest(LISTED)
         update = CommunicationUpdate(
             cursor_text(mark),

@@ -39,6 +39,7 @@ from recollect_server.services.space.states import States
 from recollect_server.storage.logs.lines import Line, contents_of, encoded
 from recollect_server.storage.logs.store import (
     START,
+    Claim,
     LogConflict,
     LogNotFound,
     LogUnavailable,
@@ -70,11 +71,17 @@ class Writes:
         self._publish = publish
 
     def begin(
-        self, conversation_id: str, contents: list[Content], request: RequestKey | None
+        self,
+        conversation_id: str,
+        contents: list[Content],
+        request: RequestKey | None,
+        claim: Claim,
     ) -> Committed:
         """Write the first lines of a new conversation. Raises StorageUnavailable."""
-        lines, place = self._transcripts.append(conversation_id, START, contents, request)
-        return self._take_in(conversation_id, None, lines, place)
+        lines, place = self._transcripts.append(
+            conversation_id, START, contents, request, claim=claim
+        )
+        return self.take_in(conversation_id, None, lines, place)
 
     def append(
         self,
@@ -146,7 +153,7 @@ class Writes:
     ) -> Committed:
         conversation_id, end = state.conversation.id, Position(state.lines, state.size)
         lines, place = self._transcripts.append(conversation_id, end, contents, request, draft_id)
-        return self._take_in(conversation_id, state, lines, place)
+        return self.take_in(conversation_id, state, lines, place)
 
     def _write_pending(self, stuck: Stuck) -> None:
         conversation_id = stuck.written.conversation.id
@@ -207,12 +214,12 @@ class Writes:
             )
         return StorageUnavailable(f"{refusal}, and no more messages can be held")
 
-    def _take_in(
+    def take_in(
         self,
         conversation_id: str,
         state: ConversationState | None,
         lines: list[Line],
-        place: str,
+        place: str = "",
     ) -> Committed:
         """Index durable lines behind a state, remember the state behind them, and tell subscribers
         of them.

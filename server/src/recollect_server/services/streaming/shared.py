@@ -429,7 +429,9 @@ class SharedLog:
         """Return the position behind everything that is visible now, and let the index have that.
         Raises StorageUnavailable, IndexUnavailable.
         """
-        return self._order.now()
+        mark = self._order.now()
+        self.space.follow()
+        return mark
 
     def placed(
         self,

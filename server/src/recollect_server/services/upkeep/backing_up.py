@@ -5,7 +5,8 @@ Each transcript is copied up to the end of a whole batch: everything that was ac
 the copy began is in it. The index is left out, for it is made anew from the transcripts; the
 vectors too: words answer while they are worked out anew, and they may be of texts that were deleted
 since. A backup has the shape of a data folder, so a server can run on it. `backup.json` is written
-last, so a backup without it is not complete.
+last, so a backup without it is not complete: it has the size and the checksum of each file, which
+`check` compares, and how many damaged lines were copied.
 """
 
 import os
@@ -59,7 +60,7 @@ def back_up(sources: dict[str, FolderStore], target: Path, progress: Progress) -
         {"space": space} | _back_up_space(source, FolderStore.of(target, space), done, progress)
         for space, source in sources.items()
     )
-    manifest = first | ({"spaces": others} if others else {})
+    manifest = first | ({"spaces": others} if others else {}) | {"damaged": len(done.problems)}
     _write(target / MANIFEST, orjson.dumps(manifest))
     sync_folder(target)
     return done
@@ -135,6 +136,56 @@ def backed_up(source: Path) -> list[str]:
     CannotCopy.
     """
     return [str(part["space"]) for part in _manifests(source)]
+
+
+@dataclass(slots=True)
+class Checked:
+    """Result of the comparison of a backup with its manifest."""
+
+    files: int = 0
+    bytes: int = 0
+    damaged: int = 0
+    """Damaged lines that were copied as they were."""
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        """Return whether everything is as it was said, and no line is damaged."""
+        return not self.problems and not self.damaged
+
+
+def check(source: Path, progress: Progress) -> Checked:
+    """Compare each file of a backup with the manifest, as the disk has it. Raises CannotCopy,
+    OSError.
+    """
+    manifests = _manifests(source)
+    done = Checked(damaged=_damaged(manifests[0], source))
+    for number, manifest in enumerate(manifests):
+        backup = _backup_of(source, str(manifest["space"]))
+        files = {
+            name: size_and_checksum
+            for part in (backup.files, backup.external, backup.threads, backup.ledgers)
+            for name, size_and_checksum in (part or {}).items()
+        }
+        for name, expected in sorted(files.items()):
+            progress(number, len(manifests))
+            try:
+                there = _size_and_checksum(backup.origin.path(name))
+            except FileNotFoundError:
+                done.problems.append(f"{name}: is missing in the backup")
+                continue
+            done.files += 1
+            done.bytes += there[0]
+            if there != expected:
+                done.problems.append(_changed(name, there, expected))
+    return done
+
+
+def _damaged(manifest: dict[str, Any], source: Path) -> int:
+    damaged = manifest.get("damaged", 0)
+    if not isinstance(damaged, int):
+        raise CannotCopy(f"{source / MANIFEST} cannot be read: damaged is not a number")
+    return damaged
 
 
 def restore(source: Path, space: str, target: FolderStore, progress: Progress) -> Copied:
@@ -254,9 +305,7 @@ def _restore_all(
             count += 1
             done.bytes += copied[0]
             if copied != expected:
-                done.problems.append(
-                    f"{name}: is not as it was backed up: {copied[0]} of {expected[0]} bytes"
-                )
+                done.problems.append(_changed(name, copied, expected))
                 done.problems += _said(name, damages)
     sync_folder(coming)
     return count
@@ -275,9 +324,7 @@ def _restore_ledgers(
             done.problems.append(f"{name}: is missing in the backup")
             continue
         if copied != expected:
-            done.problems.append(
-                f"{name}: is not as it was backed up: {copied[0]} of {expected[0]} bytes"
-            )
+            done.problems.append(_changed(name, copied, expected))
         coming.rename(path)
     sync_folder(target.root.parent)
 
@@ -340,12 +387,25 @@ def _said(name: str, damages: list[Line]) -> list[str]:
     return [f"{name}: line {line.sequence} is damaged: {line.damage}" for line in damages]
 
 
+def _changed(name: str, there: tuple[int, int], expected: tuple[int, int]) -> str:
+    return f"{name}: is not as it was backed up: {there[0]} of {expected[0]} bytes"
+
+
 def _checksum(path: Path) -> int:
-    value = 0
-    with path.open("rb") as file:
+    return _size_and_checksum(path)[1]
+
+
+def _size_and_checksum(path: Path) -> tuple[int, int]:
+    """Read a file, from the disk where the system allows it: what is in its cache was never wrong.
+    Raises OSError.
+    """
+    size, value = 0, 0
+    with os.fdopen(open_transcript(path, os.O_RDONLY), "rb", buffering=0) as file:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         while part := file.read(_CHUNK):
-            value = zlib.crc32(part, value)
-    return value
+            size, value = size + len(part), zlib.crc32(part, value)
+    return size, value
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -95,8 +95,8 @@ def _verify(
     ) -> Iterator[str]:
         assert isinstance(reading, ConversationReading)
         if index and stored:
-            yield from _indexed_anchors(index, stored.number, reading, forgotten)
-        yield from _vectors(embedded.get(name, {}), reading)
+            yield from anchor_differences(index, stored.number, reading, forgotten)
+        yield from vector_differences(embedded.get(name, {}), reading)
 
     names = {name for name, _ in store.logs(Kind.CONVERSATION)}
     done.problems += _anchors(store, names)
@@ -192,7 +192,7 @@ def _embedded(logs: FolderStore, done: Verified) -> dict[str, dict[int, bytes]]:
         return {}
 
 
-def _vectors(embedded: dict[int, bytes], reading: ConversationReading) -> Iterator[str]:
+def vector_differences(embedded: dict[int, bytes], reading: ConversationReading) -> Iterator[str]:
     """Yield vectors of other texts than the transcript has. A missing one is worked out while a
     server runs: no problem.
     """
@@ -220,7 +220,7 @@ def _anchors(logs: FolderStore, names: set[str]) -> Iterator[str]:
             yield f"{path.name}: line {line.sequence} is of {content.conversation_id}, which has no transcript"
 
 
-def _indexed_anchors(
+def anchor_differences(
     index: Index, number: int, reading: ConversationReading, forgotten: dict[str, int]
 ) -> Iterator[str]:
     """Yield the anchors that differ between index and transcript, except those forgotten (up to a

@@ -1,15 +1,23 @@
 """Reads the whole index, to be compared with the transcripts."""
 
 from collections import defaultdict
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import apsw
+import orjson
 
 from recollect_server.domain.activity import Key
 from recollect_server.domain.external import Escalation, ExternalMessage
-from recollect_server.domain.ids import id_range, message_id
+from recollect_server.domain.ids import (
+    SEQUENCE_BITS,
+    id_range,
+    message_id,
+    number_of,
+    sequence_of,
+)
 from recollect_server.domain.message import Message
 from recollect_server.storage.index import activity_tables, external_rows, messages
 from recollect_server.storage.index.analysis import tokens
@@ -37,6 +45,12 @@ class Words:
         self._table = table
         self._digests: dict[int, int] | None = None
 
+    def has(self, identity: int, text: str, *, is_wordless: bool = False) -> bool:
+        """Return True if the index has the words of a message's text, or none of one that
+        `is_wordless`. Ask once for each.
+        """
+        return self.take(identity) == self.digest_of("" if is_wordless else text)
+
     def take(self, identity: int) -> int:
         """Return the digest of a message's words in the index. Ask once for each."""
         if self._digests is None:
@@ -60,13 +74,59 @@ class Words:
         return len(self._digests or ())
 
 
+class WordsThen(Words):
+    """Digests of the words of some logs, as the index had them at one moment. What it took in since
+    is not compared.
+    """
+
+    def __init__(self, index: Index, table: str, numbers: Collection[int]) -> None:
+        """`numbers` are those of the logs in the index."""
+        super().__init__(index, table)
+        self._of: dict[int, dict[int, int]] = {number: {} for number in numbers}
+        chosen = (orjson.dumps(list(numbers)).decode(),)
+        within = "number IN (SELECT value FROM json_each(?))"
+        lines_of = "progress" if table == "turns" else "external_communications"
+        with index.moment() as connection:
+            query = f"SELECT number, lines FROM {lines_of} WHERE {within}"
+            self._lines = {row[0]: int(row[1]) for row in connection.execute(query, chosen)}
+            self._wordless: dict[int, int] = {}
+            if table == "turns":
+                query = f"SELECT number, line FROM wordless WHERE {within}"
+                self._wordless = {row[0]: int(row[1]) for row in connection.execute(query, chosen)}
+            bounds = id_range(min(numbers, default=0))[0], id_range(max(numbers, default=0))[1]
+            query = f"{_WORDS.format(table)} WHERE doc BETWEEN ? AND ?"
+            for term, document, place in connection.execute(query, bounds):
+                if (words := self._of.get(number_of(document))) is not None:
+                    words[document] = words.get(document, 0) + hash((term, place))
+
+    def has(self, identity: int, text: str, *, is_wordless: bool = False) -> bool:
+        """Return True if the index had the words of a message's text, or if it took the message in
+        later. Ask once for each.
+        """
+        number, sequence = number_of(identity), sequence_of(identity)
+        digest = self._of.get(number, {}).pop(identity, 0)
+        if sequence > self._lines.get(number, 0):
+            return True
+        is_wordless = sequence <= self._wordless.get(number, 0)
+        return digest == self.digest_of("" if is_wordless else text)
+
+    def left_of(self, number: int) -> int:
+        """Return the number of a log's messages that had words and were not asked for."""
+        return len(self._of.get(number, ()))
+
+
 class Contents:
     """All that an index holds. Raises IndexUnavailable."""
 
-    def __init__(self, index: Index) -> None:
-        self.external = ExternalContents(index)
+    def __init__(
+        self, index: Index, words: Words | None = None, external: Words | None = None
+    ) -> None:
+        """`words` and `external` are those that messages are compared with; None: all that the
+        index has.
+        """
+        self.external = ExternalContents(index, external)
         self._index = index
-        self._words = Words(index, "turns")
+        self._words = words or Words(index, "turns")
 
     def problems(self) -> list[str]:
         """Return the problems that SQLite finds in its own pages and trees, and FTS5 in its
@@ -76,6 +136,40 @@ class Contents:
             rows = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
             wrong = [f"the sums of {it} are wrong" for it in activity_tables.wrong_sums(connection)]
         return wrong if rows == ["ok"] else [*rows, *wrong]
+
+    def problems_by_table(self) -> Iterator[str]:
+        """Yield what `problems` returns, but for pages that belong to no table; each table is read
+        by itself, so that others write in between.
+        """
+        path = self._index.folder / NAME
+        with self._index.reading() as connection:
+            tables = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid"
+            names = [str(row[0]) for row in connection.execute(tables)]
+        for name in names:
+            # A new connection: in one that read before, FTS5 takes the list of segments that it
+            # remembers for damage.
+            with looking(path) as connection:
+                query = "SELECT * FROM pragma_integrity_check(?)"
+                rows = [str(row[0]) for row in connection.execute(query, (name,))]
+            yield from rows if rows != ["ok"] else ()
+        with self._index.reading() as connection:
+            wrong = list(activity_tables.wrong_sums(connection))
+        yield from (f"the sums of {it} are wrong" for it in wrong)
+
+    def of_nobody(self) -> tuple[int, int]:
+        """Return how many messages and how many texts there are of conversations that are neither
+        there nor being removed.
+        """
+        nobodys = (
+            "SELECT count(*) FROM {} WHERE (id >> ?) NOT IN (SELECT number FROM conversations"
+            " UNION ALL SELECT number FROM deletions)"
+        )
+        with self._index.moment() as connection:
+            messages, texts = (
+                int(connection.execute(nobodys.format(table), (SEQUENCE_BITS,)).get)
+                for table in ("messages", "turns_fts_docsize")
+            )
+        return messages, texts
 
     def activity(self, number: int) -> dict[Key, list[int]]:
         """Return the facts of a conversation's activity."""
@@ -143,8 +237,8 @@ class Contents:
         """Return True if the index has the words of a message, or, of one that `is_wordless`, none.
         Ask once for each.
         """
-        expected = self._words.digest_of("" if is_wordless else messages.searchable_text(message))
-        return self._words.take(identity) == expected
+        text = messages.searchable_text(message)
+        return self._words.has(identity, text, is_wordless=is_wordless)
 
     def left(self) -> int:
         """Return the number of messages that have words in the index and were not asked for."""
@@ -154,9 +248,9 @@ class Contents:
 class ExternalContents:
     """All that an index holds of external communications. Raises IndexUnavailable."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, words: Words | None = None) -> None:
         self._index = index
-        self._words = Words(index, "external")
+        self._words = words or Words(index, "external")
 
     def rows(self, number: int) -> list[ExternalMessageRow]:
         """Return the messages of a communication, in order."""
@@ -178,8 +272,8 @@ class ExternalContents:
 
     def has_words(self, number: int, message: ExternalMessage) -> bool:
         """Return True if the index has the words of a message. Ask once for each."""
-        expected = self._words.digest_of(external_rows.searchable_text(message))
-        return self._words.take(message_id(number, message.sequence)) == expected
+        text = external_rows.searchable_text(message)
+        return self._words.has(message_id(number, message.sequence), text)
 
     def escalations(self, number: int) -> dict[str, Escalation]:
         """Return the escalations of a communication by id."""

@@ -204,6 +204,14 @@ class Index:
         """
         return self._database.reading(settled=settled)
 
+    def moment(self) -> AbstractContextManager[apsw.Connection]:
+        """Yield this thread's reader for several queries of one state of the index, with everything
+        that was queued before (see `Database.moment`). Raise IndexUnavailable.
+        """
+        with self.reading():
+            pass
+        return self._database.moment()
+
     def until(self, deadline: Deadline) -> AbstractContextManager[None]:
         """Let the reads of this thread raise CallerGone or DeadlineExceeded once the deadline is
         over.

@@ -32,7 +32,9 @@ from recollect_server.storage.logs.reader import ends_a_line, raw_lines, read_pl
 from recollect_server.storage.logs.repair import look_through, mend
 from recollect_server.storage.logs.store import (
     FORGOTTEN,
+    NO_CLAIM,
     START,
+    Claim,
     Kind,
     LogConflict,
     LogNotFound,
@@ -80,7 +82,13 @@ class FolderStore:
 
     # Append and read ------------------------------------------------------------------------------
 
-    def append(self, log: str, after: Position, lines: Sequence[bytes]) -> str:
+    def append(
+        self,
+        log: str,
+        after: Position,
+        lines: Sequence[bytes],
+        claim: Claim = NO_CLAIM,  # noqa: ARG002 - it has one writer
+    ) -> str:
         """Add whole lines behind the position, where the file must end; `START` makes the file.
         Return nothing: the index gives changes their order.
         """
@@ -94,7 +102,12 @@ class FolderStore:
                 writer.create(path, data)
         return ""
 
-    def replace(self, log: str, lines: Iterable[bytes]) -> None:
+    def replace(
+        self,
+        log: str,
+        lines: Iterable[bytes],
+        before: int | None = None,  # noqa: ARG002 - it has one writer
+    ) -> None:
         """Write a file anew, as a copy that takes its name when it is whole. What was cut off its
         tail before goes too.
         """
@@ -145,6 +158,12 @@ class FolderStore:
         """Return all bytes of a file, with nothing checked."""
         with _failing(log, "read"):
             return self.path(log).read_bytes()
+
+    def raw_lines(self, log: str) -> Iterator[bytes]:
+        """Yield the lines of a file, undecoded and with their newlines."""
+        with _failing(log, "read"):
+            for line in raw_lines(self.path(log)):
+                yield line + b"\n"
 
     def length(self, log: str) -> int:
         """Return the size of a file."""
@@ -261,7 +280,11 @@ class FolderStore:
 
     # Deleting -------------------------------------------------------------------------------------
 
-    def begin_delete(self, log: str) -> None:
+    def begin_delete(
+        self,
+        log: str,
+        before: int | None = None,  # noqa: ARG002 - it has one writer
+    ) -> None:
         """Rename a file to `….deleting`, durably."""
         path = self.path(log)
         with _failing(log, "deleted"):
@@ -308,7 +331,12 @@ class FolderStore:
 
     # Redacting ------------------------------------------------------------------------------------
 
-    def begin_redaction(self, log: str, lines: Sequence[bytes]) -> None:
+    def begin_redaction(
+        self,
+        log: str,
+        lines: Sequence[bytes],
+        before: int | None = None,  # noqa: ARG002 - it has one writer
+    ) -> None:
         """Exchange a file, durably, for one of these lines, and keep what it was until
         `end_redaction`. What cannot be exchanged is as it was.
         """

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from recollect_server.domain.entry import AnyContent
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message
+from recollect_server.storage.logs.entries import ERASED
 from recollect_server.storage.logs.record import (
     Damaged,
     Entry,
@@ -97,6 +98,10 @@ def _spoken(raw: bytes, sequence: int) -> tuple[str, str] | None:
             content = decode(raw, sequence).content
             return (content.sender, content.content) if isinstance(content, Message) else None
         fields = unseal(raw)
-        return (fields.get("sender", ""), fields["content"]) if fields["type"] == "turn" else None
+        if fields["type"] != "turn":
+            return None
+        # a message that was redacted may have no content
+        content_of = fields.get("content", "") if ERASED in fields else fields["content"]
+        return fields.get("sender", ""), content_of
     except (Damaged, ValueError, KeyError, TypeError, AttributeError):
         return None

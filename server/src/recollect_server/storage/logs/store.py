@@ -22,8 +22,8 @@ Guarantees of every store:
 - A deleted log has no lines and no length from `begin_delete` on, whatever happens after.
 
 A folder has one writer, which knows what it wrote, and finds the rest by the lengths of the logs at
-its start (`logs`). A store that several processes share has more (`Sharing`): what anybody committed
-since a moment, so that each process keeps its own index up to it.
+its start (`logs`). A store that several processes share has more (`Sharing`): what anybody
+committed since a moment, so that each process keeps its own index up to it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -105,6 +105,21 @@ class LogTaken(LogConflict):
     """
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Names that exactly one append may have, whichever process makes it. One process needs none:
+    its locks see to it.
+    """
+
+    request: str = ""
+    """Name of a request; empty: of none."""
+    places: tuple[tuple[str, str], ...] = ()
+    """Names of places where a log is begun, each with its last claim (`Sharing.claims`)."""
+
+
+NO_CLAIM = Claim()
+
+
 class Action(StrEnum):
     """Kind of change of a log."""
 
@@ -173,7 +188,7 @@ class History:
 
 
 class Sharing(Protocol):
-    """What processes that share a store do beside the operations of `LogStore`. Every method raises
+    """Operations of processes that share a store, beside those of `LogStore`. Every method raises
     LogUnavailable. Safe to call from any thread.
 
     The two ways to read changes differ in what they promise. `changes` gives out everything that is
@@ -186,6 +201,11 @@ class Sharing(Protocol):
     replica: int
     """Number of this process among all that ever used the store."""
 
+    def join(self) -> str:
+        """Let this process be one that follows the space: what others delete can be read until it
+        has ended the delete too. Return the present moment.
+        """
+
     def moment(self) -> str:
         """Return the present moment: everything that is committed now lies before it."""
 
@@ -194,6 +214,11 @@ class Sharing(Protocol):
 
     def history(self, after: ChangePosition, limit: int) -> History:
         """Return the oldest changes behind a position, in the one order, at most `limit`."""
+
+    def claims(self, places: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Return places with what claimed each last; empty: nothing did. An append that begins a
+        log there names it, and fails if there is another one by then.
+        """
 
     def prune_changes(self, max_age: float, most: int) -> int:
         """Remove the changes that are older than so many seconds, and all but the newest `most`.
@@ -242,14 +267,20 @@ class LogStore(Protocol):
         something is left. Nobody may have the space open.
         """
 
-    def append(self, log: str, after: Position, lines: Sequence[bytes]) -> str:
+    def append(
+        self, log: str, after: Position, lines: Sequence[bytes], claim: Claim = NO_CLAIM
+    ) -> str:
         """Add whole lines behind the position, where the log must end; `START` begins a new log.
-        Return the append's position in the `order`; empty if there is none. Raises LogConflict.
+        Return the append's position in the `order`; empty if there is none. Raises LogConflict,
+        LogTaken.
         """
 
-    def replace(self, log: str, lines: Iterable[bytes]) -> None:
+    def replace(self, log: str, lines: Iterable[bytes], before: int | None = None) -> None:
         """Let a log have these lines and nothing else: of what it had before, no byte is left. The
         log may be read while the lines are made.
+
+        `before`: bytes of the log that the lines were made from, where another process may have
+        changed it. Raises LogConflict.
         """
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
@@ -270,6 +301,11 @@ class LogStore(Protocol):
 
     def raw(self, log: str) -> bytes:
         """Return all bytes of a log, with nothing checked."""
+
+    def raw_lines(self, log: str) -> Iterator[bytes]:
+        """Yield the lines of a log, undecoded and with their newlines. An unended tail is no
+        line.
+        """
 
     def length(self, log: str) -> int:
         """Return how many bytes a log has."""
@@ -307,9 +343,12 @@ class LogStore(Protocol):
         has something.
         """
 
-    def begin_delete(self, log: str) -> None:
+    def begin_delete(self, log: str, before: int | None = None) -> None:
         """Delete a log: it is gone, durably, when this returns. Its bytes can be read by
         `raw_deleted` until `end_delete`.
+
+        `before`: bytes of the log that was looked at, where another process may have changed it.
+        Raises LogConflict.
         """
 
     def deleted(self, kind: Kind = Kind.CONVERSATION) -> list[str]:
@@ -324,10 +363,12 @@ class LogStore(Protocol):
     def raw_deleted(self, log: str) -> Iterator[bytes]:
         """Yield the lines of a log whose delete has begun, undecoded and without their newlines."""
 
-    def begin_redaction(self, log: str, lines: Sequence[bytes]) -> None:
+    def begin_redaction(self, log: str, lines: Sequence[bytes], before: int | None = None) -> None:
         """Let a log have these lines and nothing else, durably: more of them than it had, each of
         the first ones as long as it was. What it was can be read by `raw_redacting` until
         `end_redaction`.
+
+        `before`: as of `begin_delete`. Raises LogConflict.
         """
 
     def redacting(self) -> list[str]:

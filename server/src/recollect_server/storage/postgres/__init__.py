@@ -2,11 +2,12 @@
 
 `database` holds the connections and the schema; `store` is the log store of a space on them, and
 what the servers ("replicas") share of it. `migrations` has the steps of the schema as SQL, in the
-order of their numbers: each is applied once, whole or not at all, and never changed after a release.
+order of their numbers: each is applied once, whole or not at all, and never changed after a
+release.
 
-All replicas are equal. Whoever appends names the end of the log that it knows, so of two that append
-at the same time one is told of a conflict and tries again behind the other. Each has a number, which
-its changes name.
+All replicas are equal. Whoever appends names the end of the log that it knows, so of two that
+append at the same time one is told of a conflict and tries again behind the other. Each has a
+number, which its changes name.
 
 Needs the extra `recollect-server[postgres]` (psycopg and psycopg-pool), which no
 other package knows.

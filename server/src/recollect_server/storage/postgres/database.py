@@ -1,5 +1,5 @@
-"""A database of PostgreSQL that any number of server processes use: its connections, its schema, and
-the number of this process among them.
+"""A database of PostgreSQL that any number of server processes use: its connections, its schema,
+and the number of this process among them.
 """
 
 import logging
@@ -26,7 +26,7 @@ log = structlog.get_logger("recollect.postgres")
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 _LOCK = 7018351  # of this program's advisory locks; the second number tells them apart
-_SCHEMA = 3  # 1 and 2 were those of an earlier version
+_ALONE, _SCHEMA = 1, 3
 _OLDEST = 160000
 _CONNECTIONS = 10
 _PATIENCE = 2.0  # seconds that a call waits for a connection
@@ -66,8 +66,10 @@ class DatabaseRefused(Exception):
 class Database:
     """One database, opened. Safe to call from any thread."""
 
-    def __init__(self, url: str, *, connections: int = _CONNECTIONS) -> None:
-        """Connect, bring the schema up to date, and take a number.
+    def __init__(
+        self, url: str, *, connections: int = _CONNECTIONS, is_alone: bool = False
+    ) -> None:
+        """Connect, bring the schema up to date, and take a number. `is_alone`: with nobody beside.
 
         Raises DatabaseUnavailable, DatabaseRefused; then nothing is left open.
         """
@@ -82,6 +84,7 @@ class Database:
         self._conninfo = make_conninfo(url, **missing)
         self._away_until = 0.0
         self._stopping = threading.Event()
+        self._holder: Connection | None = None  # its session holds the lock of who is alone
         try:
             with self._connected() as connection:
                 if connection.info.server_version < _OLDEST:
@@ -90,11 +93,7 @@ class Database:
                         f" {_OLDEST // 10000} or newer is needed"
                     )
                 _migrate(connection)
-                row = connection.execute(
-                    "INSERT INTO recollect.replicas DEFAULT VALUES RETURNING number"
-                ).fetchone()
-                assert row is not None
-                self.number = int(row[0])
+                self.number = self._take_number(connection, is_alone=is_alone)
                 """Number of this replica, which every change names."""
                 row = connection.execute("SELECT identity::text FROM recollect.owner").fetchone()
                 assert row is not None
@@ -103,7 +102,11 @@ class Database:
                 self.follower = Follower(self._connected, connection, self.number)
                 """Follows the changes, while anybody watches them."""
         except psycopg.Error as error:
+            self._release()
             raise DatabaseUnavailable(said(error)) from error
+        except BaseException:
+            self._release()
+            raise
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             self._conninfo,
             kwargs={"autocommit": True},
@@ -118,13 +121,15 @@ class Database:
             name="recollect",
         )
         self._beats = threading.Thread(target=self._beat, name="replica-beat", daemon=True)
-        self._beats.start()
+        if not is_alone:
+            self._beats.start()
 
     def close(self) -> None:
         """Sign off, and close every connection."""
         self.follower.close()
         self._stopping.set()
-        self._beats.join()
+        if self._beats.is_alive():
+            self._beats.join()
         with suppress(DatabaseUnavailable):
             self.run(
                 lambda connection, _: connection.execute(
@@ -132,14 +137,52 @@ class Database:
                 )
             )
         self._pool.close()
+        self._release()
+
+    def _release(self) -> None:
+        if self._holder is not None:
+            self._holder.close()
+
+    def _take_number(self, connection: Connection, *, is_alone: bool) -> int:
+        """Take a number among the replicas. Raises DatabaseRefused if somebody is there who lets
+        nobody in, or, to be alone, anybody at all.
+        """
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, _SCHEMA])
+            if is_alone:
+                self._holder = self._connected()
+                if not _is_locked(self._holder, "pg_try_advisory_lock"):
+                    raise DatabaseRefused(
+                        f"a command moves the logs of the database {self.name} already"
+                    )
+                row = connection.execute(
+                    "SELECT FROM recollect.replicas WHERE seen > now() - interval '30 seconds'"
+                ).fetchone()
+                if row is not None:
+                    raise DatabaseRefused(
+                        f"another server uses the database {self.name}: stop it (one that was"
+                        " killed counts for 30 seconds), or name another database"
+                    )
+            elif not _is_locked(connection, "pg_try_advisory_xact_lock_shared"):
+                raise DatabaseRefused(
+                    f"a command moves the logs of the database {self.name}: wait for its end"
+                )
+            row = connection.execute(
+                "INSERT INTO recollect.replicas (seen) VALUES (CASE WHEN %s THEN '-infinity'"
+                " ELSE now() END) RETURNING number",
+                [is_alone],
+            ).fetchone()
+            assert row is not None
+            return int(row[0])
 
     def _beat(self) -> None:
         """Give signs of life, so that what others delete waits until it is gone here too."""
         while not self._stopping.wait(_BEAT):
             with suppress(DatabaseUnavailable):
-                self.run(self._sign)
+                self.run(lambda connection, _: self.sign(connection))
 
-    def _sign(self, connection: Connection, _: bool) -> None:
+    def sign(self, connection: Connection) -> None:
+        """Give a sign of life, and forget replicas that gave none for long."""
         connection.execute(
             "INSERT INTO recollect.replicas (number) OVERRIDING SYSTEM VALUE VALUES (%s)"
             " ON CONFLICT (number) DO UPDATE SET seen = now()",
@@ -208,6 +251,12 @@ def said(error: BaseException) -> str:
     return f"PostgreSQL: {text}"
 
 
+def _is_locked(connection: Connection, function: str) -> bool:
+    """Try to take the lock of who is alone, and return whether it is taken now."""
+    row = connection.execute(f"SELECT {function}(%s, %s)".encode(), [_LOCK, _ALONE]).fetchone()
+    return bool(row and row[0])
+
+
 def _configure(connection: Connection) -> None:
     connection.execute(_SESSION)
 
@@ -224,7 +273,7 @@ def _migrate(connection: Connection) -> None:
     connection.execute("SELECT pg_advisory_lock(%s, %s)", [_LOCK, _SCHEMA])
     try:
         row = connection.execute("SELECT to_regclass('recollect.schema_version')").fetchone()
-        version = 0
+        applied: set[int] = set()
         if row is None or row[0] is None:
             with connection.transaction():
                 connection.execute("CREATE SCHEMA IF NOT EXISTS recollect")
@@ -233,16 +282,16 @@ def _migrate(connection: Connection) -> None:
                     "version integer PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())"
                 )
         else:
-            row = connection.execute("SELECT max(version) FROM recollect.schema_version").fetchone()
-            version = int(row[0] or 0) if row else 0
-        newest = steps[-1][0]
+            rows = connection.execute("SELECT version FROM recollect.schema_version")
+            applied = {int(version) for (version,) in rows}
+        version, newest = max(applied, default=0), steps[-1][0]
         if version > newest:
             raise DatabaseRefused(
                 f"the database has version {version} of the schema, and this server knows {newest}:"
                 " run the newer server"
             )
         for number, file in steps:
-            if number > version:
+            if number not in applied:
                 with connection.transaction():
                     connection.execute(file.read_text().encode())
                     connection.execute(

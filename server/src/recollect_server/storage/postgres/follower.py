@@ -188,7 +188,9 @@ class Follower:
         with self._guard:
             self._followed.append(followed)
             if self._thread is None and not self._is_closed:
-                self._thread = threading.Thread(target=self._follow, name="follower", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._follow, name="change-follower", daemon=True
+                )
                 self._thread.start()
             self._guard.notify_all()
 

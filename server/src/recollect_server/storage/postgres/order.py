@@ -163,7 +163,7 @@ class PostgresOrder:
         return self._newest("AND xid < pg_snapshot_xmin(pg_current_snapshot())")
 
     def publish(self, part: Part, *, begins: bool) -> int:
-        """Let other processes have a part of a draft. Waits for no disk: the table is not logged."""
+        """Let other processes have a part of a draft. It waits for no disk."""
         if begins:
             self._rows(
                 "DELETE FROM recollect.drafts WHERE space = %s"

@@ -25,11 +25,13 @@ from recollect_server.storage.logs.files import make_folder
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.lines import Line, Place, line_of
 from recollect_server.storage.logs.store import (
+    NO_CLAIM,
     START,
     Action,
     Change,
     ChangePosition,
     Changes,
+    Claim,
     History,
     Kind,
     LogConflict,
@@ -86,7 +88,7 @@ class PostgresStore:
         self._database = database
         self._space = space
         self.sharing = PostgresSharing(database, space)
-        """What the replicas share."""
+        """The part that the replicas share."""
         self.order = PostgresOrder(database, space)
         """The order of changes that all replicas agree on."""
         self._guard = threading.Lock()  # guards `_unanswered`
@@ -95,7 +97,9 @@ class PostgresStore:
 
     # Append and read ------------------------------------------------------------------------------
 
-    def append(self, log: str, after: Position, lines: Sequence[bytes]) -> str:
+    def append(
+        self, log: str, after: Position, lines: Sequence[bytes], claim: Claim = NO_CLAIM
+    ) -> str:
         """Add whole lines behind the position, where the log must end; `START` makes the log.
         Return the append's position in the order.
         """
@@ -108,7 +112,9 @@ class PostgresStore:
         name = unanswered[2] if unanswered is not None and is_again else uuid4()
         hit("append.begun" if after.bytes else "create.begun")
         try:
-            status, place = self._append(log, kind, after.bytes, name, bodies, is_again=is_again)
+            status, place = self._append(
+                log, kind, after.bytes, name, bodies, claim, is_again=is_again
+            )
         except LogUnavailable:
             with self._guard:
                 self._unanswered[log] = (after.bytes, _digest(bodies), name)
@@ -123,9 +129,11 @@ class PostgresStore:
         hit("append.written" if after.bytes else "create.synced")
         return str(self.order.of_change(place) or "")
 
-    def replace(self, log: str, lines: Iterable[bytes]) -> None:
+    def replace(self, log: str, lines: Iterable[bytes], before: int | None = None) -> None:
         """Replace all lines of a log, in one transaction."""
-        self._change("replace", "written", log, _kind_of(log), None, _bodies(lines))
+        status = self._change("replace", "written", log, _kind_of(log), before, _bodies(lines))
+        if status == "conflict":
+            raise LogConflict(log, "written", _CHANGED)
         hit("anchors.replaced")
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
@@ -185,6 +193,11 @@ class PostgresStore:
     def raw(self, log: str) -> bytes:
         """Return all bytes of a log, with nothing checked."""
         return b"".join(body + b"\n" for _, _, body in self._rows(log, "read"))
+
+    def raw_lines(self, log: str) -> Iterator[bytes]:
+        """Yield the lines of a log, undecoded and with their newlines, read a page at a time."""
+        for _, _, body in self._rows(log, "read"):
+            yield body + b"\n"
 
     def length(self, log: str) -> int:
         """Return how many bytes a log has."""
@@ -282,7 +295,7 @@ class PostgresStore:
 
     # Deleting -------------------------------------------------------------------------------------
 
-    def begin_delete(self, log: str) -> None:
+    def begin_delete(self, log: str, before: int | None = None) -> None:
         """Mark a log as deleted: nobody reads it any more."""
         again = False
 
@@ -291,7 +304,9 @@ class PostgresStore:
             again = is_again
 
         hit("delete.begun")
-        status = self._change("begin_delete", "deleted", log, None, tried=seen)
+        status = self._change("begin_delete", "deleted", log, before, tried=seen)
+        if status == "conflict":
+            raise LogConflict(log, "deleted", _CHANGED)
         if status == "missing" or (status == "begun" and not again):
             raise LogNotFound(log, "deleted", "there is no log of that name")
         hit("delete.durable")
@@ -323,17 +338,22 @@ class PostgresStore:
 
     def end_delete(self, log: str) -> dict[str, int]:
         """Remove the rows of a deleted log."""
-        size = self.deleted_length(log)
+        try:
+            size = self.deleted_length(log)
+        except LogNotFound:  # another replica was the last that had words of it
+            return {}
         self._change("end_delete", "deleted", log)
         hit("delete.file_gone")
         return {"transcript": size}
 
     # Redacting ------------------------------------------------------------------------------------
 
-    def begin_redaction(self, log: str, lines: Sequence[bytes]) -> None:
+    def begin_redaction(self, log: str, lines: Sequence[bytes], before: int | None = None) -> None:
         """Replace the lines of a log, and keep what they were, in one transaction."""
         hit("redact.begun")
-        status = self._change("begin_redaction", "written", log, None, uuid4(), _bodies(lines))
+        status = self._change("begin_redaction", "written", log, before, uuid4(), _bodies(lines))
+        if status == "conflict":
+            raise LogConflict(log, "written", _CHANGED)
         if status == "missing":
             raise LogNotFound(log, "written", "there is no log of that name")
         hit("redact.durable")
@@ -385,6 +405,7 @@ class PostgresStore:
         after_bytes: int,
         name: UUID,
         bodies: list[bytes],
+        claim: Claim,
         *,
         is_again: bool,
     ) -> tuple[str, str]:
@@ -392,13 +413,20 @@ class PostgresStore:
         made one.
         """
         space, database = self._space, self._database
+        # In one order, so that two appends never wait for each other.
+        places = sorted(
+            (_key(place), UUID(holder) if holder else None) for place, holder in claim.places
+        )
+        claims = (
+            _key(claim.request) if claim.request else None,
+            [key for key, _ in places],
+            [holder for _, holder in places],
+        )
 
         def work(connection: Connection, is_repeated: bool) -> tuple[str, str]:
             again = is_again or is_repeated
-            arguments: tuple[object, ...] = (
-                *(database.number, space, log, kind, after_bytes, name, again, bodies),
-                *(None, [], []),
-            )
+            arguments: list[object] = [database.number, space, log, kind, after_bytes, name, again]
+            arguments += [bodies, *claims]
             try:
                 row = connection.execute(_APPEND, arguments).fetchone()
             except psycopg.Error as error:
@@ -533,12 +561,28 @@ class PostgresStore:
 
 
 class PostgresSharing:
-    """What replicas share of one space (see `Sharing`)."""
+    """The part of one space that replicas share (see `Sharing`)."""
 
     def __init__(self, database: Database, space: str) -> None:
         self.replica = database.number
         self._database = database
         self._space = space
+
+    def join(self) -> str:
+        """Let this replica be one that follows the space. Return the present moment."""
+
+        def work(connection: Connection, _: bool) -> None:
+            # Its number is forgotten if nobody heard of it for long.
+            self._database.sign(connection)
+            connection.execute(
+                "INSERT INTO recollect.followers (space, replica) VALUES (%s, %s)"
+                " ON CONFLICT DO NOTHING",
+                [self._space, self.replica],
+            )
+
+        with _failing(Kind.CONVERSATION, "followed"):
+            self._database.run(work)
+        return self.moment()
 
     def moment(self) -> str:
         """Return the present moment: a snapshot of the database, and its timeline."""
@@ -583,6 +627,16 @@ class PostgresSharing:
             int(horizon),
         )
 
+    def claims(self, places: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Return places with what claimed each last."""
+        keys = {_key(place): place for place in places}
+        rows = self._rows(
+            "SELECT key, append::text FROM recollect.claims WHERE space = %s AND key = ANY(%s)",
+            *(self._space, list(keys)),
+        )
+        last = {keys[bytes(key)]: str(append) for key, append in rows}
+        return tuple((place, last.get(place, "")) for place in keys.values())
+
     def prune_changes(self, max_age: float, most: int) -> int:
         """Remove old changes, none of a transaction that may still run."""
         ((count,),) = self._rows(
@@ -597,6 +651,11 @@ class PostgresSharing:
 
         with _failing(Kind.CONVERSATION, "followed"):
             return self._database.run(work)
+
+
+def _key(name: str) -> bytes:
+    """Return the key of a claim: it tells nobody who said what to whom."""
+    return hashlib.sha256(name.encode()).digest()[:16]
 
 
 def _change_of(row: tuple[Any, ...]) -> Change:

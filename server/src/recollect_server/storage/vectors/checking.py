@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import apsw
+import numpy as np
 
-from recollect_server.domain.ids import number_of, sequence_of
+from recollect_server.domain.embedding import DIMENSIONS
+from recollect_server.domain.ids import SEQUENCE_BITS, id_range, number_of, sequence_of
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, failures
+from recollect_server.storage.vectors.store import PIECE_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,88 @@ def hashes(folder: Path) -> dict[str, dict[int, bytes]]:
     return by_conversation
 
 
+class Outside:
+    """The file of a running server, looked at from outside. Raises VectorsUnavailable."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def hashes(self, conversation_id: str) -> tuple[dict[int, bytes], int]:
+        """Return the hashes of a conversation's embedded texts by line, for the served models, and
+        the number of its lines that were looked at.
+        """
+        by_line: dict[int, bytes] = {}
+        lines = 0
+        with failures(), self._connection:
+            key = self._connection.execute(
+                "SELECT key FROM conversations WHERE id = ?", (conversation_id,)
+            ).get
+            if key is None:
+                return by_line, 0
+            lines = self._connection.execute(
+                "SELECT lines FROM progress WHERE key = ? AND model ="
+                " (SELECT value FROM facts WHERE name = 'served')",
+                (key,),
+            ).get
+            query = (
+                "SELECT p.place, t.hash FROM places p JOIN texts t USING (text)"
+                f" WHERE p.model IN {_SERVED} AND p.place BETWEEN ? AND ?"
+            )
+            for place, text in self._connection.execute(query, id_range(key)):
+                by_line[sequence_of(place)] = text
+        return by_line, int(lines or 0)
+
+    def damaged(self) -> Iterator[tuple[str, int]]:
+        """Yield the conversation and the line of each text that lacks a vector or has a damaged
+        one, which is known by its largest number: `quantised` makes it 127.
+        """
+        with failures():
+            query = (
+                "SELECT text FROM texts t WHERE pieces <> (SELECT count(*) FROM vectors_rowids r"
+                " WHERE r.rowid >= t.text << ?1 AND r.rowid < t.text + 1 << ?1)"
+            )
+            texts = {row[0] for row in self._connection.execute(query, (PIECE_BITS,))}
+            chunks = [
+                row[0] for row in self._connection.execute("SELECT chunk_id FROM vectors_chunks")
+            ]
+            for chunk in chunks:
+                texts |= self._damaged_texts(chunk)
+            query = (
+                "SELECT c.id, p.place FROM places p JOIN conversations c ON c.key = p.place >> ?"
+                " WHERE p.text = ?"
+            )
+            for text in sorted(texts):
+                for name, place in self._connection.execute(query, (SEQUENCE_BITS, text)):
+                    yield str(name), sequence_of(place)
+
+    def _damaged_texts(self, chunk: int) -> set[int]:
+        query = (
+            "SELECT c.validity, c.rowids, v.vectors FROM vectors_chunks c"
+            " JOIN vectors_vector_chunks00 v ON v.rowid = c.chunk_id WHERE c.chunk_id = ?"
+        )
+        row = self._connection.execute(query, (chunk,)).fetchone()
+        if row is None:
+            return set()
+        valid = np.unpackbits(np.frombuffer(row[0], np.uint8), bitorder="little").astype(bool)
+        rows = np.frombuffer(row[1], np.int64)[valid]
+        vectors = np.frombuffer(row[2], np.int8).reshape(-1, DIMENSIONS)[valid].astype(np.int16)
+        wrong = np.abs(vectors).max(axis=1, initial=0) != _LARGEST
+        return set((rows[wrong] >> PIECE_BITS).tolist())
+
+
+@contextmanager
+def outside(folder: Path) -> Iterator[Outside | None]:
+    """Open the file of a running server to look at it; None if there is none. Raises
+    VectorsUnavailable.
+    """
+    if not (folder / NAME).exists():
+        yield None
+        return
+    with _reading(folder) as connection:
+        yield Outside(connection)
+
+
+_LARGEST = 127
 _BESIDE = "(SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'beside')"
 _SERVED = "(SELECT CAST(value AS INTEGER) FROM facts WHERE name IN ('served', 'beside'))"
 

@@ -31,7 +31,7 @@ from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, conn
 _BESIDE = "beside"
 ABBREVIATION = 0
 """The line that stands for a conversation's abbreviation."""
-_PIECE_BITS = 20
+PIECE_BITS = 20
 _REMOVED = 1000  # places that a delete takes out in one transaction
 
 
@@ -232,7 +232,7 @@ class VectorStore:
                     "SELECT text, pieces FROM texts WHERE model = ? AND hash = ?", (model, name)
                 ).fetchone()
                 if row is not None:
-                    first = row[0] << _PIECE_BITS
+                    first = row[0] << PIECE_BITS
                     query = "SELECT embedding FROM vectors WHERE rowid = ?"
                     parts = [
                         connection.execute(query, (first + piece,)).get for piece in range(row[1])
@@ -284,7 +284,7 @@ class VectorStore:
             np.fromstring(column or "", np.int64, sep=",") for column in columns
         )
         piece = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        rows = np.repeat(text << _PIECE_BITS, pieces) + piece
+        rows = np.repeat(text << PIECE_BITS, pieces) + piece
         return Loaded(
             keys, np.repeat(place, pieces), np.repeat(time, pieces), np.repeat(marks, pieces), rows
         )
@@ -487,7 +487,7 @@ def _text(connection: apsw.Connection, model: int, place: EmbeddedText) -> int:
     connection.executemany(
         "INSERT INTO vectors(rowid, embedding) VALUES(?, vec_int8(?))",
         [
-            (text << _PIECE_BITS | piece, vector.tobytes())
+            (text << PIECE_BITS | piece, vector.tobytes())
             for piece, vector in enumerate(place.vectors)
         ],
     )
@@ -508,7 +508,7 @@ def _drop_unused(connection: apsw.Connection, texts: list[int]) -> int:
 def _drop_texts(connection: apsw.Connection, query: str, values: tuple[int | str, ...]) -> int:
     chosen: list[tuple[int, int]] = connection.execute(query, values).fetchall()  # type: ignore[assignment]  # the table's types
     rows = orjson.dumps(
-        [text << _PIECE_BITS | piece for text, pieces in chosen for piece in range(pieces)]
+        [text << PIECE_BITS | piece for text, pieces in chosen for piece in range(pieces)]
     ).decode()
     connection.execute(
         "DELETE FROM vectors WHERE rowid IN (SELECT value FROM json_each(?))", (rows,)

@@ -34,7 +34,8 @@ class BackupHandlers:
         spaces = self._spaces.names(call.principal.is_for)
         if not spaces:
             raise SpaceNotFound(call.principal.space)
-        made = self._backups.make(request.name, spaces)
+        is_whole = call.principal.is_for_every_space
+        made = self._backups.make(request.name, spaces, is_whole=is_whole)
         return api.BackupResponse(
             path=str(made.path),
             spaces=made.spaces,

@@ -9,6 +9,7 @@ from recollect_server.domain.ids import is_space_name
 from recollect_server.services.administration.server import ServerState, ServerWatch
 from recollect_server.services.administration.spaces import SpaceAdministration, SpaceOverview
 from recollect_server.services.upkeep.statistics import WHOLE, Statistics
+from recollect_server.storage.logs.space_removal import SpaceReceipt
 from recollect_server.transport.admin.reach import check_whole_server, space_of
 from recollect_server.transport.checks import Checks
 from recollect_server.transport.convert import timestamp
@@ -56,14 +57,22 @@ class SpaceHandlers:
     def DeleteSpace(self, request: api.DeleteSpaceRequest, call: Call) -> api.DeleteSpaceResponse:
         """Delete a space with all its data."""
         receipt = self._spaces.delete(_named(request.name, call, "DeleteSpace"))
-        return api.DeleteSpaceResponse(
-            receipt=admin_pb2.SpaceReceipt(
-                name=receipt.name,
-                delete_time=timestamp(receipt.time),
-                conversations=receipt.conversations,
-                external_communications=receipt.communications,
-                bytes=receipt.size,
-            )
+        return api.DeleteSpaceResponse(receipt=_receipt_to(receipt))
+
+    def ListSpaceReceipts(
+        self, request: api.ListSpaceReceiptsRequest, call: Call
+    ) -> api.ListSpaceReceiptsResponse:
+        """Return a page of receipts of deleted spaces."""
+        checks = Checks()
+        checks.not_negative("page_size", request.page_size)
+        checks.done()
+        after = self._seal.place(request, request.page_token)
+        receipts, following = self._spaces.receipts(
+            call.principal.is_for, after[0] if after else None, page_size(request.page_size)
+        )
+        return api.ListSpaceReceiptsResponse(
+            receipts=map(_receipt_to, receipts),
+            next_page_token=self._seal.page_token(request, (following, "") if following else None),
         )
 
     def GetStats(self, request: api.GetStatsRequest, call: Call) -> api.GetStatsResponse:
@@ -75,6 +84,16 @@ class SpaceHandlers:
         if call.principal.is_for_every_space:
             answer.server.CopyFrom(_server_to(self._server.state(), *self._spaces.counts()))
         return answer
+
+
+def _receipt_to(it: SpaceReceipt) -> admin_pb2.SpaceReceipt:
+    return admin_pb2.SpaceReceipt(
+        name=it.name,
+        delete_time=timestamp(it.time),
+        conversations=it.conversations,
+        external_communications=it.communications,
+        bytes=it.size,
+    )
 
 
 def _named(name: str, call: Call, method: str) -> str:

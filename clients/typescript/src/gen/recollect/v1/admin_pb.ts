@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/admin.proto.
  */
 export const file_recollect_v1_admin: GenFile = /*@__PURE__*/
-  fileDesc("ChhyZWNvbGxlY3QvdjEvYWRtaW4ucHJvdG8SDHJlY29sbGVjdC52MSKaAwoHU2V0dGluZxILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSFQoNZGVmYXVsdF92YWx1ZRgDIAEoCRIrCgZzb3VyY2UYBCABKA4yGy5yZWNvbGxlY3QudjEuU2V0dGluZ1NvdXJjZRINCgVncm91cBgFIAEoCRITCgtncm91cF9sYWJlbBgGIAEoCRINCgVsYWJlbBgHIAEoCRIMCgRoZWxwGAggASgJEicKBHR5cGUYCSABKA4yGS5yZWNvbGxlY3QudjEuU2V0dGluZ1R5cGUSDwoHY2hvaWNlcxgKIAMoCRIPCgdtaW5pbXVtGAsgASgJEg8KB21heGltdW0YDCABKAkSGAoQbWluaW11bV9leGNsdWRlZBgNIAEoCBIOCgZtYXNrZWQYDiABKAgSFgoOcmVzdGFydF9uZWVkZWQYDyABKAgSDwoHcGVuZGluZxgQIAEoCBIVCg1wZW5kaW5nX3ZhbHVlGBEgASgJEg4KBmxvY2tlZBgSIAEoCRIYChBlbnZpcm9ubWVudF9uYW1lGBMgASgJIsIBCgVTcGFjZRIMCgRuYW1lGAEgASgJEicKBXN0YXRlGAIgASgOMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdGUSEgoKaXNfZGVmYXVsdBgDIAEoCBIVCg1jb252ZXJzYXRpb25zGAQgASgDEhAKCG1lc3NhZ2VzGAUgASgDEg0KBWJ5dGVzGAYgASgDEh8KF2V4dGVybmFsX2NvbW11bmljYXRpb25zGAcgASgDEhUKDWluZGV4X3Byb2JsZW0YCCABKAkilAEKDFNwYWNlUmVjZWlwdBIMCgRuYW1lGAEgASgJEi8KC2RlbGV0ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1jb252ZXJzYXRpb25zGAMgASgDEh8KF2V4dGVybmFsX2NvbW11bmljYXRpb25zGAQgASgDEg0KBWJ5dGVzGAUgASgDIosDCgVUb2tlbhIKCgJpZBgBIAEoCRIMCgRraW5kGAIgASgJEiMKBnNjb3BlcxgDIAMoDjITLnJlY29sbGVjdC52MS5TY29wZRIOCgZzcGFjZXMYBCADKAkSFwoPY29udmVyc2F0aW9uX2lkGAUgASgJEg8KB2NoYW5uZWwYBiABKAkSJwoFc3RhdGUYByABKA4yGC5yZWNvbGxlY3QudjEuVG9rZW5TdGF0ZRIvCgtjcmVhdGVfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZXhwaXJlX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCHJlcGxhY2VzGAogASgJEi8KBmxpbWl0cxgLIAMoCzIfLnJlY29sbGVjdC52MS5Ub2tlbi5MaW1pdHNFbnRyeRIMCgRub3RlGAwgASgJGi0KC0xpbWl0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAToCOAEiNQoKSm9iRmFpbHVyZRIXCg9jb252ZXJzYXRpb25faWQYASABKAkSDgoGcmVhc29uGAIgASgJItMBCgNKb2ISDAoEbmFtZRgBIAEoCRIMCgRoZWxwGAIgASgJEg0KBXNwYWNlGAMgASgJEiUKBXN0YXRlGAQgASgOMhYucmVjb2xsZWN0LnYxLkpvYlN0YXRlEgsKA2R1ZRgFIAEoAxIOCgZmYWlsZWQYBiABKAMSKgoIZmFpbHVyZXMYByADKAsyGC5yZWNvbGxlY3QudjEuSm9iRmFpbHVyZRIxCg1sYXN0X3J1bl90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCK9AQoORW1iZWRkaW5nU3RhdHMSDwoHcHJvYmxlbRgBIAEoCRIPCgd2ZWN0b3JzGAIgASgDEh4KFm90aGVyX2xhbmd1YWdlX3ZlY3RvcnMYAyABKAMSDQoFYnl0ZXMYBCABKAMSHQoVd2FpdGluZ19jb252ZXJzYXRpb25zGAUgASgDEg0KBXNoYXJlGAYgASgBEiwKCXRpbWVfbGVmdBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJ0CglOb3RlU3RhdHMSHQoVd2FpdGluZ19jb252ZXJzYXRpb25zGAEgASgDEhwKFGZhaWxlZF9jb252ZXJzYXRpb25zGAIgASgDEioKCGZhaWx1cmVzGAMgAygLMhgucmVjb2xsZWN0LnYxLkpvYkZhaWx1cmUijwEKDENvbnRleHRTdGF0cxIQCghjb250ZXh0cxgBIAEoAxIVCg1ob3RfaW5fbWVtb3J5GAIgASgDEhIKCmNvbGRfYXNrZWQYAyABKAMSFAoMaG90X21lc3NhZ2VzGAQgASgDEhUKDXdhcm1fbWVzc2FnZXMYBSABKAMSFQoNY29sZF9tZXNzYWdlcxgGIAEoAyJ7Cg1FeHRlcm5hbFN0YXRzEhYKDmNvbW11bmljYXRpb25zGAEgASgDEhAKCG1lc3NhZ2VzGAIgASgDEg0KBWJ5dGVzGAMgASgDEhcKD25vdF9pbmRleGVkX3lldBgEIAEoAxIYChBvcGVuX2VzY2FsYXRpb25zGAUgASgDIkEKDUxpbWl0ZWRTZW5kZXISDwoHY2hhbm5lbBgBIAEoCRIOCgZzZW5kZXIYAiABKAkSDwoHcmVmdXNlZBgDIAEoAyLvAwoKU3BhY2VTdGF0cxINCgVzcGFjZRgBIAEoCRIVCg1jb252ZXJzYXRpb25zGAIgASgDEhAKCG1lc3NhZ2VzGAMgASgDEhgKEHRyYW5zY3JpcHRfYnl0ZXMYBCABKAMSFQoNaW5kZXhfcHJvYmxlbRgFIAEoCRITCgtpbmRleF9ieXRlcxgGIAEoAxIXCg9ub3RfaW5kZXhlZF95ZXQYByABKAMSLwoJZW1iZWRkaW5nGAggASgLMhwucmVjb2xsZWN0LnYxLkVtYmVkZGluZ1N0YXRzEiYKBW5vdGVzGAkgASgLMhcucmVjb2xsZWN0LnYxLk5vdGVTdGF0cxIsCghjb250ZXh0cxgKIAEoCzIaLnJlY29sbGVjdC52MS5Db250ZXh0U3RhdHMSGAoQdG9ybl90cmFuc2NyaXB0cxgLIAEoAxISCgp0b3JuX2J5dGVzGAwgASgDEhoKEnVuZmluaXNoZWRfZGVsZXRlcxgNIAEoAxItCghleHRlcm5hbBgOIAEoCzIbLnJlY29sbGVjdC52MS5FeHRlcm5hbFN0YXRzEhcKD2xpbWl0ZWRfc2VuZGVycxgPIAEoAxIxCgxtb3N0X2xpbWl0ZWQYECADKAsyGy5yZWNvbGxlY3QudjEuTGltaXRlZFNlbmRlciJJCg1Nb2RlbFNwZW5kaW5nEgsKA2RheRgBIAEoCRINCgVjYWxscxgCIAEoAxIOCgZ0b2tlbnMYAyABKAMSDAoEY29zdBgEIAEoASJICgxMaW1pdFJlYWNoZWQSCgoCb2YYASABKAkSDAoEbmFtZRgCIAEoCRINCgVsaW1pdBgDIAEoCRIPCgdyZWZ1c2VkGAQgASgDIoUCCgtTZXJ2ZXJTdGF0cxIPCgd2ZXJzaW9uGAEgASgJEi4KCnN0YXJ0X3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnNwYWNlcxgDIAEoAxITCgtvcGVuX3NwYWNlcxgEIAEoAxIYChBzdXNwZW5kZWRfc3BhY2VzGAUgASgDEjMKDm1vZGVsX3NwZW5kaW5nGAYgASgLMhsucmVjb2xsZWN0LnYxLk1vZGVsU3BlbmRpbmcSDwoHbGltaXRlZBgHIAEoAxIwCgxtb3N0X2xpbWl0ZWQYCCADKAsyGi5yZWNvbGxlY3QudjEuTGltaXRSZWFjaGVkIskBCg1SZXRlbnRpb25SdWxlEgwKBHJ1bGUYASABKAkSDQoFc3BhY2UYAiABKAkSDwoHY2hhbm5lbBgDIAEoCRIUCgxpZGxlX3NlY29uZHMYBCABKAMSGgoNY29udmVyc2F0aW9ucxgFIAEoA0gAiAEBEhIKBWJ5dGVzGAYgASgDSAGIAQESFQoNa2VlcHNfYW5jaG9ycxgHIAEoCBIRCgl1bmluZGV4ZXMYCCABKAhCEAoOX2NvbnZlcnNhdGlvbnNCCAoGX2J5dGVzIp0BChNSZXRpcmVkQ29udmVyc2F0aW9uEhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIPCgdjaGFubmVsGAIgASgJEi8KC3VwZGF0ZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVieXRlcxgEIAEoAxIMCgRydWxlGAUgASgJEg4KBnJlYXNvbhgGIAEoCSJ1ChBSZXRlbnRpb25SZWNlaXB0EjcKDGNvbnZlcnNhdGlvbhgBIAEoCzIhLnJlY29sbGVjdC52MS5SZXRpcmVkQ29udmVyc2F0aW9uEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wKp0BCg1TZXR0aW5nU291cmNlEh4KGlNFVFRJTkdfU09VUkNFX1VOU1BFQ0lGSUVEEAASGgoWU0VUVElOR19TT1VSQ0VfREVGQVVMVBABEhcKE1NFVFRJTkdfU09VUkNFX0ZJTEUQAhIeChpTRVRUSU5HX1NPVVJDRV9FTlZJUk9OTUVOVBADEhcKE1NFVFRJTkdfU09VUkNFX0ZMQUcQBCraAQoLU2V0dGluZ1R5cGUSHAoYU0VUVElOR19UWVBFX1VOU1BFQ0lGSUVEEAASFQoRU0VUVElOR19UWVBFX1RFWFQQARIYChRTRVRUSU5HX1RZUEVfQk9PTEVBThACEhgKFFNFVFRJTkdfVFlQRV9JTlRFR0VSEAMSFwoTU0VUVElOR19UWVBFX05VTUJFUhAEEhkKFVNFVFRJTkdfVFlQRV9EVVJBVElPThAFEhcKE1NFVFRJTkdfVFlQRV9DSE9JQ0UQBhIVChFTRVRUSU5HX1RZUEVfUEFUSBAHKnIKClNwYWNlU3RhdGUSGwoXU1BBQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIUChBTUEFDRV9TVEFURV9PUEVOEAESGQoVU1BBQ0VfU1RBVEVfU1VTUEVOREVEEAISFgoSU1BBQ0VfU1RBVEVfQ0xPU0VEEAMqcgoKVG9rZW5TdGF0ZRIbChdUT0tFTl9TVEFURV9VTlNQRUNJRklFRBAAEhUKEVRPS0VOX1NUQVRFX1ZBTElEEAESFwoTVE9LRU5fU1RBVEVfRVhQSVJFRBACEhcKE1RPS0VOX1NUQVRFX1JFVk9LRUQQAyqQAQoISm9iU3RhdGUSGQoVSk9CX1NUQVRFX1VOU1BFQ0lGSUVEEAASEgoOSk9CX1NUQVRFX0lETEUQARIVChFKT0JfU1RBVEVfV09SS0lORxACEhUKEUpPQl9TVEFURV9GQUlMSU5HEAMSEQoNSk9CX1NUQVRFX09GRhAEEhQKEEpPQl9TVEFURV9BU0xFRVAQBWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_recollect_v1_scope]);
+  fileDesc("ChhyZWNvbGxlY3QvdjEvYWRtaW4ucHJvdG8SDHJlY29sbGVjdC52MSKaAwoHU2V0dGluZxILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSFQoNZGVmYXVsdF92YWx1ZRgDIAEoCRIrCgZzb3VyY2UYBCABKA4yGy5yZWNvbGxlY3QudjEuU2V0dGluZ1NvdXJjZRINCgVncm91cBgFIAEoCRITCgtncm91cF9sYWJlbBgGIAEoCRINCgVsYWJlbBgHIAEoCRIMCgRoZWxwGAggASgJEicKBHR5cGUYCSABKA4yGS5yZWNvbGxlY3QudjEuU2V0dGluZ1R5cGUSDwoHY2hvaWNlcxgKIAMoCRIPCgdtaW5pbXVtGAsgASgJEg8KB21heGltdW0YDCABKAkSGAoQbWluaW11bV9leGNsdWRlZBgNIAEoCBIOCgZtYXNrZWQYDiABKAgSFgoOcmVzdGFydF9uZWVkZWQYDyABKAgSDwoHcGVuZGluZxgQIAEoCBIVCg1wZW5kaW5nX3ZhbHVlGBEgASgJEg4KBmxvY2tlZBgSIAEoCRIYChBlbnZpcm9ubWVudF9uYW1lGBMgASgJIsIBCgVTcGFjZRIMCgRuYW1lGAEgASgJEicKBXN0YXRlGAIgASgOMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdGUSEgoKaXNfZGVmYXVsdBgDIAEoCBIVCg1jb252ZXJzYXRpb25zGAQgASgDEhAKCG1lc3NhZ2VzGAUgASgDEg0KBWJ5dGVzGAYgASgDEh8KF2V4dGVybmFsX2NvbW11bmljYXRpb25zGAcgASgDEhUKDWluZGV4X3Byb2JsZW0YCCABKAkilAEKDFNwYWNlUmVjZWlwdBIMCgRuYW1lGAEgASgJEi8KC2RlbGV0ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1jb252ZXJzYXRpb25zGAMgASgDEh8KF2V4dGVybmFsX2NvbW11bmljYXRpb25zGAQgASgDEg0KBWJ5dGVzGAUgASgDIjIKE1ZlcmlmaWNhdGlvblByb2JsZW0SCgoCaWQYASABKAkSDwoHcHJvYmxlbRgCIAEoCSKGAwoMVmVyaWZpY2F0aW9uEg0KBXNwYWNlGAEgASgJEi4KBXN0YXRlGAIgASgOMh8ucmVjb2xsZWN0LnYxLlZlcmlmaWNhdGlvblN0YXRlEi8KC2NyZWF0ZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEbG9ncxgFIAEoAxISCgp0b3RhbF9sb2dzGAYgASgDEhUKDWNvbnZlcnNhdGlvbnMYByABKAMSEAoIbWVzc2FnZXMYCCABKAMSHwoXZXh0ZXJuYWxfY29tbXVuaWNhdGlvbnMYCSABKAMSDwoHdGhyZWFkcxgKIAEoAxIVCg1wcm9ibGVtX2NvdW50GAsgASgDEjMKCHByb2JsZW1zGAwgAygLMiEucmVjb2xsZWN0LnYxLlZlcmlmaWNhdGlvblByb2JsZW0SDwoHZmFpbHVyZRgNIAEoCSKLAwoFVG9rZW4SCgoCaWQYASABKAkSDAoEa2luZBgCIAEoCRIjCgZzY29wZXMYAyADKA4yEy5yZWNvbGxlY3QudjEuU2NvcGUSDgoGc3BhY2VzGAQgAygJEhcKD2NvbnZlcnNhdGlvbl9pZBgFIAEoCRIPCgdjaGFubmVsGAYgASgJEicKBXN0YXRlGAcgASgOMhgucmVjb2xsZWN0LnYxLlRva2VuU3RhdGUSLwoLY3JlYXRlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2V4cGlyZV90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghyZXBsYWNlcxgKIAEoCRIvCgZsaW1pdHMYCyADKAsyHy5yZWNvbGxlY3QudjEuVG9rZW4uTGltaXRzRW50cnkSDAoEbm90ZRgMIAEoCRotCgtMaW1pdHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAE6AjgBIjUKCkpvYkZhaWx1cmUSFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSLTAQoDSm9iEgwKBG5hbWUYASABKAkSDAoEaGVscBgCIAEoCRINCgVzcGFjZRgDIAEoCRIlCgVzdGF0ZRgEIAEoDjIWLnJlY29sbGVjdC52MS5Kb2JTdGF0ZRILCgNkdWUYBSABKAMSDgoGZmFpbGVkGAYgASgDEioKCGZhaWx1cmVzGAcgAygLMhgucmVjb2xsZWN0LnYxLkpvYkZhaWx1cmUSMQoNbGFzdF9ydW5fdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAivQEKDkVtYmVkZGluZ1N0YXRzEg8KB3Byb2JsZW0YASABKAkSDwoHdmVjdG9ycxgCIAEoAxIeChZvdGhlcl9sYW5ndWFnZV92ZWN0b3JzGAMgASgDEg0KBWJ5dGVzGAQgASgDEh0KFXdhaXRpbmdfY29udmVyc2F0aW9ucxgFIAEoAxINCgVzaGFyZRgGIAEoARIsCgl0aW1lX2xlZnQYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24idAoJTm90ZVN0YXRzEh0KFXdhaXRpbmdfY29udmVyc2F0aW9ucxgBIAEoAxIcChRmYWlsZWRfY29udmVyc2F0aW9ucxgCIAEoAxIqCghmYWlsdXJlcxgDIAMoCzIYLnJlY29sbGVjdC52MS5Kb2JGYWlsdXJlIo8BCgxDb250ZXh0U3RhdHMSEAoIY29udGV4dHMYASABKAMSFQoNaG90X2luX21lbW9yeRgCIAEoAxISCgpjb2xkX2Fza2VkGAMgASgDEhQKDGhvdF9tZXNzYWdlcxgEIAEoAxIVCg13YXJtX21lc3NhZ2VzGAUgASgDEhUKDWNvbGRfbWVzc2FnZXMYBiABKAMiewoNRXh0ZXJuYWxTdGF0cxIWCg5jb21tdW5pY2F0aW9ucxgBIAEoAxIQCghtZXNzYWdlcxgCIAEoAxINCgVieXRlcxgDIAEoAxIXCg9ub3RfaW5kZXhlZF95ZXQYBCABKAMSGAoQb3Blbl9lc2NhbGF0aW9ucxgFIAEoAyJBCg1MaW1pdGVkU2VuZGVyEg8KB2NoYW5uZWwYASABKAkSDgoGc2VuZGVyGAIgASgJEg8KB3JlZnVzZWQYAyABKAMi7wMKClNwYWNlU3RhdHMSDQoFc3BhY2UYASABKAkSFQoNY29udmVyc2F0aW9ucxgCIAEoAxIQCghtZXNzYWdlcxgDIAEoAxIYChB0cmFuc2NyaXB0X2J5dGVzGAQgASgDEhUKDWluZGV4X3Byb2JsZW0YBSABKAkSEwoLaW5kZXhfYnl0ZXMYBiABKAMSFwoPbm90X2luZGV4ZWRfeWV0GAcgASgDEi8KCWVtYmVkZGluZxgIIAEoCzIcLnJlY29sbGVjdC52MS5FbWJlZGRpbmdTdGF0cxImCgVub3RlcxgJIAEoCzIXLnJlY29sbGVjdC52MS5Ob3RlU3RhdHMSLAoIY29udGV4dHMYCiABKAsyGi5yZWNvbGxlY3QudjEuQ29udGV4dFN0YXRzEhgKEHRvcm5fdHJhbnNjcmlwdHMYCyABKAMSEgoKdG9ybl9ieXRlcxgMIAEoAxIaChJ1bmZpbmlzaGVkX2RlbGV0ZXMYDSABKAMSLQoIZXh0ZXJuYWwYDiABKAsyGy5yZWNvbGxlY3QudjEuRXh0ZXJuYWxTdGF0cxIXCg9saW1pdGVkX3NlbmRlcnMYDyABKAMSMQoMbW9zdF9saW1pdGVkGBAgAygLMhsucmVjb2xsZWN0LnYxLkxpbWl0ZWRTZW5kZXIiSQoNTW9kZWxTcGVuZGluZxILCgNkYXkYASABKAkSDQoFY2FsbHMYAiABKAMSDgoGdG9rZW5zGAMgASgDEgwKBGNvc3QYBCABKAEiSAoMTGltaXRSZWFjaGVkEgoKAm9mGAEgASgJEgwKBG5hbWUYAiABKAkSDQoFbGltaXQYAyABKAkSDwoHcmVmdXNlZBgEIAEoAyKFAgoLU2VydmVyU3RhdHMSDwoHdmVyc2lvbhgBIAEoCRIuCgpzdGFydF90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzcGFjZXMYAyABKAMSEwoLb3Blbl9zcGFjZXMYBCABKAMSGAoQc3VzcGVuZGVkX3NwYWNlcxgFIAEoAxIzCg5tb2RlbF9zcGVuZGluZxgGIAEoCzIbLnJlY29sbGVjdC52MS5Nb2RlbFNwZW5kaW5nEg8KB2xpbWl0ZWQYByABKAMSMAoMbW9zdF9saW1pdGVkGAggAygLMhoucmVjb2xsZWN0LnYxLkxpbWl0UmVhY2hlZCLJAQoNUmV0ZW50aW9uUnVsZRIMCgRydWxlGAEgASgJEg0KBXNwYWNlGAIgASgJEg8KB2NoYW5uZWwYAyABKAkSFAoMaWRsZV9zZWNvbmRzGAQgASgDEhoKDWNvbnZlcnNhdGlvbnMYBSABKANIAIgBARISCgVieXRlcxgGIAEoA0gBiAEBEhUKDWtlZXBzX2FuY2hvcnMYByABKAgSEQoJdW5pbmRleGVzGAggASgIQhAKDl9jb252ZXJzYXRpb25zQggKBl9ieXRlcyKdAQoTUmV0aXJlZENvbnZlcnNhdGlvbhIXCg9jb252ZXJzYXRpb25faWQYASABKAkSDwoHY2hhbm5lbBgCIAEoCRIvCgt1cGRhdGVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFYnl0ZXMYBCABKAMSDAoEcnVsZRgFIAEoCRIOCgZyZWFzb24YBiABKAkidQoQUmV0ZW50aW9uUmVjZWlwdBI3Cgxjb252ZXJzYXRpb24YASABKAsyIS5yZWNvbGxlY3QudjEuUmV0aXJlZENvbnZlcnNhdGlvbhIoCgR0aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCqdAQoNU2V0dGluZ1NvdXJjZRIeChpTRVRUSU5HX1NPVVJDRV9VTlNQRUNJRklFRBAAEhoKFlNFVFRJTkdfU09VUkNFX0RFRkFVTFQQARIXChNTRVRUSU5HX1NPVVJDRV9GSUxFEAISHgoaU0VUVElOR19TT1VSQ0VfRU5WSVJPTk1FTlQQAxIXChNTRVRUSU5HX1NPVVJDRV9GTEFHEAQq2gEKC1NldHRpbmdUeXBlEhwKGFNFVFRJTkdfVFlQRV9VTlNQRUNJRklFRBAAEhUKEVNFVFRJTkdfVFlQRV9URVhUEAESGAoUU0VUVElOR19UWVBFX0JPT0xFQU4QAhIYChRTRVRUSU5HX1RZUEVfSU5URUdFUhADEhcKE1NFVFRJTkdfVFlQRV9OVU1CRVIQBBIZChVTRVRUSU5HX1RZUEVfRFVSQVRJT04QBRIXChNTRVRUSU5HX1RZUEVfQ0hPSUNFEAYSFQoRU0VUVElOR19UWVBFX1BBVEgQBypyCgpTcGFjZVN0YXRlEhsKF1NQQUNFX1NUQVRFX1VOU1BFQ0lGSUVEEAASFAoQU1BBQ0VfU1RBVEVfT1BFThABEhkKFVNQQUNFX1NUQVRFX1NVU1BFTkRFRBACEhYKElNQQUNFX1NUQVRFX0NMT1NFRBADKrMBChFWZXJpZmljYXRpb25TdGF0ZRIiCh5WRVJJRklDQVRJT05fU1RBVEVfVU5TUEVDSUZJRUQQABIeChpWRVJJRklDQVRJT05fU1RBVEVfV0FJVElORxABEh4KGlZFUklGSUNBVElPTl9TVEFURV9SVU5OSU5HEAISGwoXVkVSSUZJQ0FUSU9OX1NUQVRFX0RPTkUQAxIdChlWRVJJRklDQVRJT05fU1RBVEVfRkFJTEVEEAQqcgoKVG9rZW5TdGF0ZRIbChdUT0tFTl9TVEFURV9VTlNQRUNJRklFRBAAEhUKEVRPS0VOX1NUQVRFX1ZBTElEEAESFwoTVE9LRU5fU1RBVEVfRVhQSVJFRBACEhcKE1RPS0VOX1NUQVRFX1JFVk9LRUQQAyqQAQoISm9iU3RhdGUSGQoVSk9CX1NUQVRFX1VOU1BFQ0lGSUVEEAASEgoOSk9CX1NUQVRFX0lETEUQARIVChFKT0JfU1RBVEVfV09SS0lORxACEhUKEUpPQl9TVEFURV9GQUlMSU5HEAMSEQoNSk9CX1NUQVRFX09GRhAEEhQKEEpPQl9TVEFURV9BU0xFRVAQBWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_recollect_v1_scope]);
 
 /**
  * One setting of the server.
@@ -288,6 +288,140 @@ export const SpaceReceiptSchema: GenMessage<SpaceReceipt> = /*@__PURE__*/
   messageDesc(file_recollect_v1_admin, 2);
 
 /**
+ * A difference between what is kept and what is derived from it, or damage of either.
+ *
+ * @generated from message recollect.v1.VerificationProblem
+ */
+export type VerificationProblem = Message<"recollect.v1.VerificationProblem"> & {
+  /**
+   * The conversation, external communication or thread of checkpoints; empty: it is of the space as
+   * a whole.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * What is wrong, in a sentence without text of anybody.
+   *
+   * @generated from field: string problem = 2;
+   */
+  problem: string;
+};
+
+/**
+ * Describes the message recollect.v1.VerificationProblem.
+ * Use `create(VerificationProblemSchema)` to create a new message.
+ */
+export const VerificationProblemSchema: GenMessage<VerificationProblem> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin, 3);
+
+/**
+ * A comparison of the logs of a space with its index and vectors.
+ *
+ * @generated from message recollect.v1.Verification
+ */
+export type Verification = Message<"recollect.v1.Verification"> & {
+  /**
+   * The space.
+   *
+   * @generated from field: string space = 1;
+   */
+  space: string;
+
+  /**
+   * Its state.
+   *
+   * @generated from field: recollect.v1.VerificationState state = 2;
+   */
+  state: VerificationState;
+
+  /**
+   * When it was asked for.
+   *
+   * @generated from field: google.protobuf.Timestamp create_time = 3;
+   */
+  createTime?: Timestamp | undefined;
+
+  /**
+   * When it ended; unset: it did not.
+   *
+   * @generated from field: google.protobuf.Timestamp end_time = 4;
+   */
+  endTime?: Timestamp | undefined;
+
+  /**
+   * Logs that it looked at: of conversations, external communications and threads.
+   *
+   * @generated from field: int64 logs = 5;
+   */
+  logs: bigint;
+
+  /**
+   * Logs that there were when it began.
+   *
+   * @generated from field: int64 total_logs = 6;
+   */
+  totalLogs: bigint;
+
+  /**
+   * Conversations that it looked at.
+   *
+   * @generated from field: int64 conversations = 7;
+   */
+  conversations: bigint;
+
+  /**
+   * Their messages.
+   *
+   * @generated from field: int64 messages = 8;
+   */
+  messages: bigint;
+
+  /**
+   * External communications that it looked at.
+   *
+   * @generated from field: int64 external_communications = 9;
+   */
+  externalCommunications: bigint;
+
+  /**
+   * Threads of checkpoints that it looked at.
+   *
+   * @generated from field: int64 threads = 10;
+   */
+  threads: bigint;
+
+  /**
+   * Problems that it found.
+   *
+   * @generated from field: int64 problem_count = 11;
+   */
+  problemCount: bigint;
+
+  /**
+   * The first of them, at most 100.
+   *
+   * @generated from field: repeated recollect.v1.VerificationProblem problems = 12;
+   */
+  problems: VerificationProblem[];
+
+  /**
+   * Why it ended early, in a sentence; empty: it did not.
+   *
+   * @generated from field: string failure = 13;
+   */
+  failure: string;
+};
+
+/**
+ * Describes the message recollect.v1.Verification.
+ * Use `create(VerificationSchema)` to create a new message.
+ */
+export const VerificationSchema: GenMessage<Verification> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin, 4);
+
+/**
  * A token, without its secret, which the server does not know.
  *
  * @generated from message recollect.v1.Token
@@ -383,7 +517,7 @@ export type Token = Message<"recollect.v1.Token"> & {
  * Use `create(TokenSchema)` to create a new message.
  */
 export const TokenSchema: GenMessage<Token> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 3);
+  messageDesc(file_recollect_v1_admin, 5);
 
 /**
  * A conversation that a job could not deal with.
@@ -411,7 +545,7 @@ export type JobFailure = Message<"recollect.v1.JobFailure"> & {
  * Use `create(JobFailureSchema)` to create a new message.
  */
 export const JobFailureSchema: GenMessage<JobFailure> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 4);
+  messageDesc(file_recollect_v1_admin, 6);
 
 /**
  * A background job in one space.
@@ -483,7 +617,7 @@ export type Job = Message<"recollect.v1.Job"> & {
  * Use `create(JobSchema)` to create a new message.
  */
 export const JobSchema: GenMessage<Job> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 5);
+  messageDesc(file_recollect_v1_admin, 7);
 
 /**
  * State of the embedding of a space's texts.
@@ -546,7 +680,7 @@ export type EmbeddingStats = Message<"recollect.v1.EmbeddingStats"> & {
  * Use `create(EmbeddingStatsSchema)` to create a new message.
  */
 export const EmbeddingStatsSchema: GenMessage<EmbeddingStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 6);
+  messageDesc(file_recollect_v1_admin, 8);
 
 /**
  * State of the notes of a space's conversations.
@@ -581,7 +715,7 @@ export type NoteStats = Message<"recollect.v1.NoteStats"> & {
  * Use `create(NoteStatsSchema)` to create a new message.
  */
 export const NoteStatsSchema: GenMessage<NoteStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 7);
+  messageDesc(file_recollect_v1_admin, 9);
 
 /**
  * How contexts were built in a space.
@@ -637,7 +771,7 @@ export type ContextStats = Message<"recollect.v1.ContextStats"> & {
  * Use `create(ContextStatsSchema)` to create a new message.
  */
 export const ContextStatsSchema: GenMessage<ContextStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 8);
+  messageDesc(file_recollect_v1_admin, 10);
 
 /**
  * Third parties of a space.
@@ -686,7 +820,7 @@ export type ExternalStats = Message<"recollect.v1.ExternalStats"> & {
  * Use `create(ExternalStatsSchema)` to create a new message.
  */
 export const ExternalStatsSchema: GenMessage<ExternalStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 9);
+  messageDesc(file_recollect_v1_admin, 11);
 
 /**
  * A sender who wrote faster than allowed.
@@ -721,7 +855,7 @@ export type LimitedSender = Message<"recollect.v1.LimitedSender"> & {
  * Use `create(LimitedSenderSchema)` to create a new message.
  */
 export const LimitedSenderSchema: GenMessage<LimitedSender> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 10);
+  messageDesc(file_recollect_v1_admin, 12);
 
 /**
  * What a space holds, and what is left to do.
@@ -847,7 +981,7 @@ export type SpaceStats = Message<"recollect.v1.SpaceStats"> & {
  * Use `create(SpaceStatsSchema)` to create a new message.
  */
 export const SpaceStatsSchema: GenMessage<SpaceStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 11);
+  messageDesc(file_recollect_v1_admin, 13);
 
 /**
  * What the models of the server's own notes cost on the last day that one was called.
@@ -889,7 +1023,7 @@ export type ModelSpending = Message<"recollect.v1.ModelSpending"> & {
  * Use `create(ModelSpendingSchema)` to create a new message.
  */
 export const ModelSpendingSchema: GenMessage<ModelSpending> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 12);
+  messageDesc(file_recollect_v1_admin, 14);
 
 /**
  * A token or a space that reached a limit today (UTC).
@@ -931,7 +1065,7 @@ export type LimitReached = Message<"recollect.v1.LimitReached"> & {
  * Use `create(LimitReachedSchema)` to create a new message.
  */
 export const LimitReachedSchema: GenMessage<LimitReached> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 13);
+  messageDesc(file_recollect_v1_admin, 15);
 
 /**
  * The server as a whole.
@@ -1001,10 +1135,10 @@ export type ServerStats = Message<"recollect.v1.ServerStats"> & {
  * Use `create(ServerStatsSchema)` to create a new message.
  */
 export const ServerStatsSchema: GenMessage<ServerStats> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 14);
+  messageDesc(file_recollect_v1_admin, 16);
 
 /**
- * A rule of retention: it deletes conversations by themselves. Pinned ones are never deleted.
+ * A rule of retention: it deletes or unindexes conversations by themselves, never pinned ones.
  *
  * @generated from message recollect.v1.RetentionRule
  */
@@ -1038,14 +1172,15 @@ export type RetentionRule = Message<"recollect.v1.RetentionRule"> & {
   idleSeconds: bigint;
 
   /**
-   * Conversations that may be there. Unset: no bound.
+   * Conversations that may be there; of a rule that unindexes, those that are searchable. Unset: no
+   * bound.
    *
    * @generated from field: optional int64 conversations = 5;
    */
   conversations?: bigint | undefined;
 
   /**
-   * Bytes that their transcripts may have together. Unset: no bound.
+   * Bytes that their transcripts may have together, counted likewise. Unset: no bound.
    *
    * @generated from field: optional int64 bytes = 6;
    */
@@ -1071,7 +1206,7 @@ export type RetentionRule = Message<"recollect.v1.RetentionRule"> & {
  * Use `create(RetentionRuleSchema)` to create a new message.
  */
 export const RetentionRuleSchema: GenMessage<RetentionRule> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 15);
+  messageDesc(file_recollect_v1_admin, 17);
 
 /**
  * A conversation that a rule deletes or unindexes.
@@ -1127,7 +1262,7 @@ export type RetiredConversation = Message<"recollect.v1.RetiredConversation"> & 
  * Use `create(RetiredConversationSchema)` to create a new message.
  */
 export const RetiredConversationSchema: GenMessage<RetiredConversation> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 16);
+  messageDesc(file_recollect_v1_admin, 18);
 
 /**
  * Record of a conversation that a rule deleted or unindexed; `rule` says which.
@@ -1155,7 +1290,7 @@ export type RetentionReceipt = Message<"recollect.v1.RetentionReceipt"> & {
  * Use `create(RetentionReceiptSchema)` to create a new message.
  */
 export const RetentionReceiptSchema: GenMessage<RetentionReceipt> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin, 17);
+  messageDesc(file_recollect_v1_admin, 19);
 
 /**
  * Source of a setting's value. A later one goes before an earlier one.
@@ -1316,6 +1451,54 @@ export const SpaceStateSchema: GenEnum<SpaceState> = /*@__PURE__*/
   enumDesc(file_recollect_v1_admin, 2);
 
 /**
+ * State of a verification.
+ *
+ * @generated from enum recollect.v1.VerificationState
+ */
+export enum VerificationState {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: VERIFICATION_STATE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It waits for the verification of another space.
+   *
+   * @generated from enum value: VERIFICATION_STATE_WAITING = 1;
+   */
+  WAITING = 1,
+
+  /**
+   * It goes on.
+   *
+   * @generated from enum value: VERIFICATION_STATE_RUNNING = 2;
+   */
+  RUNNING = 2,
+
+  /**
+   * It looked at everything.
+   *
+   * @generated from enum value: VERIFICATION_STATE_DONE = 3;
+   */
+  DONE = 3,
+
+  /**
+   * It ended before it looked at everything (`failure`).
+   *
+   * @generated from enum value: VERIFICATION_STATE_FAILED = 4;
+   */
+  FAILED = 4,
+}
+
+/**
+ * Describes the enum recollect.v1.VerificationState.
+ */
+export const VerificationStateSchema: GenEnum<VerificationState> = /*@__PURE__*/
+  enumDesc(file_recollect_v1_admin, 3);
+
+/**
  * Whether a token may be used.
  *
  * @generated from enum recollect.v1.TokenState
@@ -1354,7 +1537,7 @@ export enum TokenState {
  * Describes the enum recollect.v1.TokenState.
  */
 export const TokenStateSchema: GenEnum<TokenState> = /*@__PURE__*/
-  enumDesc(file_recollect_v1_admin, 3);
+  enumDesc(file_recollect_v1_admin, 4);
 
 /**
  * State of a background job.
@@ -1409,5 +1592,5 @@ export enum JobState {
  * Describes the enum recollect.v1.JobState.
  */
 export const JobStateSchema: GenEnum<JobState> = /*@__PURE__*/
-  enumDesc(file_recollect_v1_admin, 4);
+  enumDesc(file_recollect_v1_admin, 5);
 

@@ -8,7 +8,7 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { Job, RetentionReceipt, RetentionRule, RetiredConversation, ServerStats, Setting, Space, SpaceReceipt, SpaceStats, Token } from "./admin_pb.js";
+import type { Job, RetentionReceipt, RetentionRule, RetiredConversation, ServerStats, Setting, Space, SpaceReceipt, SpaceStats, Token, Verification } from "./admin_pb.js";
 import { file_recollect_v1_admin } from "./admin_pb.js";
 import type { Scope } from "./scope_pb.js";
 import { file_recollect_v1_scope } from "./scope_pb.js";
@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/admin_service.proto.
  */
 export const file_recollect_v1_admin_service: GenFile = /*@__PURE__*/
-  fileDesc("CiByZWNvbGxlY3QvdjEvYWRtaW5fc2VydmljZS5wcm90bxIMcmVjb2xsZWN0LnYxIioKGUxpc3RSZXRlbnRpb25SdWxlc1JlcXVlc3QSDQoFc3BhY2UYASABKAkiSAoaTGlzdFJldGVudGlvblJ1bGVzUmVzcG9uc2USKgoFcnVsZXMYASADKAsyGy5yZWNvbGxlY3QudjEuUmV0ZW50aW9uUnVsZSJKChdQcmV2aWV3UmV0ZW50aW9uUmVxdWVzdBINCgVzcGFjZRgBIAEoCRIRCglyZXRlbnRpb24YAiABKAkSDQoFbGltaXQYAyABKAUiZgoYUHJldmlld1JldGVudGlvblJlc3BvbnNlEjgKDWNvbnZlcnNhdGlvbnMYASADKAsyIS5yZWNvbGxlY3QudjEuUmV0aXJlZENvbnZlcnNhdGlvbhIQCghoYXNfbW9yZRgCIAEoCCJUChxMaXN0UmV0ZW50aW9uUmVjZWlwdHNSZXF1ZXN0Eg0KBXNwYWNlGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJImoKHUxpc3RSZXRlbnRpb25SZWNlaXB0c1Jlc3BvbnNlEjAKCHJlY2VpcHRzGAEgAygLMh4ucmVjb2xsZWN0LnYxLlJldGVudGlvblJlY2VpcHQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIhUKE0xpc3RTZXR0aW5nc1JlcXVlc3QiXQoUTGlzdFNldHRpbmdzUmVzcG9uc2USJwoIc2V0dGluZ3MYASADKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIMCgRmaWxlGAIgASgJEg4KBmxvY2tlZBgDIAEoCSI+ChFTZXRTZXR0aW5nUmVxdWVzdBILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSDQoFcmVzZXQYAyABKAgiVAoSU2V0U2V0dGluZ1Jlc3BvbnNlEiYKB3NldHRpbmcYASABKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIWCg5yZXN0YXJ0X25lZWRlZBgCIAEoCCJJChFMaXN0U3BhY2VzUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJSChJMaXN0U3BhY2VzUmVzcG9uc2USIwoGc3BhY2VzGAEgAygLMhMucmVjb2xsZWN0LnYxLlNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIiChJDcmVhdGVTcGFjZVJlcXVlc3QSDAoEbmFtZRgBIAEoCSJKChNDcmVhdGVTcGFjZVJlc3BvbnNlEiIKBXNwYWNlGAEgASgLMhMucmVjb2xsZWN0LnYxLlNwYWNlEg8KB2NyZWF0ZWQYAiABKAgiIgoSRGVsZXRlU3BhY2VSZXF1ZXN0EgwKBG5hbWUYASABKAkiQgoTRGVsZXRlU3BhY2VSZXNwb25zZRIrCgdyZWNlaXB0GAEgASgLMhoucmVjb2xsZWN0LnYxLlNwYWNlUmVjZWlwdCJRChFMaXN0VG9rZW5zUmVxdWVzdBIVCg1pbmNsdWRlX2VuZGVkGAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlIKEkxpc3RUb2tlbnNSZXNwb25zZRIjCgZ0b2tlbnMYASADKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIq0CChJDcmVhdGVUb2tlblJlcXVlc3QSDAoEa2luZBgBIAEoCRIjCgZzY29wZXMYAiADKA4yEy5yZWNvbGxlY3QudjEuU2NvcGUSDgoGc3BhY2VzGAMgAygJEhcKD2NvbnZlcnNhdGlvbl9pZBgEIAEoCRIPCgdjaGFubmVsGAUgASgJEi8KC2V4cGlyZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI8CgZsaW1pdHMYByADKAsyLC5yZWNvbGxlY3QudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0LkxpbWl0c0VudHJ5EgwKBG5vdGUYCCABKAkaLQoLTGltaXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4ASJJChNDcmVhdGVUb2tlblJlc3BvbnNlEiIKBXRva2VuGAEgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuEg4KBnNlY3JldBgCIAEoCSImChJSZXZva2VUb2tlblJlcXVlc3QSEAoIdG9rZW5faWQYASABKAkiOQoTUmV2b2tlVG9rZW5SZXNwb25zZRIiCgV0b2tlbhgBIAEoCzITLnJlY29sbGVjdC52MS5Ub2tlbiKDAQoSUm90YXRlVG9rZW5SZXF1ZXN0EhAKCHRva2VuX2lkGAEgASgJEi8KC2V4cGlyZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgdvdmVybGFwGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInAKE1JvdGF0ZVRva2VuUmVzcG9uc2USIgoFdG9rZW4YASABKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SDgoGc2VjcmV0GAIgASgJEiUKCHJlcGxhY2VkGAMgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuIh0KDUJhY2t1cFJlcXVlc3QSDAoEbmFtZRgBIAEoCSKeAQoOQmFja3VwUmVzcG9uc2USDAoEcGF0aBgBIAEoCRIOCgZzcGFjZXMYAiADKAkSFQoNY29udmVyc2F0aW9ucxgDIAEoAxIfChdleHRlcm5hbF9jb21tdW5pY2F0aW9ucxgEIAEoAxINCgVieXRlcxgFIAEoAxIVCg1wcm9ibGVtX2NvdW50GAYgASgDEhAKCHByb2JsZW1zGAcgAygJIiAKD0xpc3RKb2JzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSIzChBMaXN0Sm9ic1Jlc3BvbnNlEh8KBGpvYnMYASADKAsyES5yZWNvbGxlY3QudjEuSm9iIiAKD0dldFN0YXRzUmVxdWVzdBINCgVzcGFjZRgBIAEoCSJmChBHZXRTdGF0c1Jlc3BvbnNlEicKBXNwYWNlGAEgASgLMhgucmVjb2xsZWN0LnYxLlNwYWNlU3RhdHMSKQoGc2VydmVyGAIgASgLMhkucmVjb2xsZWN0LnYxLlNlcnZlclN0YXRzMp8LCgxBZG1pblNlcnZpY2USXwoMTGlzdFNldHRpbmdzEiEucmVjb2xsZWN0LnYxLkxpc3RTZXR0aW5nc1JlcXVlc3QaIi5yZWNvbGxlY3QudjEuTGlzdFNldHRpbmdzUmVzcG9uc2UiCJACAdrbGAEMElkKClNldFNldHRpbmcSHy5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1JlcXVlc3QaIC5yZWNvbGxlY3QudjEuU2V0U2V0dGluZ1Jlc3BvbnNlIgiQAgLa2xgBDBJZCgpMaXN0U3BhY2VzEh8ucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLkxpc3RTcGFjZXNSZXNwb25zZSIIkAIB2tsYAQwSXAoLQ3JlYXRlU3BhY2USIC5yZWNvbGxlY3QudjEuQ3JlYXRlU3BhY2VSZXF1ZXN0GiEucmVjb2xsZWN0LnYxLkNyZWF0ZVNwYWNlUmVzcG9uc2UiCJACAtrbGAEMElkKC0RlbGV0ZVNwYWNlEiAucmVjb2xsZWN0LnYxLkRlbGV0ZVNwYWNlUmVxdWVzdBohLnJlY29sbGVjdC52MS5EZWxldGVTcGFjZVJlc3BvbnNlIgXa2xgBDBJZCgpMaXN0VG9rZW5zEh8ucmVjb2xsZWN0LnYxLkxpc3RUb2tlbnNSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLkxpc3RUb2tlbnNSZXNwb25zZSIIkAIB2tsYAQwSWQoLQ3JlYXRlVG9rZW4SIC5yZWNvbGxlY3QudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0GiEucmVjb2xsZWN0LnYxLkNyZWF0ZVRva2VuUmVzcG9uc2UiBdrbGAEMElwKC1Jldm9rZVRva2VuEiAucmVjb2xsZWN0LnYxLlJldm9rZVRva2VuUmVxdWVzdBohLnJlY29sbGVjdC52MS5SZXZva2VUb2tlblJlc3BvbnNlIgiQAgLa2xgBDBJZCgtSb3RhdGVUb2tlbhIgLnJlY29sbGVjdC52MS5Sb3RhdGVUb2tlblJlcXVlc3QaIS5yZWNvbGxlY3QudjEuUm90YXRlVG9rZW5SZXNwb25zZSIF2tsYAQwSUwoIR2V0U3RhdHMSHS5yZWNvbGxlY3QudjEuR2V0U3RhdHNSZXF1ZXN0Gh4ucmVjb2xsZWN0LnYxLkdldFN0YXRzUmVzcG9uc2UiCJACAdrbGAEMEkoKBkJhY2t1cBIbLnJlY29sbGVjdC52MS5CYWNrdXBSZXF1ZXN0GhwucmVjb2xsZWN0LnYxLkJhY2t1cFJlc3BvbnNlIgXa2xgBDBJTCghMaXN0Sm9icxIdLnJlY29sbGVjdC52MS5MaXN0Sm9ic1JlcXVlc3QaHi5yZWNvbGxlY3QudjEuTGlzdEpvYnNSZXNwb25zZSIIkAIB2tsYAQwScQoSTGlzdFJldGVudGlvblJ1bGVzEicucmVjb2xsZWN0LnYxLkxpc3RSZXRlbnRpb25SdWxlc1JlcXVlc3QaKC5yZWNvbGxlY3QudjEuTGlzdFJldGVudGlvblJ1bGVzUmVzcG9uc2UiCJACAdrbGAEMEmsKEFByZXZpZXdSZXRlbnRpb24SJS5yZWNvbGxlY3QudjEuUHJldmlld1JldGVudGlvblJlcXVlc3QaJi5yZWNvbGxlY3QudjEuUHJldmlld1JldGVudGlvblJlc3BvbnNlIgiQAgHa2xgBDBJ6ChVMaXN0UmV0ZW50aW9uUmVjZWlwdHMSKi5yZWNvbGxlY3QudjEuTGlzdFJldGVudGlvblJlY2VpcHRzUmVxdWVzdBorLnJlY29sbGVjdC52MS5MaXN0UmV0ZW50aW9uUmVjZWlwdHNSZXNwb25zZSIIkAIB2tsYAQxiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_recollect_v1_admin, file_recollect_v1_scope]);
+  fileDesc("CiByZWNvbGxlY3QvdjEvYWRtaW5fc2VydmljZS5wcm90bxIMcmVjb2xsZWN0LnYxIioKGUxpc3RSZXRlbnRpb25SdWxlc1JlcXVlc3QSDQoFc3BhY2UYASABKAkiSAoaTGlzdFJldGVudGlvblJ1bGVzUmVzcG9uc2USKgoFcnVsZXMYASADKAsyGy5yZWNvbGxlY3QudjEuUmV0ZW50aW9uUnVsZSJKChdQcmV2aWV3UmV0ZW50aW9uUmVxdWVzdBINCgVzcGFjZRgBIAEoCRIRCglyZXRlbnRpb24YAiABKAkSDQoFbGltaXQYAyABKAUiZgoYUHJldmlld1JldGVudGlvblJlc3BvbnNlEjgKDWNvbnZlcnNhdGlvbnMYASADKAsyIS5yZWNvbGxlY3QudjEuUmV0aXJlZENvbnZlcnNhdGlvbhIQCghoYXNfbW9yZRgCIAEoCCJUChxMaXN0UmV0ZW50aW9uUmVjZWlwdHNSZXF1ZXN0Eg0KBXNwYWNlGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJImoKHUxpc3RSZXRlbnRpb25SZWNlaXB0c1Jlc3BvbnNlEjAKCHJlY2VpcHRzGAEgAygLMh4ucmVjb2xsZWN0LnYxLlJldGVudGlvblJlY2VpcHQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIhUKE0xpc3RTZXR0aW5nc1JlcXVlc3QiXQoUTGlzdFNldHRpbmdzUmVzcG9uc2USJwoIc2V0dGluZ3MYASADKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIMCgRmaWxlGAIgASgJEg4KBmxvY2tlZBgDIAEoCSI+ChFTZXRTZXR0aW5nUmVxdWVzdBILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSDQoFcmVzZXQYAyABKAgiVAoSU2V0U2V0dGluZ1Jlc3BvbnNlEiYKB3NldHRpbmcYASABKAsyFS5yZWNvbGxlY3QudjEuU2V0dGluZxIWCg5yZXN0YXJ0X25lZWRlZBgCIAEoCCJJChFMaXN0U3BhY2VzUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJSChJMaXN0U3BhY2VzUmVzcG9uc2USIwoGc3BhY2VzGAEgAygLMhMucmVjb2xsZWN0LnYxLlNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIiChJDcmVhdGVTcGFjZVJlcXVlc3QSDAoEbmFtZRgBIAEoCSJKChNDcmVhdGVTcGFjZVJlc3BvbnNlEiIKBXNwYWNlGAEgASgLMhMucmVjb2xsZWN0LnYxLlNwYWNlEg8KB2NyZWF0ZWQYAiABKAgiIgoSRGVsZXRlU3BhY2VSZXF1ZXN0EgwKBG5hbWUYASABKAkiQgoTRGVsZXRlU3BhY2VSZXNwb25zZRIrCgdyZWNlaXB0GAEgASgLMhoucmVjb2xsZWN0LnYxLlNwYWNlUmVjZWlwdCJBChhMaXN0U3BhY2VSZWNlaXB0c1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiYgoZTGlzdFNwYWNlUmVjZWlwdHNSZXNwb25zZRIsCghyZWNlaXB0cxgBIAMoCzIaLnJlY29sbGVjdC52MS5TcGFjZVJlY2VpcHQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlEKEUxpc3RUb2tlbnNSZXF1ZXN0EhUKDWluY2x1ZGVfZW5kZWQYASABKAgSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkiUgoSTGlzdFRva2Vuc1Jlc3BvbnNlEiMKBnRva2VucxgBIAMoCzITLnJlY29sbGVjdC52MS5Ub2tlbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkirQIKEkNyZWF0ZVRva2VuUmVxdWVzdBIMCgRraW5kGAEgASgJEiMKBnNjb3BlcxgCIAMoDjITLnJlY29sbGVjdC52MS5TY29wZRIOCgZzcGFjZXMYAyADKAkSFwoPY29udmVyc2F0aW9uX2lkGAQgASgJEg8KB2NoYW5uZWwYBSABKAkSLwoLZXhwaXJlX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjwKBmxpbWl0cxgHIAMoCzIsLnJlY29sbGVjdC52MS5DcmVhdGVUb2tlblJlcXVlc3QuTGltaXRzRW50cnkSDAoEbm90ZRgIIAEoCRotCgtMaW1pdHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAE6AjgBIkkKE0NyZWF0ZVRva2VuUmVzcG9uc2USIgoFdG9rZW4YASABKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4SDgoGc2VjcmV0GAIgASgJIiYKElJldm9rZVRva2VuUmVxdWVzdBIQCgh0b2tlbl9pZBgBIAEoCSI5ChNSZXZva2VUb2tlblJlc3BvbnNlEiIKBXRva2VuGAEgASgLMhMucmVjb2xsZWN0LnYxLlRva2VuIoMBChJSb3RhdGVUb2tlblJlcXVlc3QSEAoIdG9rZW5faWQYASABKAkSLwoLZXhwaXJlX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEioKB292ZXJsYXAYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24icAoTUm90YXRlVG9rZW5SZXNwb25zZRIiCgV0b2tlbhgBIAEoCzITLnJlY29sbGVjdC52MS5Ub2tlbhIOCgZzZWNyZXQYAiABKAkSJQoIcmVwbGFjZWQYAyABKAsyEy5yZWNvbGxlY3QudjEuVG9rZW4iHQoNQmFja3VwUmVxdWVzdBIMCgRuYW1lGAEgASgJIp4BCg5CYWNrdXBSZXNwb25zZRIMCgRwYXRoGAEgASgJEg4KBnNwYWNlcxgCIAMoCRIVCg1jb252ZXJzYXRpb25zGAMgASgDEh8KF2V4dGVybmFsX2NvbW11bmljYXRpb25zGAQgASgDEg0KBWJ5dGVzGAUgASgDEhUKDXByb2JsZW1fY291bnQYBiABKAMSEAoIcHJvYmxlbXMYByADKAkiHgoNVmVyaWZ5UmVxdWVzdBINCgVzcGFjZRgBIAEoCSJCCg5WZXJpZnlSZXNwb25zZRIwCgx2ZXJpZmljYXRpb24YASABKAsyGi5yZWNvbGxlY3QudjEuVmVyaWZpY2F0aW9uIicKFkdldFZlcmlmaWNhdGlvblJlcXVlc3QSDQoFc3BhY2UYASABKAkiSwoXR2V0VmVyaWZpY2F0aW9uUmVzcG9uc2USMAoMdmVyaWZpY2F0aW9uGAEgASgLMhoucmVjb2xsZWN0LnYxLlZlcmlmaWNhdGlvbiIgCg9MaXN0Sm9ic1JlcXVlc3QSDQoFc3BhY2UYASABKAkiMwoQTGlzdEpvYnNSZXNwb25zZRIfCgRqb2JzGAEgAygLMhEucmVjb2xsZWN0LnYxLkpvYiIgCg9HZXRTdGF0c1JlcXVlc3QSDQoFc3BhY2UYASABKAkiZgoQR2V0U3RhdHNSZXNwb25zZRInCgVzcGFjZRgBIAEoCzIYLnJlY29sbGVjdC52MS5TcGFjZVN0YXRzEikKBnNlcnZlchgCIAEoCzIZLnJlY29sbGVjdC52MS5TZXJ2ZXJTdGF0czLIDQoMQWRtaW5TZXJ2aWNlEl8KDExpc3RTZXR0aW5ncxIhLnJlY29sbGVjdC52MS5MaXN0U2V0dGluZ3NSZXF1ZXN0GiIucmVjb2xsZWN0LnYxLkxpc3RTZXR0aW5nc1Jlc3BvbnNlIgiQAgHa2xgBDBJZCgpTZXRTZXR0aW5nEh8ucmVjb2xsZWN0LnYxLlNldFNldHRpbmdSZXF1ZXN0GiAucmVjb2xsZWN0LnYxLlNldFNldHRpbmdSZXNwb25zZSIIkAIC2tsYAQwSWQoKTGlzdFNwYWNlcxIfLnJlY29sbGVjdC52MS5MaXN0U3BhY2VzUmVxdWVzdBogLnJlY29sbGVjdC52MS5MaXN0U3BhY2VzUmVzcG9uc2UiCJACAdrbGAEMElwKC0NyZWF0ZVNwYWNlEiAucmVjb2xsZWN0LnYxLkNyZWF0ZVNwYWNlUmVxdWVzdBohLnJlY29sbGVjdC52MS5DcmVhdGVTcGFjZVJlc3BvbnNlIgiQAgLa2xgBDBJZCgtEZWxldGVTcGFjZRIgLnJlY29sbGVjdC52MS5EZWxldGVTcGFjZVJlcXVlc3QaIS5yZWNvbGxlY3QudjEuRGVsZXRlU3BhY2VSZXNwb25zZSIF2tsYAQwSbgoRTGlzdFNwYWNlUmVjZWlwdHMSJi5yZWNvbGxlY3QudjEuTGlzdFNwYWNlUmVjZWlwdHNSZXF1ZXN0GicucmVjb2xsZWN0LnYxLkxpc3RTcGFjZVJlY2VpcHRzUmVzcG9uc2UiCJACAdrbGAEMElkKCkxpc3RUb2tlbnMSHy5yZWNvbGxlY3QudjEuTGlzdFRva2Vuc1JlcXVlc3QaIC5yZWNvbGxlY3QudjEuTGlzdFRva2Vuc1Jlc3BvbnNlIgiQAgHa2xgBDBJZCgtDcmVhdGVUb2tlbhIgLnJlY29sbGVjdC52MS5DcmVhdGVUb2tlblJlcXVlc3QaIS5yZWNvbGxlY3QudjEuQ3JlYXRlVG9rZW5SZXNwb25zZSIF2tsYAQwSXAoLUmV2b2tlVG9rZW4SIC5yZWNvbGxlY3QudjEuUmV2b2tlVG9rZW5SZXF1ZXN0GiEucmVjb2xsZWN0LnYxLlJldm9rZVRva2VuUmVzcG9uc2UiCJACAtrbGAEMElkKC1JvdGF0ZVRva2VuEiAucmVjb2xsZWN0LnYxLlJvdGF0ZVRva2VuUmVxdWVzdBohLnJlY29sbGVjdC52MS5Sb3RhdGVUb2tlblJlc3BvbnNlIgXa2xgBDBJTCghHZXRTdGF0cxIdLnJlY29sbGVjdC52MS5HZXRTdGF0c1JlcXVlc3QaHi5yZWNvbGxlY3QudjEuR2V0U3RhdHNSZXNwb25zZSIIkAIB2tsYAQwSSgoGQmFja3VwEhsucmVjb2xsZWN0LnYxLkJhY2t1cFJlcXVlc3QaHC5yZWNvbGxlY3QudjEuQmFja3VwUmVzcG9uc2UiBdrbGAEMEk0KBlZlcmlmeRIbLnJlY29sbGVjdC52MS5WZXJpZnlSZXF1ZXN0GhwucmVjb2xsZWN0LnYxLlZlcmlmeVJlc3BvbnNlIgiQAgLa2xgBDBJoCg9HZXRWZXJpZmljYXRpb24SJC5yZWNvbGxlY3QudjEuR2V0VmVyaWZpY2F0aW9uUmVxdWVzdBolLnJlY29sbGVjdC52MS5HZXRWZXJpZmljYXRpb25SZXNwb25zZSIIkAIB2tsYAQwSUwoITGlzdEpvYnMSHS5yZWNvbGxlY3QudjEuTGlzdEpvYnNSZXF1ZXN0Gh4ucmVjb2xsZWN0LnYxLkxpc3RKb2JzUmVzcG9uc2UiCJACAdrbGAEMEnEKEkxpc3RSZXRlbnRpb25SdWxlcxInLnJlY29sbGVjdC52MS5MaXN0UmV0ZW50aW9uUnVsZXNSZXF1ZXN0GigucmVjb2xsZWN0LnYxLkxpc3RSZXRlbnRpb25SdWxlc1Jlc3BvbnNlIgiQAgHa2xgBDBJrChBQcmV2aWV3UmV0ZW50aW9uEiUucmVjb2xsZWN0LnYxLlByZXZpZXdSZXRlbnRpb25SZXF1ZXN0GiYucmVjb2xsZWN0LnYxLlByZXZpZXdSZXRlbnRpb25SZXNwb25zZSIIkAIB2tsYAQwSegoVTGlzdFJldGVudGlvblJlY2VpcHRzEioucmVjb2xsZWN0LnYxLkxpc3RSZXRlbnRpb25SZWNlaXB0c1JlcXVlc3QaKy5yZWNvbGxlY3QudjEuTGlzdFJldGVudGlvblJlY2VpcHRzUmVzcG9uc2UiCJACAdrbGAEMYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_recollect_v1_admin, file_recollect_v1_scope]);
 
 /**
  * Request for the rules of retention.
@@ -457,6 +457,62 @@ export const DeleteSpaceResponseSchema: GenMessage<DeleteSpaceResponse> = /*@__P
   messageDesc(file_recollect_v1_admin_service, 15);
 
 /**
+ * Request for a page of receipts of deleted spaces.
+ *
+ * @generated from message recollect.v1.ListSpaceReceiptsRequest
+ */
+export type ListSpaceReceiptsRequest = Message<"recollect.v1.ListSpaceReceiptsRequest"> & {
+  /**
+   * Number of receipts; at most 500. Unset means 50.
+   *
+   * @generated from field: int32 page_size = 1;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the page before.
+   *
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message recollect.v1.ListSpaceReceiptsRequest.
+ * Use `create(ListSpaceReceiptsRequestSchema)` to create a new message.
+ */
+export const ListSpaceReceiptsRequestSchema: GenMessage<ListSpaceReceiptsRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 16);
+
+/**
+ * A page of receipts of deleted spaces.
+ *
+ * @generated from message recollect.v1.ListSpaceReceiptsResponse
+ */
+export type ListSpaceReceiptsResponse = Message<"recollect.v1.ListSpaceReceiptsResponse"> & {
+  /**
+   * The receipts, the newest first.
+   *
+   * @generated from field: repeated recollect.v1.SpaceReceipt receipts = 1;
+   */
+  receipts: SpaceReceipt[];
+
+  /**
+   * Asks for the page that follows; empty: there is none.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message recollect.v1.ListSpaceReceiptsResponse.
+ * Use `create(ListSpaceReceiptsResponseSchema)` to create a new message.
+ */
+export const ListSpaceReceiptsResponseSchema: GenMessage<ListSpaceReceiptsResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 17);
+
+/**
  * Request for a page of tokens.
  *
  * @generated from message recollect.v1.ListTokensRequest
@@ -489,7 +545,7 @@ export type ListTokensRequest = Message<"recollect.v1.ListTokensRequest"> & {
  * Use `create(ListTokensRequestSchema)` to create a new message.
  */
 export const ListTokensRequestSchema: GenMessage<ListTokensRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 16);
+  messageDesc(file_recollect_v1_admin_service, 18);
 
 /**
  * A page of tokens.
@@ -517,7 +573,7 @@ export type ListTokensResponse = Message<"recollect.v1.ListTokensResponse"> & {
  * Use `create(ListTokensResponseSchema)` to create a new message.
  */
 export const ListTokensResponseSchema: GenMessage<ListTokensResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 17);
+  messageDesc(file_recollect_v1_admin_service, 19);
 
 /**
  * Request for a new token.
@@ -588,7 +644,7 @@ export type CreateTokenRequest = Message<"recollect.v1.CreateTokenRequest"> & {
  * Use `create(CreateTokenRequestSchema)` to create a new message.
  */
 export const CreateTokenRequestSchema: GenMessage<CreateTokenRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 18);
+  messageDesc(file_recollect_v1_admin_service, 20);
 
 /**
  * A new token.
@@ -616,7 +672,7 @@ export type CreateTokenResponse = Message<"recollect.v1.CreateTokenResponse"> & 
  * Use `create(CreateTokenResponseSchema)` to create a new message.
  */
 export const CreateTokenResponseSchema: GenMessage<CreateTokenResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 19);
+  messageDesc(file_recollect_v1_admin_service, 21);
 
 /**
  * Request to revoke a token.
@@ -637,7 +693,7 @@ export type RevokeTokenRequest = Message<"recollect.v1.RevokeTokenRequest"> & {
  * Use `create(RevokeTokenRequestSchema)` to create a new message.
  */
 export const RevokeTokenRequestSchema: GenMessage<RevokeTokenRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 20);
+  messageDesc(file_recollect_v1_admin_service, 22);
 
 /**
  * A revoked token.
@@ -658,7 +714,7 @@ export type RevokeTokenResponse = Message<"recollect.v1.RevokeTokenResponse"> & 
  * Use `create(RevokeTokenResponseSchema)` to create a new message.
  */
 export const RevokeTokenResponseSchema: GenMessage<RevokeTokenResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 21);
+  messageDesc(file_recollect_v1_admin_service, 23);
 
 /**
  * Request for a token in place of another one.
@@ -693,7 +749,7 @@ export type RotateTokenRequest = Message<"recollect.v1.RotateTokenRequest"> & {
  * Use `create(RotateTokenRequestSchema)` to create a new message.
  */
 export const RotateTokenRequestSchema: GenMessage<RotateTokenRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 22);
+  messageDesc(file_recollect_v1_admin_service, 24);
 
 /**
  * A token in place of another one.
@@ -728,7 +784,7 @@ export type RotateTokenResponse = Message<"recollect.v1.RotateTokenResponse"> & 
  * Use `create(RotateTokenResponseSchema)` to create a new message.
  */
 export const RotateTokenResponseSchema: GenMessage<RotateTokenResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 23);
+  messageDesc(file_recollect_v1_admin_service, 25);
 
 /**
  * Request for a backup.
@@ -750,7 +806,7 @@ export type BackupRequest = Message<"recollect.v1.BackupRequest"> & {
  * Use `create(BackupRequestSchema)` to create a new message.
  */
 export const BackupRequestSchema: GenMessage<BackupRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 24);
+  messageDesc(file_recollect_v1_admin_service, 26);
 
 /**
  * A backup.
@@ -813,7 +869,91 @@ export type BackupResponse = Message<"recollect.v1.BackupResponse"> & {
  * Use `create(BackupResponseSchema)` to create a new message.
  */
 export const BackupResponseSchema: GenMessage<BackupResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 25);
+  messageDesc(file_recollect_v1_admin_service, 27);
+
+/**
+ * Request to verify a space.
+ *
+ * @generated from message recollect.v1.VerifyRequest
+ */
+export type VerifyRequest = Message<"recollect.v1.VerifyRequest"> & {
+  /**
+   * The space. Unset means that of the call.
+   *
+   * @generated from field: string space = 1;
+   */
+  space: string;
+};
+
+/**
+ * Describes the message recollect.v1.VerifyRequest.
+ * Use `create(VerifyRequestSchema)` to create a new message.
+ */
+export const VerifyRequestSchema: GenMessage<VerifyRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 28);
+
+/**
+ * A verification that has begun, or waits for another one to end.
+ *
+ * @generated from message recollect.v1.VerifyResponse
+ */
+export type VerifyResponse = Message<"recollect.v1.VerifyResponse"> & {
+  /**
+   * The verification.
+   *
+   * @generated from field: recollect.v1.Verification verification = 1;
+   */
+  verification?: Verification | undefined;
+};
+
+/**
+ * Describes the message recollect.v1.VerifyResponse.
+ * Use `create(VerifyResponseSchema)` to create a new message.
+ */
+export const VerifyResponseSchema: GenMessage<VerifyResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 29);
+
+/**
+ * Request for the newest verification of a space.
+ *
+ * @generated from message recollect.v1.GetVerificationRequest
+ */
+export type GetVerificationRequest = Message<"recollect.v1.GetVerificationRequest"> & {
+  /**
+   * The space. Unset means that of the call.
+   *
+   * @generated from field: string space = 1;
+   */
+  space: string;
+};
+
+/**
+ * Describes the message recollect.v1.GetVerificationRequest.
+ * Use `create(GetVerificationRequestSchema)` to create a new message.
+ */
+export const GetVerificationRequestSchema: GenMessage<GetVerificationRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 30);
+
+/**
+ * The newest verification of a space.
+ *
+ * @generated from message recollect.v1.GetVerificationResponse
+ */
+export type GetVerificationResponse = Message<"recollect.v1.GetVerificationResponse"> & {
+  /**
+   * The verification. Unset: nobody asked for one since the server started.
+   *
+   * @generated from field: recollect.v1.Verification verification = 1;
+   */
+  verification?: Verification | undefined;
+};
+
+/**
+ * Describes the message recollect.v1.GetVerificationResponse.
+ * Use `create(GetVerificationResponseSchema)` to create a new message.
+ */
+export const GetVerificationResponseSchema: GenMessage<GetVerificationResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_admin_service, 31);
 
 /**
  * Request for the jobs of a space.
@@ -834,7 +974,7 @@ export type ListJobsRequest = Message<"recollect.v1.ListJobsRequest"> & {
  * Use `create(ListJobsRequestSchema)` to create a new message.
  */
 export const ListJobsRequestSchema: GenMessage<ListJobsRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 26);
+  messageDesc(file_recollect_v1_admin_service, 32);
 
 /**
  * The jobs of a space.
@@ -855,7 +995,7 @@ export type ListJobsResponse = Message<"recollect.v1.ListJobsResponse"> & {
  * Use `create(ListJobsResponseSchema)` to create a new message.
  */
 export const ListJobsResponseSchema: GenMessage<ListJobsResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 27);
+  messageDesc(file_recollect_v1_admin_service, 33);
 
 /**
  * Request for the state of a space.
@@ -876,7 +1016,7 @@ export type GetStatsRequest = Message<"recollect.v1.GetStatsRequest"> & {
  * Use `create(GetStatsRequestSchema)` to create a new message.
  */
 export const GetStatsRequestSchema: GenMessage<GetStatsRequest> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 28);
+  messageDesc(file_recollect_v1_admin_service, 34);
 
 /**
  * State of a space, and of the server.
@@ -904,7 +1044,7 @@ export type GetStatsResponse = Message<"recollect.v1.GetStatsResponse"> & {
  * Use `create(GetStatsResponseSchema)` to create a new message.
  */
 export const GetStatsResponseSchema: GenMessage<GetStatsResponse> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_admin_service, 29);
+  messageDesc(file_recollect_v1_admin_service, 35);
 
 /**
  * Administers the server. Every call needs SCOPE_ADMIN.
@@ -980,6 +1120,17 @@ export const AdminService: GenService<{
     output: typeof DeleteSpaceResponseSchema;
   },
   /**
+   * List the receipts of deleted spaces, the newest first, in pages: of those that the caller
+   * administers.
+   *
+   * @generated from rpc recollect.v1.AdminService.ListSpaceReceipts
+   */
+  listSpaceReceipts: {
+    methodKind: "unary";
+    input: typeof ListSpaceReceiptsRequestSchema;
+    output: typeof ListSpaceReceiptsResponseSchema;
+  },
+  /**
    * List the tokens, the newest first, in pages.
    *
    * @generated from rpc recollect.v1.AdminService.ListTokens
@@ -1048,6 +1199,32 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof BackupRequestSchema;
     output: typeof BackupResponseSchema;
+  },
+  /**
+   * Begin to compare the logs of a space with its index and its vectors while it is served, and
+   * return at once: every line's checksum, and that each message with its words, each request, each
+   * third party and each vector is as the logs say. One space is compared at a time; one that waits
+   * or is being compared is not begun again. It changes nothing, and holds no conversation up.
+   * GetVerification tells how far it is. Fails with ERROR_REASON_NOT_FOUND if there is no such
+   * space.
+   *
+   * @generated from rpc recollect.v1.AdminService.Verify
+   */
+  verify: {
+    methodKind: "unary";
+    input: typeof VerifyRequestSchema;
+    output: typeof VerifyResponseSchema;
+  },
+  /**
+   * Return the newest verification of a space since the server started, with what it found. Fails
+   * with ERROR_REASON_NOT_FOUND if there is no such space.
+   *
+   * @generated from rpc recollect.v1.AdminService.GetVerification
+   */
+  getVerification: {
+    methodKind: "unary";
+    input: typeof GetVerificationRequestSchema;
+    output: typeof GetVerificationResponseSchema;
   },
   /**
    * List the background jobs of a space with their states, the work that is due, and their failures

@@ -51,6 +51,13 @@ COMMENT ON TABLE recollect.claims IS
     'Digests of what exactly one append may have: a request, or the first lines at a place. It decides'
     ' between calls that run at the same time; later ones find the lines. So it is pruned after hours.';
 
+CREATE TABLE recollect.followers (
+    space text COLLATE "C" NOT NULL,
+    replica bigint NOT NULL REFERENCES recollect.replicas ON DELETE CASCADE,
+    PRIMARY KEY (space, replica)
+);
+COMMENT ON TABLE recollect.followers IS 'Replicas that keep an index of a space.';
+
 CREATE TABLE recollect.traces (
     space text COLLATE "C" NOT NULL,
     log text COLLATE "C" NOT NULL,
@@ -240,8 +247,9 @@ END $$;
 CREATE FUNCTION recollect.add_traces(in_space text, in_log text, in_action text)
 RETURNS void LANGUAGE sql AS $$
     INSERT INTO recollect.traces (space, log, action, replica)
-    SELECT in_space, in_log, in_action, number FROM recollect.replicas
-    WHERE seen > now() - interval '30 seconds' FOR KEY SHARE
+    SELECT in_space, in_log, in_action, r.number
+    FROM recollect.followers f JOIN recollect.replicas r ON r.number = f.replica
+    WHERE f.space = in_space AND r.seen > now() - interval '30 seconds' FOR KEY SHARE OF r
     ON CONFLICT DO NOTHING;
 $$;
 

@@ -1,0 +1,79 @@
+"""Places that logs are moved from and to: a data folder or a database, for this process alone."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from recollect_server.app.folder import CannotStart, FolderLock, cannot_use
+from recollect_server.services.upkeep.moving import Place
+from recollect_server.settings import FOLDER, LogStoreName
+from recollect_server.storage.logs.files import make_folder
+from recollect_server.storage.logs.folder import FolderStore, spaces_in
+from recollect_server.storage.logs.moves import FolderMark
+from recollect_server.storage.logs.store import LogStore
+
+
+class _Closed(Place, Protocol):
+    def close(self) -> None:
+        """Let others use the place again."""
+
+
+@contextmanager
+def opened(text: str, flag: str, *, is_source: bool) -> Iterator[Place]:
+    """Open the place that a flag names: the URL of a database, or the path of a data folder. A
+    folder that is a source must be there. Raises CannotStart, ValueError.
+    """
+    place: _Closed
+    if "://" in text:
+        try:
+            from recollect_server.app.postgres import DatabasePlace
+        except ImportError as error:
+            raise CannotStart(
+                f"{flag} needs psycopg, which cannot be imported ({error}):"
+                " pip install 'recollect-server[postgres]'"
+            ) from error
+        place = DatabasePlace(LogStoreName(text), flag)
+    elif text == FOLDER:
+        raise ValueError("name the path of the folder, as ./.recollect")
+    else:
+        place = FolderPlace(Path(text), flag, is_source=is_source)
+    try:
+        yield place
+    finally:
+        place.close()
+
+
+class FolderPlace(FolderMark):
+    """A data folder that logs are moved from or to, with its lock."""
+
+    def __init__(self, data_dir: Path, flag: str, *, is_source: bool) -> None:
+        """Take the lock of the folder. Raises CannotStart."""
+        super().__init__(data_dir)
+        if is_source and not data_dir.is_dir():
+            raise CannotStart(f"there is no folder {data_dir}: name another with {flag}")
+        self._data_dir = data_dir
+        self.name = f"the folder {data_dir}"
+        """Its name, for people."""
+        self.identity = f"the folder {data_dir.resolve()}"
+        """Its whole path."""
+        self._lock = FolderLock(data_dir)
+
+    def names(self) -> list[str]:
+        """Return the names of the spaces in the folder."""
+        return spaces_in(self._data_dir)
+
+    def of(self, space: str) -> LogStore:
+        """Return the store of a space."""
+        return FolderStore.of(self._data_dir, space)
+
+    def create(self, space: str) -> None:
+        """Make the folder of a space. Raises CannotStart."""
+        try:
+            make_folder(FolderStore.of(self._data_dir, space).root)
+        except OSError as error:
+            raise cannot_use(self._data_dir, error) from error
+
+    def close(self) -> None:
+        """Release the lock."""
+        self._lock.release()

@@ -1,0 +1,131 @@
+"""The folder of backups: one folder for each, named by its time. A new one is compared with what
+was read, then the rules say which older ones are removed.
+"""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from recollect_server.domain.backups import KeepRule, backup_time, kept
+from recollect_server.services.upkeep.backing_up import MANIFEST, CannotCopy, Checked, check
+from recollect_server.services.upkeep.recovery import Progress, unheard
+from recollect_server.storage.logs.files import sync_folder
+
+_REMOVING = ".removing-"  # before the name of a backup of which only a part may be left
+_INTERRUPTED = timedelta(days=1)
+"""An incomplete backup that is older was interrupted: none takes that long."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBackup:
+    """A backup of all spaces in the folder."""
+
+    path: Path
+    time: datetime
+    is_complete: bool
+
+
+@dataclass(slots=True)
+class Pruned:
+    """Backups that the rules remove, and those that remain."""
+
+    remaining: list[StoredBackup] = field(default_factory=list)
+    removed: list[StoredBackup] = field(default_factory=list)
+    good: StoredBackup | None = None
+    """The newest good one, which is kept whatever the rules say."""
+
+
+class BackupFolder:
+    """Folder of backups. One process at a time removes from it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def list(self) -> list[StoredBackup]:
+        """Return the backups of all spaces, newest first. What has another name is left alone.
+        Raises OSError.
+        """
+        if not self._path.is_dir():
+            return []
+        backups = []
+        with os.scandir(self._path) as entries:
+            for entry in entries:
+                time = backup_time(entry.name)
+                if time is not None and entry.is_dir(follow_symlinks=False):
+                    path = self._path / entry.name
+                    backups.append(StoredBackup(path, time, (path / MANIFEST).is_file()))
+        return sorted(backups, key=lambda it: it.time, reverse=True)
+
+    def prune(
+        self,
+        rules: Sequence[KeepRule],
+        now: int,
+        *,
+        dry_run: bool = False,
+        progress: Progress = unheard,
+    ) -> Pruned:
+        """Remove the backups that no rule keeps, and what interrupted ones left. Raises CannotCopy
+        if none is good, and then nothing is removed; OSError.
+
+        The newest good one always stays: it is looked for from the newest on, so usually one is
+        read.
+        """
+        backups = self.list()
+        complete = [it for it in backups if it.is_complete]
+        chosen = kept((it.time for it in complete), rules)
+        time = datetime.fromtimestamp(now / 1000, UTC)
+        result = Pruned()
+        for backup in backups:
+            is_kept = (
+                backup.time in chosen if backup.is_complete else time - backup.time < _INTERRUPTED
+            )
+            (result.remaining if is_kept or not rules else result.removed).append(backup)
+        if any(it.is_complete for it in result.removed):
+            result.good = self._newest_good(complete, progress)
+            if result.good in result.removed:
+                result.removed.remove(result.good)
+                result.remaining.append(result.good)
+        if not dry_run:
+            self._remove(result.removed)
+        return result
+
+    def _newest_good(self, complete: Sequence[StoredBackup], progress: Progress) -> StoredBackup:
+        for backup in complete:
+            if is_good(backup.path, progress):
+                return backup
+        raise CannotCopy(
+            f"no backup in {self._path} is good: nothing is removed (recollect-server backups verify"
+            " says what is wrong with each)"
+        )
+
+    def _remove(self, backups: Sequence[StoredBackup]) -> None:
+        for backup in backups:
+            # under another name first: what a kill leaves of it is not taken for a backup
+            backup.path.rename(backup.path.with_name(_REMOVING + backup.path.name))
+        if self._path.is_dir():
+            sync_folder(self._path)
+            for path in self._path.glob(f"{_REMOVING}recollect-*"):
+                shutil.rmtree(path)
+
+
+def is_good(backup: Path, progress: Progress) -> bool:
+    """Return whether a backup is whole and holds no damaged line."""
+    try:
+        return check(backup, progress).is_good
+    except (CannotCopy, OSError):
+        return False
+
+
+def verified(backup: Path, progress: Progress = unheard) -> Checked:
+    """Compare a backup that was just made with what was read. Raises CannotCopy if it is not the
+    same; OSError.
+    """
+    checked = check(backup, progress)
+    if checked.problems:
+        raise CannotCopy(
+            f"{backup} is not as it was written, so its disk may be failing: {checked.problems[0]}"
+        )
+    return checked

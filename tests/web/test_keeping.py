@@ -1,0 +1,225 @@
+"""Conversations as a whole on the page: topics, the archive, and the space that they are in."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from recollect import Client, Message, Trust
+from recollect_server import app
+from recollect_server.domain.time import system_clock
+from recollect_server.settings import Settings
+
+from tests.credentials.conftest import grant, tokens_of
+from tests.waiting import until
+from tests.web.conftest import Bridge, Browsing, Stage, axe, wait
+
+ROW = "[data-list] .row-link"
+
+
+def conversation(client: Client, title: str) -> str:
+    it = client.conversations.create("web", messages=[Message.user(f"About {title}")])
+    client.conversations.rename(it.id, title)
+    return it.id
+
+
+def test_topics_are_set_beside_a_transcript(stage: Stage, window: Browsing) -> None:
+    it = conversation(stage.client, "Topics here")
+    page = window.tab(f"/c/{it}?details=1", ".details")
+    page.click(".details [aria-label='Edit topics']")
+    page.keyboard.type("Server Costs, travel, travel, %%")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".topics-form [role=alert]")
+    assert stage.client.conversations.get(it).topics == ()
+    page.fill(".topics-form input", "Server Costs, travel, travel")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".topics >> text=server-costs")
+    wait(page, "document.activeElement.ariaLabel === 'Edit topics'")
+    stored = stage.client.conversations.get(it)
+    assert (stored.topics, stored.topics_by_hand) == (("server-costs", "travel"), True)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".topics-form input:focus")
+    page.keyboard.press("Escape")  # the form alone: the panel stays
+    page.wait_for_selector(".topics-form", state="detached")
+    assert axe(page) == []
+    page.close()
+
+
+def test_a_conversation_is_archived_from_the_list_and_taken_out_again(
+    stage: Stage, window: Browsing
+) -> None:
+    first, second = (conversation(stage.client, f"Archive {it}") for it in (1, 2))
+    page = window.tab("/?named=Archive")
+    page.wait_for_selector(f"#row-{second}")
+    page.keyboard.press("s")
+    wait(page, f"document.activeElement.id === 'row-{second}'")
+    page.keyboard.press("a")
+    page.wait_for_selector(f"#row-{second}", state="detached")
+    assert stage.client.conversations.get(second).archived
+    wait(page, f"document.activeElement.id === 'row-{first}'")  # the one that took its place
+    page.wait_for_selector(".notice >> text=Archived “Archive 2”.")
+    assert axe(page) == []
+    page.click(".notice >> text=Undo")
+    page.wait_for_selector(f"#row-{second}")
+    assert not stage.client.conversations.get(second).archived
+    # by the menu of the row, without a pointer
+    page.focus(f"#row-{first}")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[role=menu] [role=menuitem]:focus")
+    assert axe(page) == []
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"#row-{first}", state="detached")
+    page.check(".filter-bar [type=checkbox]")
+    page.wait_for_selector(f"#row-{first}")
+    assert "archived=1" in page.url
+    assert page.locator(ROW).count() == 1
+    page.click(f"#row-{first}")
+    page.wait_for_selector(".view-meta >> text=Archived")
+    page.click("[aria-label=Details]")
+    page.click(".details >> text=Take out of the archive")
+    page.wait_for_selector(".details >> text=It stands in the list")
+    page.wait_for_selector(f"#row-{first}", state="detached")
+    assert not stage.client.conversations.get(first).archived
+    page.close()
+
+
+def test_topics_are_set_in_the_list(stage: Stage, window: Browsing) -> None:
+    it = conversation(stage.client, "Listed topics")
+    page = window.tab("/?named=Listed")
+    page.hover(f"#row-{it}")
+    page.click(".row-menu")
+    page.click("[role=menu] >> text=Edit topics")
+    page.wait_for_selector("[data-list] input:focus")
+    page.keyboard.type("boats")
+    page.keyboard.press("Enter")
+    wait(page, f"document.activeElement.id === 'row-{it}'")
+    until(lambda: stage.client.conversations.get(it).topics == ("boats",))
+    page.close()
+
+
+def test_a_blocked_party_is_marked_as_read_only(stage: Stage, window: Browsing) -> None:
+    stage.client.channels.add_owner_identity("signal", "+4917012345678")
+    stage.client.channels.receive("signal", "m-1", "Hello", sender="+351912000100")
+    (party,) = stage.client.external.list_communications()
+    page = window.tab("/third-parties", ".people-rows a")
+    stage.client.external.set_trust(party.id, Trust.KNOWN)
+    page.reload()
+    page.wait_for_selector(".people-rows a >> text=Known")
+    assert "read only" not in page.inner_text(".people-rows a")
+    stage.client.external.set_trust(party.id, Trust.BLOCKED)
+    page.reload()
+    page.wait_for_selector(".people-rows a >> text=Blocked")
+    assert "read only" in page.inner_text(".people-rows a")
+    page.close()
+
+
+def test_a_call_that_is_refused_is_tried_again_and_takes_effect_once(
+    stage: Stage, window: Browsing
+) -> None:
+    it = conversation(stage.client, "Tried again")
+    page = window.tab(f"/c/{it}", "textarea")
+    bodies: list[bytes] = []
+
+    def lose_the_first_answer(call: Any) -> None:
+        bodies.append(call.request.post_data_buffer)
+        if len(bodies) > 1:
+            call.continue_()
+            return
+        call.fetch()  # it is stored, and nobody hears of it
+        refused = '{"code": "unavailable", "message": "the server is stopping"}'
+        call.fulfill(status=503, content_type="application/json", body=refused)
+
+    page.route("**/*.ConversationService/AppendTurn", lose_the_first_answer)
+    page.fill("textarea", "Only once")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".message >> text=Only once")
+    wait(page, "document.querySelector('textarea').value === ''")
+    assert len(bodies) == 2
+    assert bodies[0] == bodies[1]
+    texts = [one.content for one in stage.client.conversations.load(it).messages]
+    assert texts.count("Only once") == 1
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def spaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bridge, Client, Client]]:
+    """Start a server that asks for tokens, with two spaces, and its bridge. The page's token is for
+    both.
+    """
+    folder = tmp_path_factory.mktemp("spaces") / "data"
+    values = {"listen": "127.0.0.1:0", "data_dir": folder, "auth": "required"}
+    server = app.start(Settings.load(None, values))
+    _, secret = tokens_of(folder, system_clock).create(grant("admin", "work", "home"))
+    bridge = Bridge(server.address, RECOLLECT_TOKEN=secret)
+    work, home = (Client(server.address, token=secret, space=it) for it in ("work", "home"))
+    with work, home:
+        yield bridge, work, home
+    bridge.stop()
+    server.stop()
+
+
+def test_each_space_is_a_page_of_its_own(
+    browser: Any, spaces: tuple[Bridge, Client, Client]
+) -> None:
+    bridge, work, home = spaces
+    at_work, at_home = conversation(work, "Salaries"), conversation(home, "Dinner")
+    window = Browsing(browser, bridge)
+    page = window.tab()
+    page.wait_for_selector(f"#row-{at_work}")  # the token's first
+    assert page.locator(ROW).count() == 1
+    page.click(".space-button")
+    page.wait_for_selector("dialog [aria-current] >> text=work")
+    assert axe(page) == []
+    page.click("dialog >> text=home")
+    page.wait_for_selector(f"#row-{at_home}")
+    assert "Salaries" not in page.content()
+    page.click(f"#row-{at_home}")
+    page.wait_for_selector(".message >> text=About Dinner")
+    assert page.url.endswith(f"/c/{at_home}?space=home")
+    # the stream is the space's own
+    page.wait_for_selector(".live-live", state="attached")
+    later = conversation(home, "Breakfast")
+    hidden = conversation(work, "Bonus")
+    page.wait_for_selector(f"#row-{later}")
+    assert page.locator(f"#row-{hidden}").count() == 0
+    # every link and filter stays in it, and a foreign id is not there
+    for path in ("search", "insights", "third-parties"):
+        page.click(f".sections a[href^='/{path}']")
+        page.wait_for_selector("h1")
+        assert "space=home" in page.url
+    page.goto(f"{bridge.origin}/search?q=Salaries&space=home")
+    page.wait_for_selector(".results >> text=Nothing was found.")
+    page.goto(f"{bridge.origin}/c/{at_work}?space=home")
+    page.wait_for_selector("text=This conversation does not exist")
+    # what is written is written there
+    page.keyboard.press("n")
+    page.wait_for_selector("textarea")
+    created = page.url.rsplit("/", 1)[1].split("?")[0]
+    assert home.conversations.get(created).id == created
+    # going back over the border loads anew
+    page.goto(f"{bridge.origin}/?space=work")
+    page.wait_for_selector(f"#row-{hidden}")
+    page.go_back()
+    page.wait_for_selector(f"#row-{at_home}")
+    assert "Salaries" not in page.content()
+    assert "Bonus" not in page.content()
+    page.close()
+    assert window.problems == []
+    window.context.close()
+
+
+@pytest.mark.parametrize("name", ["elsewhere", "..%2Fwork", "Work%00"])
+def test_a_space_that_a_token_is_not_for_is_refused(
+    browser: Any, spaces: tuple[Bridge, Client, Client], name: str
+) -> None:
+    bridge, _, _ = spaces
+    window = Browsing(browser, bridge)
+    page = window.tab(f"/?space={name}", ".gate")
+    page.wait_for_selector("text=This space cannot be shown")
+    assert page.locator(ROW).count() == 0
+    assert axe(page) == []
+    page.click("text=Open your own space")
+    page.wait_for_selector(".shell")
+    page.close()
+    window.context.close()
