@@ -105,8 +105,8 @@ def test_every_replica_tells_the_same_order_and_a_client_hops_between_them_at_ev
     hopper = subscribe(replicas[0].target).ready()
     with writing(services, 15):
         for hop in range(30):
-            seen = len(hopper.updates)
-            hopper.until(lambda seen=seen: len(hopper.updates) > seen + 3)  # type: ignore[misc]
+            count = len(hopper.updates)
+            hopper.until(lambda count=count: len(hopper.updates) > count + 3)  # type: ignore[misc]
             hopper.resume(replicas[hop % 2].target)
     last = services[0].create()
     for one in (*wholes, hopper):
@@ -126,11 +126,11 @@ def test_a_subscriber_resumes_from_every_cursor_on_the_other_replica_and_without
     first, second = replicas
     service = record(first)
     whole = subscribe(first.target).ready()
-    name, gone = service.told("One"), service.told("Gone")
+    name, deleted = service.told("One"), service.told("Gone")
     acknowledged = service.append(name, user("Two"), request_id="r")
     repeated = service.append(name, user("Two"), request_id="r")
     service.rename(name, "Counting")
-    service.delete(gone)
+    service.delete(deleted)
     service.turn(name, "Three")
     whole.until(lambda: "Three" in whole.messages())
     assert repeated.duplicate
@@ -138,16 +138,16 @@ def test_a_subscriber_resumes_from_every_cursor_on_the_other_replica_and_without
     second.stop()
     delete_index(second)
     cold = start_server(store=url, data_dir=second.settings.data_dir)
-    told = places(whole)
-    assert acknowledged.cursor in {cursor for _, cursor in told}
-    of_gone = {
+    changes = places(whole)
+    assert acknowledged.cursor in {cursor for _, cursor in changes}
+    of_deleted = {
         it.cursor
         for it in whole.updates
-        if it.conversation_id == gone and it.WhichOneof("kind") != "conversation_deleted"
+        if it.conversation_id == deleted and it.WhichOneof("kind") != "conversation_deleted"
     }
-    for at, (_, cursor) in enumerate(told):
+    for at, (_, cursor) in enumerate(changes):
         late = subscribe(cold.target, cursor=cursor).ready()
-        assert places(late) == [it for it in told[at + 1 :] if it[1] not in of_gone]
+        assert places(late) == [it for it in changes[at + 1 :] if it[1] not in of_deleted]
         assert not any(it.reset for it in late.updates)
 
 
@@ -200,8 +200,8 @@ def test_an_open_transaction_stalls_streams_alone_until_its_time_is_over(
         holder.execute("SET idle_in_transaction_session_timeout = '700ms'")
         holder.execute("SELECT pg_current_xact_id()")  # as a writer that died without a word
         answers = [services[0].turn(name, str(number)) for number in range(5)]
-        begun = services[1].told("Elsewhere")
-        assert services[1].load(begun).messages[0].content == "Elsewhere"
+        elsewhere = services[1].told("Elsewhere")
+        assert services[1].load(elsewhere).messages[0].content == "Elsewhere"
         assert all(len(one.of("conversation_updated")) == 1 for one in streams)
         # A snapshot has what is acknowledged, and what comes behind it is told once.
         fresh = subscribe(replicas[0].target).ready()
@@ -228,13 +228,15 @@ def test_what_was_in_progress_when_a_cursor_was_given_out_is_told_behind_it_once
     services = [record(it) for it in replicas]
     whole = apart(replicas[1].target).ready()
     name = services[0].told("One")
-    begun = "conv-01J00000000000000000000001"
-    _, lines = encoded([Entry(Began(begun, "web", 1)), Entry(Message(Role.USER, "early", 1, 2, 1))])
+    begins = "conv-01J00000000000000000000001"
+    _, lines = encoded(
+        [Entry(Began(begins, "web", 1)), Entry(Message(Role.USER, "early", 1, 2, 1))]
+    )
     with psycopg.connect(url) as other:  # another replica, which is slow to commit
         other.execute(
             "SELECT recollect.append(0, 'default', %s, 'conversations', 0, gen_random_uuid(), false,"
             " %s::bytea[], NULL, '{}', '{}')",
-            [begun, [line[:-1] for line in lines]],
+            [begins, [line[:-1] for line in lines]],
         )
         later = services[0].append(name, user("later"))
         last = services[0].append(name, user("last"))
@@ -275,13 +277,13 @@ def test_panels_on_every_replica_see_the_same_and_hop_between_them(
     for panel in panels:
         panel.until_count(1 + len(expected))
         panel.until(lambda panel=panel: panel.kinds()[-1] == "escalated")  # type: ignore[misc]
-    told = [[(it.cursor, it.WhichOneof("kind")) for it in panel.updates[1:]] for panel in panels]
-    assert told[0] == told[1]
+    runs = [[(it.cursor, it.WhichOneof("kind")) for it in panel.updates[1:]] for panel in panels]
+    assert runs[0] == runs[1]
     assert panels[0].kinds()[4:] == expected[3:]
-    for at, (cursor, _) in enumerate(told[0]):
+    for at, (cursor, _) in enumerate(runs[0]):
         late = watch(cursor, replicas[at % 2]).ready()
         late.until(lambda late=late: late.updates[-1].WhichOneof("kind") == "heartbeat")  # type: ignore[misc]
-        assert [it.cursor for it in late.updates[:-1]] == [it for it, _ in told[0][at + 1 :]]
+        assert [it.cursor for it in late.updates[:-1]] == [it for it, _ in runs[0][at + 1 :]]
 
 
 def test_a_draft_is_seen_on_every_replica_and_goes_when_its_messages_land(

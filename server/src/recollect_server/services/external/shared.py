@@ -234,10 +234,10 @@ class SharedCommunications:
         kinds: list[tuple[int, Any]] = []
         now = state.communication
         for line in change.lines:
-            told = update_of(line, state.at(line.sequence))
-            if told is None or line.entry is None:
+            row = update_of(line, state.at(line.sequence))
+            if row is None or line.entry is None:
                 continue
-            content, escalation = line.entry.content, state.escalations.get(told[1])
+            content, escalation = line.entry.content, state.escalations.get(row[1])
             if isinstance(content, ExternalMessage):
                 kinds.append((line.sequence, Exchanged(now, content)))
             elif escalation is not None:

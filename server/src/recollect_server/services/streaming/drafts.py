@@ -27,7 +27,7 @@ Key = tuple[str, str]
 
 
 class Growth(Enum):
-    """What a part did to a draft."""
+    """The effect of a part on a draft."""
 
     NONE = 0
     GREW = 1

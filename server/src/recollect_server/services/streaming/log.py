@@ -418,7 +418,7 @@ class UpdateLog:
 
     def placed(
         self,
-        begun: Position,  # noqa: ARG002 - of a shared log
+        start: Position,  # noqa: ARG002 - of a shared log
         index: Index,
         newest: Newest,
     ) -> tuple[Position, dict[str, int]]:

@@ -33,14 +33,14 @@ class Replaying(Generic[State]):
         self,
         space: Space,
         folded: Callable[[State | None, Line, str], State | None],
-        known: Callable[[str], tuple[int, State] | None],
+        indexed: Callable[[str], tuple[int, State] | None],
     ) -> None:
-        """`folded` returns the state behind a line; `known` what the index has of a log, with the
+        """`folded` returns the state behind a line; `indexed` what the index has of a log, with the
         bytes of it: then the log need not be read from its top.
         """
         self._space = space
         self._folded = folded
-        self._known = known
+        self._indexed = indexed
         self._states: OrderedDict[str, _At[State]] = OrderedDict()
 
     def behind(self, change: OrderedChange) -> State | None:
@@ -50,7 +50,7 @@ class Replaying(Generic[State]):
         name = change.log
         at = self._states.get(name) if change.action is Action.APPEND else None
         if at is None and change.action is Action.APPEND and change.start:
-            stored = self._known(name)
+            stored = self._indexed(name)
             at = _At(*stored) if stored else None
         if at is None or at.bytes < change.until:
             state = at.state if at else None

@@ -280,19 +280,19 @@ class SharedLog:
             about, self._touched = self._touched, set()
             shown, self._shown = self._shown, set()
             count = 0
-            for told in taken:
-                count += len(told.entries)
-                about.update(entry.about for entry in told.entries)
-                for it in told.placed:
+            for news in taken:
+                count += len(news.entries)
+                about.update(entry.about for entry in news.entries)
+                for it in news.placed:
                     end_drafts(self.drafts, it.update)
                 deleted = {
                     it.update.conversation_id: it.mark.key
-                    for it in told.placed
+                    for it in news.placed
                     if isinstance(it.update.kind, Deleted)
                 }
-                self._latest, self._horizon = told.latest, told.horizon
-                self._ring.extend(told.entries, deleted, told.latest.key)
-                if any(isinstance(it.update.kind, Redacted) for it in told.placed):
+                self._latest, self._horizon = news.latest, news.horizon
+                self._ring.extend(news.entries, deleted, news.latest.key)
+                if any(isinstance(it.update.kind, Redacted) for it in news.placed):
                     self._shrink()  # as in `UpdateLog.advance`
             if taken:
                 self._grown.notify_all()
@@ -435,14 +435,14 @@ class SharedLog:
 
     def placed(
         self,
-        begun: Mark,
+        start: Mark,
         index: Index,  # noqa: ARG002 - its numbers mean nothing here
         newest: Newest,  # noqa: ARG002
     ) -> tuple[Mark, dict[str, int]]:
-        """Return the position `begun`, and what the index may have had already of later changes:
+        """Return the position `start`, and what the index may have had already of later changes:
         the byte at which that begins, by conversation. Raises StorageUnavailable.
         """
-        return begun, self._order.beyond(begun)
+        return start, self._order.beyond(start)
 
 
 def _updates_of(change: OrderedChange, state: Conversation, end: Mark) -> list[Placed]:

@@ -79,7 +79,7 @@ class Snapshots:
 
     def _take(self, interest: Interest, choice: Choice, max_turns: int, reset: bool) -> Snapshot:
         space = self._log.space
-        begun = self._log.begin()
+        start = self._log.begin()
         index = space.index
         chosen = Filter(
             conversation_ids=tuple(sorted(interest.conversation_ids)),
@@ -94,7 +94,7 @@ class Snapshots:
             max_tokens=self._limits.now.max_tokens,
             max_bytes=self._limits.now.max_bytes,
         )
-        position, behind = self._log.placed(begun, index, newest)
+        position, behind = self._log.placed(start, index, newest)
         loaded = ConversationLoaded()
         if newest.loaded is not None and space.is_lagging(newest.loaded.id):
             window = WorkingContext(space, self._limits).load(newest.loaded.id, max_turns=max_turns)
@@ -102,12 +102,12 @@ class Snapshots:
                 window.conversation, tuple(window.turns.messages), window.has_more
             )
         elif newest.loaded is not None:
-            start = behind.get(newest.loaded.id)
-            places = [place for place in newest.places if start is None or place[1] < start]
+            end = behind.get(newest.loaded.id)
+            places = [place for place in newest.places if end is None or place[1] < end]
             messages = read_places(space, newest.loaded.id, places).messages
             conversation = newest.loaded
-            if start is not None:
-                conversation = self._as_of(conversation.id, start) or conversation
+            if end is not None:
+                conversation = self._as_of(conversation.id, end) or conversation
             loaded = ConversationLoaded(conversation, tuple(messages), newest.has_more)
         elif choice.load_conversation_id and not reset:
             raise ConversationNotFound(choice.load_conversation_id)

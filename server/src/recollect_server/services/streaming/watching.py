@@ -72,8 +72,8 @@ class Log(Protocol):
         has that is taken from here on. Raises IndexUnavailable, StorageUnavailable.
         """
 
-    def placed(self, begun: Place, index: Index, newest: Newest) -> tuple[Place, dict[str, int]]:
-        """Return the position of a snapshot of an index, taken after `begun`; and what of it comes
+    def placed(self, start: Place, index: Index, newest: Newest) -> tuple[Place, dict[str, int]]:
+        """Return the position of a snapshot of an index, taken after `start`; and what of it comes
         behind that position: the byte at which it begins, by conversation.
         """
 

@@ -98,7 +98,7 @@ class OrderedChange:
     until: int
     """Bytes of the log before and behind it."""
     time: int
-    """When it was made, in milliseconds, by the clock of the store."""
+    """Time of the change, in milliseconds, by the clock of the store."""
     channel: str
     """Of a deleted conversation; empty if it is not known, or the log not deleted."""
     lines: list[Line]
@@ -143,7 +143,7 @@ Take = Callable[[OrderedChanges], None]
 
 
 class Following(Protocol):
-    """What is followed, until it is closed."""
+    """The changes that somebody follows, until it is closed."""
 
     @property
     def mark(self) -> Mark:

@@ -82,7 +82,7 @@ _ONLY = "AND xid = ANY(%(only)s::text[]::xid8[])"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a statement can see: all transactions before `xmax` but for those that run."""
+    """The transactions that a statement sees: those before `xmax`, but for those that run."""
 
     xmin: int
     xmax: int
@@ -96,12 +96,12 @@ class Snapshot:
 
     def missing_before(self, transaction: int) -> tuple[Key, ...]:
         """Return the transactions before one that it cannot see."""
-        begun = range(self.xmax, transaction)  # after it was taken
-        return (*(Key(it) for it in self.running if it < transaction), *map(Key, begun))
+        later = range(self.xmax, transaction)  # after it was taken
+        return (*(Key(it) for it in self.running if it < transaction), *map(Key, later))
 
 
 class Settled(Protocol):
-    """What `Followed` needs of an order (see `storage.logs.order.Order`)."""
+    """The part of an order that `Followed` uses (see `storage.logs.order.Order`)."""
 
     def settled(self) -> Mark: ...  # noqa: D102
     def snapshot(self) -> str: ...  # noqa: D102
@@ -109,7 +109,7 @@ class Settled(Protocol):
 
 
 class Followed:
-    """What is followed of one space. The follower guards it."""
+    """A kind of log of one space that is followed. The follower guards it."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Followed:
         self.horizon = 0
         """Everything below it was given."""
         self.snapshot = order.snapshot()
-        """When the parts of drafts were read last."""
+        """The moment at which the parts of drafts were read last."""
         self._take = take
         self._lost = lost
 
@@ -349,14 +349,14 @@ def read_after(
     ) in rows:
         total = count
         offsets, numbers, bodies = (it or [] for it in lines)
-        found = [
+        written = [
             line_of(bytes(body), line, offset)
             for offset, line, body in zip(offsets, numbers, bodies, strict=True)
         ]
         part.append(
             OrderedChange(
                 *(xid, number, tag, name, log_kind, Action(action), start, until, at, channel),
-                found,
+                written,
                 is_last,
             )
         )

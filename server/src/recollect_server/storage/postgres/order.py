@@ -44,12 +44,12 @@ class PostgresOrder:
             " ORDER BY xid DESC, id DESC LIMIT 1) c ON true",
             self._space,
         )[0]
-        snapshot, xid, tag, timeline = row
-        return self._mark(int(xid or 0), tag or 0, Snapshot.of(snapshot), timeline)
+        visible, xid, tag, timeline = row
+        return self._mark(int(xid or 0), tag or 0, Snapshot.of(visible), timeline)
 
-    def _mark(self, xid: int, tag: int, seen: Snapshot, timeline: int) -> Mark:
+    def _mark(self, xid: int, tag: int, snapshot: Snapshot, timeline: int) -> Mark:
         return Mark(
-            self._follower.epoch, timeline, Key(xid, END, END), tag, seen.missing_before(xid)
+            self._follower.epoch, timeline, Key(xid, END, END), tag, snapshot.missing_before(xid)
         )
 
     def reaches(self, mark: Mark) -> bool:
@@ -69,7 +69,7 @@ class PostgresOrder:
             str(mark.key.transaction),
             mark.tag,
         )[0]
-        pruned, tag, seen, next_one, timeline = row
+        pruned, tag, visible, next_one, timeline = row
         if oldest < int(pruned or 0) or mark.key.transaction >= int(next_one):
             return False
         if not mark.key.transaction or mark.key.transaction == int(pruned or 0):
@@ -80,7 +80,7 @@ class PostgresOrder:
             return True
         # A copy took over since. It has this change, and all that was seen when this was written;
         # of what ran beside it the mark may have seen some that the copy never got.
-        beside = set(Snapshot.of(seen).missing_before(mark.key.transaction)) - set(mark.missing)
+        beside = set(Snapshot.of(visible).missing_before(mark.key.transaction)) - set(mark.missing)
         return all(
             status == "committed"
             for (status,) in self._rows(
@@ -140,15 +140,15 @@ class PostgresOrder:
         )
         if not rows:
             return None
-        tag, seen, timeline = rows[0]
-        return self._mark(xid, tag, Snapshot.of(seen), timeline)
+        tag, visible, timeline = rows[0]
+        return self._mark(xid, tag, Snapshot.of(visible), timeline)
 
     def of_change(self, text: str) -> Mark | None:
         """Return the position of a change by what `recollect.add_change` left of it."""
         if not text:
             return None
-        xid, tag, seen = text.split(" ")
-        return self._mark(int(xid), int(tag), Snapshot.of(seen), self._follower.timeline)
+        xid, tag, visible = text.split(" ")
+        return self._mark(int(xid), int(tag), Snapshot.of(visible), self._follower.timeline)
 
     def follow(self, kind: Kind, take: Take, lost: Callable[[], None]) -> Following:
         """Give the changes from now on from the thread of the follower."""
