@@ -15,6 +15,7 @@ from recollect_server.app.models import Writer, abbreviator
 from recollect_server.app.stores import Stores
 from recollect_server.domain.errors import IndexSuspended, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
+from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock, milliseconds
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import SpaceNotes, Task
@@ -49,6 +50,7 @@ from recollect_server.services.insight import Insight
 from recollect_server.services.limits import Limiter, Quota, Rate, Stored
 from recollect_server.services.notes.compaction import Compaction
 from recollect_server.services.notes.naming import Naming
+from recollect_server.services.notes.one_at_a_time import OneAtATime
 from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.models import EmbeddingModels
@@ -92,6 +94,14 @@ log = structlog.get_logger("recollect.app")
 INDEX, TIERS, PRUNER, EMBEDDER = "index-keeper", "tier-keeper", "update-pruner", "embedder"
 RETENTION, FOLLOWER = "retention-keeper", "follower"
 """Names of the jobs of a space."""
+JOB_NAMES = {
+    INDEX: "repair",
+    EMBEDDER: "embedding",
+    PRUNER: "updates",
+    RETENTION: "retention",
+    TIERS: "tiers",
+}
+"""Their names for administrators."""
 
 # additions that wait for the index of a suspended space: of more it is resumed
 _MOST_WAITING, _MOST_BYTES = 16, 32 << 10
@@ -121,6 +131,28 @@ class Shared:
     lock_order: LockOrder | None = None
     progress: Progress = unheard
     compared_at_once: int = COMPARED_AT_ONCE
+    telemetry: Telemetry = UNMEASURED
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceLoad:
+    """Work that waits in one open space."""
+
+    index_waiting: int
+    index_bytes: int
+    index_lag: float
+    """Seconds that the oldest addition waits for the index."""
+    not_indexed: int
+    """Conversations of which the index refused lines."""
+    not_embedded: int
+    """Conversations with texts that are not embedded yet."""
+    embedding_lag: float
+    """Seconds that the first of them waits."""
+    held_messages: int
+    held_bytes: int
+    notes_due: int
+    notes_failed: int
+    jobs_failing: frozenset[str]
 
 
 class OpenSpace:
@@ -271,6 +303,7 @@ class OpenSpace:
             lock_order=shared.lock_order,
             admit_conversation=lambda: self.quota.admit(conversations=1),
             moment=moment or (logs.sharing.moment() if logs.sharing else ""),
+            telemetry=shared.telemetry,
         )
         stops += (space.close, logs.close)
         checkpoints = Checkpoints(logs, lambda name: space.exclusive(conversation=name), clock)
@@ -317,7 +350,7 @@ class OpenSpace:
         self._pruner = UpdatePruner(
             space, live.view(lambda now: Bounds(now.update_retention, now.max_updates))
         )
-        meaning = Meaning(logs.root, shared.models)
+        self._meaning = meaning = Meaning(logs.root, shared.models)
         stops.append(meaning.close)
         space.subscribe(Deleted, meaning.forget)
         space.subscribe(Redacted, meaning.redact)
@@ -403,23 +436,57 @@ class OpenSpace:
         """Return the state of each job."""
         embedder = self.jobs.get(EMBEDDER)
         return [
-            self._report("repair", INDEX, is_busy=not self._space.is_verified),
-            self._report("embedding", EMBEDDER)
+            self._report(INDEX, is_busy=not self._space.is_verified),
+            self._report(EMBEDDER)
             if not isinstance(embedder, EmbedderJob)
-            else self._report("embedding", EMBEDDER, is_busy=not embedder.is_done),
+            else self._report(EMBEDDER, is_busy=not embedder.is_done),
             self._report_of_notes(),
             JobReport(
                 name="compaction",
                 is_on=self._compaction is not None,
                 failures=tuple(self._compaction.failures.items()) if self._compaction else (),
             ),
-            self._report("updates", PRUNER),
-            replace(self._report("retention", RETENTION), is_on=bool(self.retention.rules())),
-            self._report("tiers", TIERS),
+            self._report(PRUNER),
+            replace(self._report(RETENTION), is_on=bool(self.retention.rules())),
+            self._report(TIERS),
         ]
 
-    def _report(self, name: str, key: str, *, is_busy: bool = False) -> JobReport:
-        job = self.jobs.get(key)
+    def held(self) -> tuple[int, int]:
+        """Return the number of messages whose logs refused them, and their bytes."""
+        return self._space.held()
+
+    def not_indexed(self) -> int:
+        """Return the number of conversations of which the index refused lines."""
+        return self._space.not_indexed()
+
+    def load(self) -> SpaceLoad:
+        """Return what waits now."""
+        index, waiting = self._space.index, self._meaning.waiting
+        documents, size = index.waiting()
+        held_messages, held_bytes = self._space.held()
+        notes_due = notes_failed = 0
+        if self._shared.writer is not None:
+            with suppress(IndexUnavailable):
+                notes_due, notes_failed = index.notes.counts()
+        failing = {JOB_NAMES[key] for key, job in self.jobs.items() if job.failure}
+        if self.notes.failure:
+            failing.add("notes")
+        return SpaceLoad(
+            documents,
+            size,
+            index.lag(),
+            self._space.not_indexed(),
+            waiting.conversations if waiting else 0,
+            time.monotonic() - waiting.since if waiting else 0.0,
+            held_messages,
+            held_bytes,
+            notes_due,
+            notes_failed,
+            frozenset(failing),
+        )
+
+    def _report(self, key: str, *, is_busy: bool = False) -> JobReport:
+        name, job = JOB_NAMES[key], self.jobs.get(key)
         if job is None:
             return JobReport(name=name, is_on=False)
         return JobReport(
@@ -471,6 +538,9 @@ class OpenSpace:
         )
         if compaction is not None:
             tasks.append(compaction)
+
+        if space.is_shared:
+            tasks = [OneAtATime(space, task) for task in tasks]
 
         def due_at(sweep: int) -> int | None:
             if compaction is not None and compaction.due(1):

@@ -34,7 +34,8 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.principal import Principal
-from recollect_server.services.audit import Audit, object_of, objects_of
+from recollect_server.domain.telemetry import UNMEASURED, Telemetry
+from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces import Spaces
 from recollect_server.transport.confining import confine
@@ -53,6 +54,10 @@ class Call:
     principal: Principal
     size: int = 0
     """Bytes of the request."""
+    record: Callable[[str], None] = lambda _: None
+    """Records in the audit, durably, that the call changes an object of this id now. The calls of
+    `RECORDING` use it.
+    """
 
 
 Handler = Callable[[Any, Call], ProtoMessage | None]
@@ -95,10 +100,18 @@ class Rules:
         answer: ProtoMessage | None,
         principal: Principal,
     ) -> None:
-        """Record a call that was carried out, if it is an administrative one."""
-        if self.audit is not None and method in ADMINISTRATIVE:
-            objects = objects_of(request, answer)
-            self.audit.record(principal, method, object_of(request, answer), targets=objects)
+        """Record a call that was carried out, if it is an administrative one that does not record
+        by itself.
+        """
+        if self.audit is not None and method in ADMINISTRATIVE - RECORDING:
+            self.audit.record(principal, method, object_of(request, answer))
+
+    def recorder(self, method: str, principal: Principal) -> Callable[[str], None]:
+        """Return what records each object that a call changes (see `Call.record`)."""
+        audit = self.audit
+        if audit is None or method not in RECORDING:
+            return lambda _: None
+        return lambda target: audit.record(principal, method, target)
 
     def refuse(self, method: str, principal: Principal, failed: status_pb2.Status) -> None:
         """Record a call that was refused for its caller's credentials."""
@@ -158,15 +171,21 @@ ADMINISTRATIVE = frozenset(
 )
 """Calls that delete data or change who is trusted: each has a line in the log at `info`."""
 
+RECORDING = frozenset({"ConversationService.Delete", "ConversationService.DeleteMany"})
+"""Those of them that record each conversation right before it goes: none is missing in the audit,
+whatever fails or is killed then.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class CallLog:
-    """The rule for which calls are logged at `info`."""
+    """The rule for which calls are logged at `info`, and the telemetry that counts all."""
 
     slow: Live[float] = field(default_factory=lambda: Holder(1.0))
     """Seconds; a call that takes longer has a line. Of a stream, the time to open it."""
     quiet: bool = False
     """True to log every call at `debug`: health checks and reflection."""
+    telemetry: Telemetry = UNMEASURED
 
     def write(
         self,
@@ -177,6 +196,8 @@ class CallLog:
         seconds: float,
     ) -> None:
         """Log a call that is over, or a stream that is open. `method` is `Service.Method`."""
+        if self.telemetry is not UNMEASURED:
+            self.telemetry.call(method, "OK" if failed is None else _CODES[failed.code], seconds)
         is_notable = failed is not None or seconds > self.slow.now or method in ADMINISTRATIVE
         if is_notable and not self.quiet:
             log.info("call", **_fields(method, request, answer, failed, seconds))
@@ -368,7 +389,9 @@ def _run(
         else:
             if principal.conversation_id or principal.channel:
                 confine(method, request, principal)
-            answer = handler(request, Call(context, principal, size))
+            answer = handler(
+                request, Call(context, principal, size, rules.recorder(name, principal))
+            )
             rules.record(name, request, answer, principal)
     except Denied as error:
         failed = status_of(error)
@@ -431,6 +454,8 @@ def _conversation_of(answer: ProtoMessage | None) -> str:
 
 
 _CODES = {code.value[0]: code.name for code in grpc.StatusCode}
+CODES = tuple(_CODES.values())
+"""Names of the codes of gRPC."""
 
 
 def _reader(request_type: type[ProtoMessage]) -> Callable[[bytes], ProtoMessage | Malformed]:

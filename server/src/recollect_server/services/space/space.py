@@ -14,10 +14,11 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import Place as ChannelPlace
+from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.deletion import Deletions, Receipt
+from recollect_server.services.space.deletion import Deletions, Receipt, nobody
 from recollect_server.services.space.events import (
     Appended,
     CaughtUp,
@@ -49,6 +50,9 @@ from recollect_server.storage.logs.store import NO_CLAIM, START, Claim, LogStore
 E = TypeVar("E")
 R = TypeVar("R")
 
+_LEASE = 60.0  # seconds of a lease; a turn of its work is shorter but for a slow model
+_LEASE_AGAIN = 5.0  # seconds until a lease is asked for again that another process has
+_CHANGES_AGE, _MOST_CHANGES = 86_400.0, 100_000  # seconds and number of changes that are kept
 _LOOK = 10.0  # seconds between two looks for what another process left half removed
 
 
@@ -73,6 +77,7 @@ class Space:
         lock_order: LockOrder | None = None,
         admit_conversation: Callable[[], None] = lambda: None,
         moment: str = "",
+        telemetry: Telemetry = UNMEASURED,
     ) -> None:
         """`unverified` conversations are compared with the index before it is believed.
 
@@ -82,16 +87,19 @@ class Space:
         """
         self._admit_conversation = admit_conversation
         self._looked = time.monotonic()
+        self._refused: dict[str, float] = {}
+        """Until when leases that others have are not asked for again, by purpose."""
         self.clock = clock
+        self.telemetry = telemetry
         self.anchors = AnchorLedger(store)
         self.communications = CommunicationLogs(store)
         self._store = store
-        self._locks = Locks(lock_order)
+        self._locks = Locks(lock_order, telemetry)
         self.exclusive = self._locks.exclusive
         self._subscribers = Subscribers()
         self.publish = self._subscribers.publish
         self.transcripts = transcripts = ConversationLogs(store)
-        self._projection = Projection(index, unverified)
+        self._projection = Projection(index, unverified, telemetry)
         self._overlay = self._projection.overlay
         self._pending = PendingWrites(self._overlay)
         self._states = States(transcripts, self._projection, self._pending, clock, self.publish)
@@ -105,6 +113,7 @@ class Space:
             self._routes,
             clock,
             self.publish,
+            telemetry,
         )
         self._deletions = Deletions(
             store,
@@ -200,7 +209,7 @@ class Space:
         Pending messages are written first or, where that still fails, stand before the end. Raises
         ConversationNotFound, StorageUnavailable.
         """
-        with self._locks.exclusive(request=request, conversation=conversation_id):
+        with self._locks.to_write(conversation_id, request):
             yield self._writes.end(conversation_id)
 
     def subscribe(self, kind: type[E], handler: Callable[[E], None]) -> None:
@@ -236,6 +245,35 @@ class Space:
     def is_shared(self) -> bool:
         """True if other processes may write to the same logs."""
         return self._following is not None
+
+    @contextmanager
+    def alone(self, purpose: str) -> Iterator[bool]:
+        """Yield True if work may be done now that one process does at a time, as the notes. Once
+        another process may, what is appended within raises StorageUnavailable.
+        """
+        sharing = self._store.sharing
+        if sharing is None:
+            yield True
+            return
+        number = 0
+        if self._refused.get(purpose, 0.0) < time.monotonic():
+            with suppress(StorageUnavailable):
+                number = sharing.lease(purpose, _LEASE)
+            if not number:
+                self._refused[purpose] = time.monotonic() + _LEASE_AGAIN
+        if not number:
+            yield False
+            return
+        with sharing.holding(purpose, number):
+            yield True
+
+    def prune_changes(self) -> int:
+        """Remove old changes, which other processes have taken in or will not ask for. Return how
+        many. Raises StorageUnavailable.
+        """
+        with self.alone("pruning") as may:
+            sharing = self._store.sharing
+            return sharing.prune_changes(_CHANGES_AGE, _MOST_CHANGES) if may and sharing else 0
 
     def claim(self, places: Sequence[str]) -> Claim:
         """Return the claim of who is about to begin a log at places, and take in what other
@@ -278,6 +316,14 @@ class Space:
         with suppress(ConversationNotFound, StorageUnavailable):
             return self.read(conversation.id).conversation
         return conversation
+
+    def held(self) -> tuple[int, int]:
+        """Return the number of pending messages of all conversations, and their bytes."""
+        return self._pending.messages, self._pending.bytes
+
+    def not_indexed(self) -> int:
+        """Return the number of conversations that the index lacks lines of."""
+        return len(self._overlay.lagging())
 
     def pending_messages(self, conversation_id: str) -> list[Message]:
         """Return a conversation's pending messages as they will be written. Hold its lock."""
@@ -429,16 +475,18 @@ class Space:
         *,
         force: bool = False,
         confirm: Callable[[Conversation], bool] | None = None,
+        deleting: Callable[[str], None] = nobody,
     ) -> Receipt:
         """Remove a conversation for good, its text from every file (see `services.space.deletion`).
 
         `anchors` says what becomes of its anchors. `confirm` is asked once more, under the
-        conversation's lock: NotConfirmed is raised if it returns False. Raises
+        conversation's lock: NotConfirmed is raised if it returns False. `deleting` is called with
+        the id right before anything goes, when nothing refuses it any more. Raises
         ConversationPinned for a pinned one without `force`; ConversationNotFound, AnchorsPresent,
         StorageUnavailable, IndexUnavailable. Hold no lock.
         """
         return self._deletions.delete(
-            conversation_id, anchors, request, force=force, confirm=confirm
+            conversation_id, anchors, request, force=force, confirm=confirm, deleting=deleting
         )
 
     def unindex(self, conversation_id: str, confirm: Callable[[Conversation], bool]) -> None:

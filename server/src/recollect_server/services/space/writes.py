@@ -22,6 +22,7 @@ from recollect_server.domain.errors import (
 from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
+from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.events import Appended, Reindexed
@@ -61,7 +62,9 @@ class Writes:
         routes: Routes,
         clock: Clock,
         publish: Callable[[object], None],
+        telemetry: Telemetry = UNMEASURED,
     ) -> None:
+        self._telemetry = telemetry
         self._transcripts = transcripts
         self._projection = projection
         self._pending = pending
@@ -78,10 +81,12 @@ class Writes:
         claim: Claim,
     ) -> Committed:
         """Write the first lines of a new conversation. Raises StorageUnavailable."""
-        lines, place = self._transcripts.append(
-            conversation_id, START, contents, request, claim=claim
-        )
-        return self.take_in(conversation_id, None, lines, place)
+        with self._telemetry.step(Step.WRITE):
+            lines, place = self._transcripts.append(
+                conversation_id, START, contents, request, claim=claim
+            )
+        with self._telemetry.step(Step.INDEX):
+            return self.take_in(conversation_id, None, lines, place)
 
     def append(
         self,
@@ -152,8 +157,12 @@ class Writes:
         draft_id: str,
     ) -> Committed:
         conversation_id, end = state.conversation.id, Position(state.lines, state.size)
-        lines, place = self._transcripts.append(conversation_id, end, contents, request, draft_id)
-        return self.take_in(conversation_id, state, lines, place)
+        with self._telemetry.step(Step.WRITE):
+            lines, place = self._transcripts.append(
+                conversation_id, end, contents, request, draft_id
+            )
+        with self._telemetry.step(Step.INDEX):
+            return self.take_in(conversation_id, state, lines, place)
 
     def _write_pending(self, stuck: Stuck) -> None:
         conversation_id = stuck.written.conversation.id

@@ -221,6 +221,16 @@ class Database:
             return result
         raise AssertionError("unreachable")
 
+    def horizon_age(self) -> float:
+        """Return the seconds since the oldest transaction began that writes, in any database of the
+        cluster; 0 if there is none that this role may see. Raises DatabaseUnavailable.
+        """
+        return self.run(lambda connection, _: _horizon_age(connection))
+
+    def pool_counts(self) -> dict[str, int]:
+        """Return the counts of the pool, as psycopg-pool names them."""
+        return self._pool.get_stats()
+
     def _is_away(self) -> None:
         self._away_until = time.monotonic() + _AWAY
 
@@ -255,6 +265,14 @@ def _is_locked(connection: Connection, function: str) -> bool:
     """Try to take the lock of who is alone, and return whether it is taken now."""
     row = connection.execute(f"SELECT {function}(%s, %s)".encode(), [_LOCK, _ALONE]).fetchone()
     return bool(row and row[0])
+
+
+def _horizon_age(connection: Connection) -> float:
+    row = connection.execute(
+        "SELECT extract(epoch FROM clock_timestamp() - min(xact_start)) FROM pg_stat_activity"
+        " WHERE backend_xid IS NOT NULL"
+    ).fetchone()
+    return 0.0 if row is None or row[0] is None else max(0.0, float(row[0]))
 
 
 def _configure(connection: Connection) -> None:
