@@ -69,9 +69,9 @@ def read_behind(writer: str, reader: str, count: int) -> float:
         for number in range(count):
             one.conversations.append_turn(conversation.id, [Message.user(f"number {number}")])
             began = time.perf_counter()
-            found = other.conversations.get(conversation.id)
+            answer = other.conversations.get(conversation.id)
             times.append((time.perf_counter() - began) * 1000)
-            assert found.message_count == number + 1
+            assert answer.message_count == number + 1
     return statistics.median(times)
 
 
@@ -158,8 +158,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
             fill(stored, chosen.cold)
         with recollect(Path(folder) / "d", "--embedder", "off", "--store", url) as (cold, _):
             seconds, was_degraded = first_search(cold)
-        said = "degraded before" if was_degraded else "no answer before"
-        print(f"first search of a cold space of {chosen.cold} messages: {seconds:.1f} s, {said}")
+        before = "degraded before" if was_degraded else "no answer before"
+        print(f"first search of a cold space of {chosen.cold} messages: {seconds:.1f} s, {before}")
         results.append(Figure(f"first search of {chosen.cold} cold messages", seconds, "s"))
         ((size, lines),) = postgres.execute(_BYTES, url)
     each = float(str(size)) / max(1, int(str(lines)))

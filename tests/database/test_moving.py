@@ -70,7 +70,7 @@ def migrate(origin: object, target: object) -> str:
     """Move, and return what is printed, with an error too."""
     result = run("migrate", "--from", origin, "--to", target)
     assert result.exit_code in (0, 1)
-    return result.output
+    return result.stdout + result.stderr
 
 
 def test_a_folder_moves_to_a_database_and_back_byte_for_byte_with_the_same_answers(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from recollect import Client
+from recollect import Client, Message
 from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
@@ -159,7 +159,7 @@ def test_eight_deliveries_at_once_on_two_servers_begin_one_conversation(
 
 
 def test_identities_anchors_third_parties_and_threads_are_known_to_every_server(
-    replicas: Replicas,
+    replicas: Replicas, postgres: Postgres
 ) -> None:
     one, two = replicas.one, replicas.two
     one.own("whatsapp", ALEX, request_id="own")
@@ -191,6 +191,11 @@ def test_identities_anchors_third_parties_and_threads_are_known_to_every_server(
                 checkpoint_api.ListRecordsRequest(thread_id="alex")
             ).records
             assert [it.key for it in records] == [it for _, it in threads[: number + 1]]
+    threads[0][0].DeleteThread(checkpoint_api.DeleteThreadRequest(thread_id="alex"))
+    listed = checkpoint_api.ListRecordsRequest(thread_id="alex")
+    assert list(threads[1][0].ListRecords(listed).records) == []
+    lines = "SELECT log FROM recollect.lines WHERE log LIKE 'thread-%'"
+    assert postgres.execute(lines, replicas.url) == []
 
 
 def test_a_server_follows_what_was_written_while_its_changes_were_pruned_and_from_nothing(
@@ -210,10 +215,10 @@ def test_a_server_follows_what_was_written_while_its_changes_were_pruned_and_fro
     )
     one.append(names[0], user("zebra"))
     assert two.found("zebra") == [names[0]]
-    later, secret = one.told("butter"), one.told("secretword")
+    later, deleted = one.told("butter"), one.told("secretword")
     one.append(names[1], user("zebra"))
-    assert two.found("secretword") == [secret]
-    one.delete(secret)
+    assert two.found("secretword") == [deleted]
+    one.delete(deleted)
     assert two.found("secretword") == []
     assert set(two.found("zebra")) == set(names[:2])
     assert two.found("butter") == [later]
@@ -222,3 +227,72 @@ def test_a_server_follows_what_was_written_while_its_changes_were_pruned_and_fro
         assert set(three.found("zebra")) == set(names[:2])
         three.append(names[2], user("zebra"))
     assert set(one.found("zebra")) == set(two.found("zebra")) == set(names[:3])
+
+
+def test_a_server_that_others_took_for_gone_keeps_no_word_of_what_they_deleted(
+    replicas: Replicas, postgres: Postgres
+) -> None:
+    one, two = replicas.one, replicas.two
+    name, redacted, other = one.told("secretword"), one.told("secretword"), one.told("zebra")
+    assert set(two.found("secretword")) == {name, redacted}
+    postgres.execute("DELETE FROM recollect.followers", replicas.url)  # as after half a minute
+    one.delete(name)
+    redact(one, redacted, sequence=one.load(redacted).messages[0].sequence)
+    one.append(redacted, user("butter"))
+    assert postgres.execute("SELECT FROM recollect.redacted_lines", replicas.url) == []
+    until(lambda: two.found("secretword") == [])
+    assert code_of(lambda: two.get(name)) == "NOT_FOUND"
+    until(lambda: files_with(replicas.servers[1].data_dir, "secretword") == [])
+    until(lambda: set(two.found("zebra")) == {other} and two.found("butter") == [redacted])
+    assert said(two, redacted) == said(one, redacted)
+
+
+def test_notes_are_taken_once_by_whichever_server_has_the_lease(
+    postgres: Postgres, start_server: Start, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    servers = [
+        start_server(store=url, data_dir=tmp_path / name, abbreviator="extractive")
+        for name in ("one", "two")
+    ]
+    with Post(servers[0].target) as one, Post(servers[1].target) as two:
+        names = [
+            (one, two)[number % 2].told(f"The zebra {number} lives in Vienna.", "It eats apricots.")
+            for number in range(6)
+        ]
+        servers[0].clock.now += 7_200_000
+        until(lambda: all(two.get(name).abbreviation for name in names), 20)
+        for name in names:
+            assert one.get(name) == two.get(name)
+    query = (
+        "SELECT log, count(*) FROM recollect.lines WHERE position('abbreviat' IN"
+        " convert_from(body, 'UTF8')) > 0 GROUP BY log"
+    )
+    rows = postgres.execute(query, url)
+    assert sorted(rows) == sorted((name, 1) for name in names)
+    (held,) = postgres.execute("SELECT fence FROM recollect.leases WHERE purpose = 'notes'", url)
+    assert held == (1,)
+
+
+@pytest.mark.parametrize("suspended", [0, 5], ids=["closed", "suspended"])
+def test_a_delete_reaches_the_files_of_a_space_that_is_not_open_on_another_server(
+    postgres: Postgres, start_server: Start, tmp_path: Path, suspended: int
+) -> None:
+    url = postgres.new_database()
+    one, two = (
+        start_server(
+            store=url, data_dir=tmp_path / name, max_open_spaces=1, max_suspended_spaces=suspended
+        )
+        for name in ("one", "two")
+    )
+    with Client(one.target, space="ada") as first, Client(two.target, space="ada") as second:
+        name = first.conversations.create("web", messages=[Message.user("secretword")]).id
+        assert [hit.conversation_id for hit in second.recall.search("secretword").hits] == [name]
+        with Post(two.target) as default:
+            default.told("zebra")
+        assert "ada" not in two.app.spaces.names()
+        assert files_with(two.data_dir, "secretword") != []
+        first.conversations.delete(name)
+    lines = "SELECT FROM recollect.lines WHERE space = 'ada'"
+    until(lambda: postgres.execute(lines, url) == [])
+    until(lambda: files_with(two.data_dir, "secretword") == [])

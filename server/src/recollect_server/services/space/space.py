@@ -18,7 +18,7 @@ from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.deletion import Deletions, Receipt
+from recollect_server.services.space.deletion import Deletions, Receipt, nobody
 from recollect_server.services.space.events import (
     Appended,
     CaughtUp,
@@ -240,6 +240,11 @@ class Space:
         """True if other processes may write to the same logs."""
         return self._following is not None
 
+    @property
+    def is_removing(self) -> bool:
+        """True if something of a deleted conversation is left to remove here."""
+        return self._deletions.is_any_left
+
     @contextmanager
     def alone(self, purpose: str) -> Iterator[bool]:
         """Yield True if work may be done now that one process does at a time, as the notes. Once
@@ -457,16 +462,18 @@ class Space:
         *,
         force: bool = False,
         confirm: Callable[[Conversation], bool] | None = None,
+        deleting: Callable[[str], None] = nobody,
     ) -> Receipt:
         """Remove a conversation for good, its text from every file (see `services.space.deletion`).
 
         `anchors` says what becomes of its anchors. `confirm` is asked once more, under the
-        conversation's lock: NotConfirmed is raised if it returns False. Raises
+        conversation's lock: NotConfirmed is raised if it returns False. `deleting` is called with
+        the id right before anything goes, when nothing refuses it any more. Raises
         ConversationPinned for a pinned one without `force`; ConversationNotFound, AnchorsPresent,
         StorageUnavailable, IndexUnavailable. Hold no lock.
         """
         return self._deletions.delete(
-            conversation_id, anchors, request, force=force, confirm=confirm
+            conversation_id, anchors, request, force=force, confirm=confirm, deleting=deleting
         )
 
     def unindex(self, conversation_id: str, confirm: Callable[[Conversation], bool]) -> None:

@@ -353,7 +353,9 @@ BEGIN
         RETURN 'conflict';
     END IF;
     UPDATE recollect.logs SET deleting = true WHERE space = in_space AND log = in_log;
-    PERFORM recollect.add_traces(in_space, in_log, 'delete');
+    IF held.kind = 'conversations' THEN -- of others no index has words
+        PERFORM recollect.add_traces(in_space, in_log, 'delete');
+    END IF;
     PERFORM recollect.add_change(
         in_space, in_log, held.kind, 'delete', held.bytes, 0, replica, NULL);
     RETURN 'done';
