@@ -21,7 +21,8 @@ from recollect import AsyncClient, Client
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect_server import app
-from recollect_server.domain.telemetry import trace_of
+from recollect_server.app.tracing import Tracing
+from recollect_server.domain.telemetry import CALL, UNMEASURED, CallIds, Step, trace_of
 from recollect_server.settings import Settings, WrongSettings
 
 from tests.conftest import LOOPBACK, RunningServer, Start
@@ -156,6 +157,21 @@ def test_a_call_that_is_not_sampled_makes_no_span(
     assert [it.name for it in collector.spans if it.kind == 2] == [
         "recollect.v1.ConversationService/Create"
     ]
+
+
+def test_the_steps_of_a_call_that_is_not_sampled_are_not_even_made(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    tracing = Tracing(UNMEASURED, collector.url)
+    ids = CallIds(tuple)
+    before = CALL.set(ids)
+    try:
+        with tracing.trace("ConversationService.Create", ids, tuple):
+            assert tracing.step(Step.WRITE) is UNMEASURED.step(Step.WRITE)
+    finally:
+        CALL.reset(before)
+        tracing.stop()
 
 
 def test_a_collector_that_is_away_holds_up_neither_calls_nor_a_stop(
