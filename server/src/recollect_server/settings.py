@@ -42,9 +42,10 @@ _PREFIX = "RECOLLECT_"  # of each setting in the environment
 _OTHERS = {
     *("ADDRESS", "TOKEN", "CA", "CLIENT_CERT", "CLIENT_KEY"),
     *("MCP_TOKEN", "WEB_LISTEN", "CONVERSATION_ID", "MODEL", "KILL_AT"),
+    "BACKUP_KEY",
 }
-"""Names after the prefix that are no settings: clients read or set all but the last, which tests
-set.
+"""Names after the prefix that are no settings: clients read or set most, tests set KILL_AT, and the
+keys of backups are never on a command line or in a list of settings.
 """
 _KUBERNETES = re.compile(
     r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)",
@@ -376,6 +377,11 @@ class Settings(BaseSettings):
         "",
         description="backups in backup_dir that stay when a new one is made and verified, as"
         " `daily=7 weekly=5 monthly=12` (also last, hourly, yearly); empty: all stay",
+    )
+    backup_key_file: File = Field(
+        None,
+        description="file of keys, one a line: the first encrypts new backups, all decrypt; or the"
+        " keys themselves in RECOLLECT_BACKUP_KEY; none: backups are plain files",
     )
     store: LogStoreName = Field(
         LogStoreName(FOLDER),

@@ -5,6 +5,7 @@ folder.
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from recollect_server.app.metrics import Metrics, Observed, metrics_page
 from recollect_server.app.models import embedding_models, model_folder, writer_of_notes
 from recollect_server.app.space import (
     EMBEDDER,
+    FOLLOWER,
     INDEX,
     PRUNER,
     RETENTION,
@@ -36,7 +38,12 @@ from recollect_server.app.space import (
 from recollect_server.app.stores import Stores, open_stores
 from recollect_server.app.tracing import tracing
 from recollect_server.domain import endpoints
-from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import (
+    IndexUnavailable,
+    SpaceBeingDeleted,
+    Stopping,
+    StorageUnavailable,
+)
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock, system_clock
@@ -44,6 +51,7 @@ from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import Abbreviator
 from recollect_server.jobs.bookkeeper import Bookkeeper
 from recollect_server.jobs.due_work import DueKeeper, DueWork
+from recollect_server.jobs.loop import Loop
 from recollect_server.jobs.rounds import Rounds
 from recollect_server.jobs.upkeep import ModelReleaser
 from recollect_server.services.administration.verifications import VerificationAdministration
@@ -53,12 +61,11 @@ from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, unheard
-from recollect_server.settings import Settings
+from recollect_server.settings import FOLDER, Settings
 from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.due import DueMarkers
-from recollect_server.storage.logs.space_removal import finish_removals
+from recollect_server.storage.format import NewerFormat, mark_format
 from recollect_server.storage.logs.store import LogUnavailable
-from recollect_server.storage.logs.tokens import TokenLedger
 from recollect_server.storage.usage import UsageFile
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.certificates import TlsFiles
@@ -84,8 +91,12 @@ __all__ = (
 
 _NOBODY_MAY_CALL = (
     "other machines reach it, and there is no token yet: make one with"
-    " `recollect-server token create --kind brain --data-dir {}`"
+    " `recollect-server token create --kind brain {}`"
 )
+
+
+_REMOVALS_EVERY = 1.0  # seconds between two looks for spaces that other servers deleted
+_PATIENCE = 2.0  # seconds that such a space may be used on
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +153,19 @@ def start(
         weights = model_folder(settings)
         lock = FolderLock(settings.data_dir)
         stops.append(lock.release)
+        try:
+            mark_format(settings.data_dir)
+        except NewerFormat as error:
+            raise CannotStart(str(error)) from error
+        except OSError as error:
+            raise cannot_use(settings.data_dir, error) from error
         stores = open_stores(live)
         stops.append(stores.close)
         try:
-            for receipt in finish_removals(settings.data_dir, clock()):
+            for receipt in stores.finish_removals(clock()):
                 log.info("space_delete_finished", space=receipt.name)
-        except OSError as error:
-            raise cannot_use(settings.data_dir, error) from error
-        try:
-            tokens = Tokens(TokenLedger(settings.data_dir), clock)
-        except LogUnavailable as error:
+            tokens = Tokens(stores.tokens(), clock)
+        except (OSError, LogUnavailable) as error:
             raise cannot_use(settings.data_dir, error) from error
         gate = Gate(settings.space, tokens, token_required=settings.auth == "required")
         # Early, so that probes and scrapes are answered however long the start takes; and closed
@@ -248,8 +262,14 @@ def start(
                     )
                 },
             )
-        jobs = (INDEX, TIERS, PRUNER, RETENTION, *([EMBEDDER] if workers else []))
+        jobs = [INDEX, TIERS, PRUNER, RETENTION]
+        jobs += [FOLLOWER] if settings.store != FOLDER else []
+        jobs += [EMBEDDER] if workers else []
         stops += [Rounds(job, spaces).stop for job in jobs]
+        if settings.store != FOLDER:
+            removals = Loop("space-removals", partial(_follow_removals, stores, spaces, streams))
+            removals.start()
+            stops.append(removals.stop)
         if writer is not None:
             slow = settings.abbreviation_timeout.total_seconds() / 2
             stops.append(
@@ -289,6 +309,19 @@ def start(
         health_address,
         tuple(stops),
     )
+
+
+def _follow_removals(stores: Stores, spaces: Spaces[OpenSpace], streams: Streams) -> float:
+    """Remove what other servers deleted; return the seconds until the next look."""
+
+    def close(name: str, remove: Callable[[], None]) -> None:
+        streams.end_of_space(name)
+        spaces.remove(name, _PATIENCE, remove)
+
+    # What cannot be closed or asked for now is tried again.
+    with suppress(StorageUnavailable, SpaceBeingDeleted, Stopping):
+        stores.follow_removals(close)
+    return _REMOVALS_EVERY
 
 
 def _degraded(spaces: Spaces[OpenSpace], name: str) -> Mapping[str, str]:
@@ -364,6 +397,13 @@ def _open_space(shared: Shared, name: str) -> OpenSpace:
         raise IndexUnavailable(f"the space {name} cannot be opened: {error}") from error
 
 
+def _flag(settings: Settings) -> str:
+    """Return the flag that names the ledger of tokens to a command."""
+    if settings.store == FOLDER:
+        return f"--data-dir {settings.data_dir}"
+    return f"--store {settings.store}"
+
+
 def _tls_files(settings: Settings) -> TlsFiles | None:
     """Return the files of the server's certificate; None if its ports use no TLS."""
     if settings.tls_cert is None or settings.tls_key is None:
@@ -388,7 +428,7 @@ def _server_options(live: Live[Settings], tokens: Tokens, telemetry: Telemetry) 
     return ServerOptions(
         addresses=settings.addresses,
         tls=_tls_files(settings),
-        refusal=lambda: "" if tokens.any() else _NOBODY_MAY_CALL.format(settings.data_dir),
+        refusal=lambda: "" if tokens.any() else _NOBODY_MAY_CALL.format(_flag(settings)),
         threads=settings.threads,
         write_threads=settings.write_threads,
         search_threads=settings.search_threads,

@@ -8,10 +8,10 @@ from typing import Protocol
 from recollect_server.app.folder import CannotStart, FolderLock, cannot_use
 from recollect_server.services.upkeep.moving import Place
 from recollect_server.settings import FOLDER, LogStoreName
-from recollect_server.storage.logs.files import make_folder
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.moves import FolderMark
 from recollect_server.storage.logs.store import LogStore
+from recollect_server.storage.logs.tokens import TokenLedger
 
 
 class _Closed(Place, Protocol):
@@ -58,6 +58,7 @@ class FolderPlace(FolderMark):
         self.identity = f"the folder {data_dir.resolve()}"
         """Its whole path."""
         self._lock = FolderLock(data_dir)
+        self._tokens = TokenLedger(data_dir)
 
     def names(self) -> list[str]:
         """Return the names of the spaces in the folder."""
@@ -67,12 +68,27 @@ class FolderPlace(FolderMark):
         """Return the store of a space."""
         return FolderStore.of(self._data_dir, space)
 
-    def create(self, space: str) -> None:
+    def is_made(self, space: str) -> bool:
+        """Return whether the folder of a space says that it stays."""
+        return FolderStore.of(self._data_dir, space).is_kept()
+
+    def create(self, space: str, *, is_made: bool) -> None:
         """Make the folder of a space. Raises CannotStart."""
+        folder = FolderStore.of(self._data_dir, space)
         try:
-            make_folder(FolderStore.of(self._data_dir, space).root)
+            folder.create()
+            if is_made:
+                folder.keep()
         except OSError as error:
             raise cannot_use(self._data_dir, error) from error
+
+    def tokens(self) -> list[bytes]:
+        """Return the lines of the ledger of tokens. Raises LogUnavailable."""
+        return self._tokens.raw()
+
+    def set_tokens(self, lines: list[bytes]) -> None:
+        """Replace the ledger of tokens. Raises LogUnavailable."""
+        self._tokens.fill(lines)
 
     def close(self) -> None:
         """Release the lock."""

@@ -22,7 +22,14 @@ from recollect_server.jobs.abbreviator import SpaceNotes, Task
 from recollect_server.jobs.due_work import DueWork
 from recollect_server.jobs.retiring import RetentionKeeper
 from recollect_server.jobs.rounds import Job
-from recollect_server.jobs.upkeep import Bounds, EmbedderJob, IndexKeeper, TierKeeper, UpdatePruner
+from recollect_server.jobs.upkeep import (
+    Bounds,
+    EmbedderJob,
+    Follower,
+    IndexKeeper,
+    TierKeeper,
+    UpdatePruner,
+)
 from recollect_server.services.administration.jobs import JobReport
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.channels.commands import Commands
@@ -42,12 +49,14 @@ from recollect_server.services.insight import Insight
 from recollect_server.services.limits import Limiter, Quota, Rate, Stored
 from recollect_server.services.notes.compaction import Compaction
 from recollect_server.services.notes.naming import Naming
+from recollect_server.services.notes.one_at_a_time import OneAtATime
 from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.recall.recall import Recall
 from recollect_server.services.retention import Retention
 from recollect_server.services.space.events import (
+    ChangedElsewhere,
     Deleted,
     Redacted,
     Reindexed,
@@ -82,7 +91,7 @@ from recollect_server.transport.updates import encode, encode_communication_upda
 log = structlog.get_logger("recollect.app")
 
 INDEX, TIERS, PRUNER, EMBEDDER = "index-keeper", "tier-keeper", "update-pruner", "embedder"
-RETENTION = "retention-keeper"
+RETENTION, FOLLOWER = "retention-keeper", "follower"
 """Names of the jobs of a space."""
 JOB_NAMES = {
     INDEX: "repair",
@@ -166,6 +175,14 @@ class OpenSpace:
                 self.close()
             raise
 
+    def carry_out(self, work: Callable[[], Any]) -> Any:
+        """Return the result of a call, behind what other processes wrote before it."""
+        return self._space.carry_out(work)
+
+    def follow(self) -> None:
+        """Take in what other processes wrote."""
+        self._space.follow()
+
     # Suspended ------------------------------------------------------------------------------------
 
     def suspend(self) -> bool:
@@ -208,7 +225,11 @@ class OpenSpace:
 
     @property
     def takes_appends(self) -> bool:
-        """Return whether the space is suspended, and has room for what is appended meanwhile."""
+        """Return whether the space is suspended, and has room for what is appended meanwhile. With
+        others who write to it, an append begins behind what they wrote, which needs the index.
+        """
+        if self._space.is_shared:
+            return False
         count, size = self._space.index.waiting()
         return self._space.index.is_suspended and count < _MOST_WAITING and size < _MOST_BYTES
 
@@ -269,6 +290,7 @@ class OpenSpace:
             shared.due.opened(self.name, clock())
             stops.append(self._note_due)
         self._is_used = logs.root.exists()
+        moment = logs.sharing.join() if logs.sharing and self.name else ""
         if self.name != settings.space:
             stops.append(partial(self._remove_if_unused, logs))
         self.recovered = recover(logs, clock, shared.progress, shared.compared_at_once)
@@ -279,6 +301,7 @@ class OpenSpace:
             unverified=self.recovered.suspects,
             lock_order=shared.lock_order,
             admit_conversation=lambda: self.quota.admit(conversations=1),
+            moment=moment or (logs.sharing.moment() if logs.sharing else ""),
             telemetry=shared.telemetry,
         )
         stops += (space.close, logs.close)
@@ -292,6 +315,7 @@ class OpenSpace:
             clock,
         )
         self._logs = logs
+        space.subscribe(ChangedElsewhere, lambda event: checkpoints.changed(event.name))
         self._communications = communications = CommunicationStore(space)
         self.external = External(communications, live.view(lambda now: now.acknowledgement))
         seal = Seal(self.name, is_default=self.name == settings.space)
@@ -334,6 +358,7 @@ class OpenSpace:
         tier_keeper = TierKeeper(tiers)
         conversations = Conversations(space, notes_by_rule=abbreviator(settings) == "extractive")
         identities = Identities(space, identity_ledger(logs))
+        space.subscribe(ChangedElsewhere, lambda event: identities.changed(event.name))
         senders = RateLimiter(
             space, live.view(lambda now: Rate.of(now.sender_rate, 60_000, now.sender_burst))
         )
@@ -389,6 +414,8 @@ class OpenSpace:
         self.notes = self._notes(space)
         self.jobs |= {INDEX: IndexKeeper(space), TIERS: tier_keeper, PRUNER: self._pruner}
         self.jobs[RETENTION] = RetentionKeeper(self.retention)
+        if space.is_shared:
+            self.jobs[FOLLOWER] = Follower(space, lambda: space.index.log.is_watched)
         if shared.workers is not None:
             self.jobs[EMBEDDER] = EmbedderJob(
                 Embedding(space, meaning, shared.workers, shared.stopping)
@@ -507,6 +534,9 @@ class OpenSpace:
         )
         if compaction is not None:
             tasks.append(compaction)
+
+        if space.is_shared:
+            tasks = [OneAtATime(space, task) for task in tasks]
 
         def due_at(sweep: int) -> int | None:
             if compaction is not None and compaction.due(1):

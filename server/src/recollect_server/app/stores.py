@@ -1,15 +1,25 @@
 """Places where the logs of all spaces live: the data folder, or a database."""
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from importlib import import_module
+from typing import Any, Protocol
 
 from recollect_server.app.folder import CannotStart
 from recollect_server.domain.live import Live
-from recollect_server.settings import FOLDER, Settings
+from recollect_server.settings import FOLDER, LogStoreName, Settings
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.moves import FolderMark, refusal
+from recollect_server.storage.logs.space_removal import (
+    SpaceReceipt,
+    finish_removals,
+    receipts,
+    remove_space,
+)
 from recollect_server.storage.logs.store import LogStore
+from recollect_server.storage.logs.tokens import TokenLedger, TokenLines
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,30 @@ class Stores(Protocol):
     def names(self) -> list[str]:
         """Return the names of all spaces, in order."""
 
+    def make(self, name: str) -> bool:
+        """Make a space, durably; return whether it is new. Raises StorageUnavailable, OSError."""
+
+    def remove(self, name: str, now: int) -> SpaceReceipt:
+        """Delete a space with all its data, which nobody has open. Raises StorageUnavailable,
+        OSError.
+        """
+
+    def receipts(self) -> list[SpaceReceipt]:
+        """Return the receipts of deleted spaces, oldest first. Raises StorageUnavailable,
+        OSError.
+        """
+
+    def finish_removals(self, now: int) -> list[SpaceReceipt]:
+        """End the deletes of spaces that were interrupted. Raises StorageUnavailable, OSError."""
+
+    def follow_removals(self, close: Callable[[str, Callable[[], None]], None]) -> None:
+        """Remove what this server has of spaces that other servers deleted. `close` closes a space,
+        and calls a function while nobody can open it. Raises StorageUnavailable, OSError.
+        """
+
+    def tokens(self) -> TokenLines:
+        """Return the ledger of tokens. Raises StorageUnavailable."""
+
     def state(self) -> DatabaseState | None:
         """Return the state of the database, without waiting for it; None if there is none."""
 
@@ -93,12 +127,50 @@ class FolderStores:
         """Return the names of the spaces in the folder."""
         return spaces_in(self._data_dir)
 
+    def make(self, name: str) -> bool:
+        """Make the folder of a space. Raises OSError."""
+        folder = self.folder_of(name)
+        is_new = not folder.root.is_dir()
+        folder.create()
+        if is_new:
+            folder.keep()
+        return is_new
+
+    def remove(self, name: str, now: int) -> SpaceReceipt:
+        """Remove the folder of a space. Raises OSError."""
+        return remove_space(self._data_dir, name, now)
+
+    def receipts(self) -> list[SpaceReceipt]:
+        """Return the receipts in the data folder. Raises OSError."""
+        return receipts(self._data_dir)
+
+    def finish_removals(self, now: int) -> list[SpaceReceipt]:
+        """Remove what is left of deleted spaces. Raises OSError."""
+        return finish_removals(self._data_dir, now)
+
+    def follow_removals(self, close: Callable[[str, Callable[[], None]], None]) -> None:
+        """Do nothing: a folder has one server."""
+
+    def tokens(self) -> TokenLines:
+        """Return the ledger in the data folder."""
+        return TokenLedger(self._data_dir)
+
     def state(self) -> DatabaseState | None:
         """Return None: there is no database."""
         return None
 
     def close(self) -> None:
         """Do nothing: each store closes its files."""
+
+
+@contextmanager
+def opened_tokens(settings: Settings) -> Iterator[TokenLines]:
+    """Open the ledger of tokens for a command beside the server. Raises CannotStart."""
+    if settings.store == FOLDER:
+        yield TokenLedger(settings.data_dir)
+        return
+    with _postgres(settings.store).opened_tokens(settings.store) as ledger:
+        yield ledger
 
 
 def open_stores(live: Live[Settings]) -> Stores:
@@ -108,11 +180,16 @@ def open_stores(live: Live[Settings]) -> Stores:
         if reason := refusal(FolderMark(settings.data_dir), f"the data folder {settings.data_dir}"):
             raise CannotStart(reason)
         return FolderStores(live)
+    stores: Stores = _postgres(settings.store).PostgresStores(settings)
+    return stores
+
+
+def _postgres(store: LogStoreName) -> Any:
+    """Import what needs the extra `postgres`. Raises CannotStart."""
     try:
-        from recollect_server.app.postgres import PostgresStores
+        return import_module("recollect_server.app.postgres")
     except ImportError as error:
         raise CannotStart(
-            f"{settings.store} needs psycopg, which cannot be imported ({error}):"
+            f"{store} needs psycopg, which cannot be imported ({error}):"
             " pip install 'recollect-server[postgres]'"
         ) from error
-    return PostgresStores(settings)

@@ -10,6 +10,7 @@ long as it is still idle.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from itertools import islice
 
 import structlog
@@ -64,6 +65,10 @@ class Retention:
         """Finish what is left of unindexing; one conversation. Return False if nothing is left."""
         return self._space.settle_words()
 
+    def alone(self) -> AbstractContextManager[bool]:
+        """Enter to carry the rules out, if no other process does now."""
+        return self._space.alone("retention")
+
     def carry_out(self, limit: int) -> int:
         """Delete or unindex at most `limit` of those that are due. Return how many were."""
         rules = {rule.text: rule for rule in self.rules()}
@@ -77,7 +82,7 @@ class Retention:
             def confirm(it: Conversation, retired: Retired = retired) -> bool:
                 if it.update_time != retired.update_time:
                     return False  # somebody wrote to it
-                self._receipts.append(RetentionReceipt(retired, self._space.clock()))
+                self._receipts.add(RetentionReceipt(retired, self._space.clock()))
                 return True
 
             try:

@@ -22,7 +22,7 @@ from recollect_server.domain.principal import ALL_SCOPES, CUSTOM, KINDS, Princip
 from recollect_server.domain.time import Clock, from_text, to_text
 from recollect_server.domain.tokens import Grant, Token
 from recollect_server.storage.logs.fields import moment, text, texts
-from recollect_server.storage.logs.tokens import NO_FILE, TokenLedger
+from recollect_server.storage.logs.tokens import NO_FILE, TokenLines
 
 log = structlog.get_logger("recollect.tokens")
 
@@ -32,9 +32,9 @@ _NOBODY = bytes(32)
 
 
 class Tokens:
-    """The tokens of a data folder. Safe to call from any thread."""
+    """The tokens of a server. Safe to call from any thread."""
 
-    def __init__(self, ledger: TokenLedger, clock: Clock) -> None:
+    def __init__(self, ledger: TokenLines, clock: Clock) -> None:
         """Read the ledger. Raises LogUnavailable."""
         self._ledger = ledger
         self._clock = clock
@@ -46,13 +46,14 @@ class Tokens:
         """Why the ledger could not be read last; empty: it could."""
         self._read()
 
-    def any(self) -> bool:
+    def any(self, *, surely: bool = False) -> bool:
         """Return True if a token was ever created here, also one that ended since.
 
-        Until there is one, each question costs a look at the ledger's state: the first one, which
-        a command beside the server may create, closes the server to others at once.
+        Until there is one, each question looks at the ledger's state: the first one, which another
+        process may create, closes the server to others at once. A ledger in a database is looked at
+        only where it must be known `surely`; elsewhere whoever follows it learns of the token.
         """
-        if not self._any:
+        if not self._any and (surely or self._ledger.is_local):
             self.refresh()
         return self._any
 

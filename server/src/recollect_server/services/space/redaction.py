@@ -54,7 +54,7 @@ from recollect_server.storage.index.redaction import Erased
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, contents_of, encoded, line_of, messages_of
 from recollect_server.storage.logs.redaction import erased
-from recollect_server.storage.logs.store import LogNotFound, LogStore
+from recollect_server.storage.logs.store import LogNotFound, LogStore, Position
 from recollect_server.storage.vectors.file import VectorsUnavailable
 from recollect_server.storage.vectors.store import ABBREVIATION, forget_lines
 
@@ -120,6 +120,9 @@ class Redactions:
         """Remove the text of the message of a line, or, where that is 0, of all messages of a turn
         (see `Space.redact`).
         """
+        # Decoded before the lock is held, which takes most of the time: whoever writes to a long
+        # conversation must not wait for it.
+        read = self._read_ahead(conversation_id)
         with self._locks.exclusive(
             request=request.id if request else "", conversation=conversation_id
         ):
@@ -136,7 +139,7 @@ class Redactions:
                     "it lacks lines of the conversation, which may have the text"
                 )
             raw = self._raw(conversation_id)
-            lines = _lines_of(raw)
+            lines = read.lines_of(raw)
             messages = _chosen(lines, state, sequence, turn)
             if all(message.redaction for message in messages):
                 return RedactionDone(state.conversation, messages, self._clock(), 0, duplicate=True)
@@ -151,25 +154,45 @@ class Redactions:
             entries = entries_of([MessagesRedacted(sequences, time, by)], request)
             event, data = encoded(entries, state.lines, state.size)
             self._projection.index.settle()  # what it lacks after a crash would have it made anew
-            self._store.begin_redaction(conversation_id, [*after, *data])
-            return self._finish(state, event[0], time)
+            self._store.begin_redaction(conversation_id, [*after, *data], state.size)
+            return self._finish(state, event[0], time, lines)
+
+    def _read_ahead(self, conversation_id: str) -> "_Read":
+        """Return what a transcript has, or nothing of one that cannot be read now: the call says
+        why under the lock.
+        """
+        try:
+            raw = self._store.raw(conversation_id).split(b"\n")[:-1]
+        except StorageUnavailable:
+            return _Read([], [])
+        return _Read(raw, _lines_of(raw))
 
     def _raw(self, conversation_id: str) -> list[bytes]:
         if conversation_id in self._store.redacting():
             raise StorageUnavailable(
                 "an earlier redaction of it was interrupted, and ends with the next start"
+                if self._store.sharing is None
+                else "an earlier redaction of it has not reached every server: try again"
             )
         try:
             return self._store.raw(conversation_id).split(b"\n")[:-1]
         except LogNotFound:
             raise ConversationNotFound(conversation_id) from None
 
-    def _finish(self, state: ConversationState, event: Line, time: int) -> RedactionDone:
+    def _finish(
+        self, state: ConversationState, event: Line, time: int, lines: list[Line]
+    ) -> RedactionDone:
         conversation_id, index = state.conversation.id, self._projection.index
         self._counts[conversation_id] += 1
         try:
             done = finish_redaction(
-                self._transcripts, index, self._anchors, conversation_id, time, self._publish
+                self._transcripts,
+                index,
+                self._anchors,
+                conversation_id,
+                time,
+                self._publish,
+                lines,
             )
         except (IndexUnavailable, StorageUnavailable) as error:
             # The index may have the text, and nothing in it says so: it is made anew.
@@ -188,24 +211,89 @@ class Redactions:
         hit("redact.log_emptied")
         return self._answer(conversation, event, cursor, duplicate=False)
 
+    def follow(self, conversation_id: str) -> None:
+        """Take the text out of the index that another process redacted, with its line. Raises
+        IndexUnavailable, StorageUnavailable. Hold the conversation's lock.
+        """
+        index = self._projection.index
+        if (stored := index.conversations.find(conversation_id)) is None:
+            self._store.end_redaction(conversation_id)
+            return
+        try:
+            old = _lines_of(self._store.raw_redacting(conversation_id))
+        except LogNotFound:
+            return  # to catch up with its line finds out whether the index has the text
+        if stored.lines < old[-1].sequence:
+            state = self._states.held(conversation_id)
+            self._writes.take_in(conversation_id, state, old[stored.lines :])
+            index.settle()
+        self._counts[conversation_id] += 1
+        try:
+            finish_redaction(
+                self._transcripts,
+                index,
+                self._anchors,
+                conversation_id,
+                self._clock(),
+                self._publish,
+            )
+        except IndexUnavailable as error:
+            index.condemn(f"a redaction of {conversation_id} was not followed: {error}")
+            with suppress(IndexUnavailable):
+                index.want_rebuild(str(error))
+            raise
+        finally:
+            self._states.forget(conversation_id)
+            self._routes.changed()
+        if stored.lines <= old[-1].sequence:
+            end = Position(old[-1].sequence, old[-1].end)
+            event = next(self._store.read(conversation_id, end))
+            self._publish(Appended(conversation_id, [event]))
+
+    def find_interrupted(self) -> None:
+        """Finish the redactions that a process began and did not end. Raises StorageUnavailable,
+        IndexUnavailable. Hold no lock.
+        """
+        for conversation_id in self._store.redacting():
+            with self._locks.conversations.hold(conversation_id):
+                self.follow(conversation_id)
+
     def _answer(
         self, conversation: Conversation, event: Line, cursor: int, *, duplicate: bool
     ) -> RedactionDone:
         content = event.entry.content if event.entry else None
         assert isinstance(content, MessagesRedacted)
-        sequences = set(content.sequences)
-        there = _lines_of(self._store.raw(conversation.id).split(b"\n")[:-1])
-        messages = [it for it in messages_of(there) if it.sequence in sequences]
+        raw = self._store.raw(conversation.id).split(b"\n")[:-1]
+        there = [line_of(raw[it - 1], it, 0) for it in sorted(content.sequences) if it <= len(raw)]
+        messages = messages_of(there)
         return RedactionDone(conversation, messages, content.time, cursor, duplicate)
 
 
+@frozen
+class _Read:
+    """A transcript as it was read: the bytes of its lines, and what they say."""
+
+    raw: list[bytes]
+    lines: list[Line]
+
+    def lines_of(self, raw: list[bytes]) -> list[Line]:
+        """Return the lines of these bytes; those that are as they were read are not decoded
+        again.
+        """
+        lines: list[Line] = []
+        offset = 0
+        for sequence, text in enumerate(raw, 1):
+            is_same = sequence <= len(self.raw) and self.raw[sequence - 1] == text
+            line = self.lines[sequence - 1] if is_same else None
+            if line is None or line.offset != offset:
+                line = line_of(text, sequence, offset)
+            lines.append(line)
+            offset += len(text) + 1
+        return lines
+
+
 def _lines_of(raw: list[bytes]) -> list[Line]:
-    lines: list[Line] = []
-    offset = 0
-    for sequence, text in enumerate(raw, 1):
-        lines.append(line_of(text, sequence, offset))
-        offset += len(text) + 1
-    return lines
+    return _Read([], []).lines_of(raw)
 
 
 def _chosen(lines: list[Line], state: ConversationState, sequence: int, turn: int) -> list[Message]:
@@ -236,17 +324,24 @@ def finish_redaction(
     conversation_id: str,
     time: int,
     publish: Callable[[object], None],
+    old: list[Line] | None = None,
 ) -> tuple[Conversation, int]:
     """Take steps 2 to 5; to take them again after a crash is harmless. Return the conversation and
     the cursor of the redaction, 0 if the index had it.
 
-    Raises IndexUnavailable, StorageUnavailable: then the next start finishes it. Hold the
-    conversation's lock.
+    `old` are the lines as they were; None: they are read. Raises IndexUnavailable,
+    StorageUnavailable: then the next start finishes it. Hold the conversation's lock.
     """
     store = transcripts.store
-    old = _lines_of(store.raw_redacting(conversation_id))
-    lines, conversation = transcripts.read_whole(conversation_id)
+    raw = store.raw_redacting(conversation_id)
+    old = old or _lines_of(raw)
+    lines = _Read(raw, old).lines_of(store.raw(conversation_id).split(b"\n")[:-1])
+    conversation: Conversation | None = None
+    for line in lines:
+        conversation = transcripts.folded(conversation, line, conversation_id)
     event = lines[len(old)]
+    if len(lines) > len(old) + 1:  # another process wrote behind it
+        conversation = transcripts.behind(None, lines[: len(old) + 1], conversation_id)
     redacted = event.entry.content if event.entry else None
     stored = index.conversations.find(conversation_id)
     if conversation is None or not isinstance(redacted, MessagesRedacted) or stored is None:
@@ -283,7 +378,9 @@ def _erased(
     events: list[int] = []
     requests: set[str] = set()
     for before, after in zip(old, new, strict=False):
-        if before.entry is None or after.entry is None or before.entry == after.entry:
+        if before is after or before.entry is None or after.entry is None:
+            continue
+        if before.entry == after.entry:
             continue
         if before.entry.stamp != after.entry.stamp:
             requests.add(after.entry.stamp.request_id)
@@ -312,6 +409,8 @@ def finish_interrupted(store: LogStore, index: Index, conversation_id: str, time
     if not exchanged:
         store.cancel_redaction(conversation_id)
         return
+    if store.sharing is not None and conversation_id not in store.redacting():
+        return  # another process was the last that had the text
 
     def forget(event: object) -> None:
         assert isinstance(event, Redacted)

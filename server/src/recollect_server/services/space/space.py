@@ -1,5 +1,6 @@
 """One owner's data, open: its logs, their index, and every verb that the services have for them."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TypeVar
@@ -8,6 +9,7 @@ from recollect_server.domain.conversation import AnchorSet, Began, Content, Conv
 from recollect_server.domain.errors import (
     ConversationExists,
     ConversationNotFound,
+    IndexUnavailable,
     StorageUnavailable,
 )
 from recollect_server.domain.message import Message
@@ -16,7 +18,7 @@ from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.deletion import Deletions, Receipt
+from recollect_server.services.space.deletion import Deletions, Receipt, nobody
 from recollect_server.services.space.events import (
     Appended,
     CaughtUp,
@@ -25,6 +27,7 @@ from recollect_server.services.space.events import (
     Subscribers,
     Suspended,
 )
+from recollect_server.services.space.following import Following
 from recollect_server.services.space.locks import LockOrder, Locks
 from recollect_server.services.space.pending import PendingWrites
 from recollect_server.services.space.projection import Projection
@@ -41,9 +44,15 @@ from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, Place, contents_of
-from recollect_server.storage.logs.store import START, LogStore, Position
+from recollect_server.storage.logs.store import NO_CLAIM, START, Claim, LogStore, Position
 
 E = TypeVar("E")
+R = TypeVar("R")
+
+_LEASE = 60.0  # seconds of a lease; a turn of its work is shorter but for a slow model
+_LEASE_AGAIN = 5.0  # seconds until a lease is asked for again that another process has
+_CHANGES_AGE, _MOST_CHANGES = 86_400.0, 100_000  # seconds and number of changes that are kept
+_LOOK = 10.0  # seconds between two looks for what another process left half removed
 
 
 class Space:
@@ -66,14 +75,19 @@ class Space:
         unverified: Iterable[str] = (),
         lock_order: LockOrder | None = None,
         admit_conversation: Callable[[], None] = lambda: None,
+        moment: str = "",
         telemetry: Telemetry = UNMEASURED,
     ) -> None:
         """`unverified` conversations are compared with the index before it is believed.
 
         `lock_order` checks the order in which locks are taken. `admit_conversation` is called
-        before a conversation begins, and may raise LimitExceeded.
+        before a conversation begins, and may raise LimitExceeded. `moment`: of a store that
+        processes share, one before the index was brought up.
         """
         self._admit_conversation = admit_conversation
+        self._looked = time.monotonic()
+        self._refused: dict[str, float] = {}
+        """Until when leases that others have are not asked for again, by purpose."""
         self.clock = clock
         self.telemetry = telemetry
         self.anchors = AnchorLedger(store)
@@ -145,6 +159,21 @@ class Space:
             clock,
             self.publish,
         )
+        self._following = store.sharing and Following(
+            store,
+            store.sharing,
+            moment,
+            (transcripts, self.communications),
+            self._projection,
+            self._pending,
+            self._states,
+            self._writes,
+            self._deletions,
+            self._redactions,
+            self.anchors,
+            self._locks,
+            self.publish,
+        )
         self.subscribe(Appended, self._appended)
         self.subscribe(Reloaded, lambda event: self._requests.forget(event.conversation_id))
         self.subscribe(CaughtUp, self._index_changed)
@@ -186,9 +215,71 @@ class Space:
             self.anchors.changed()
         self._requests.follow(event.conversation_id, event.lines)
 
-    def _index_changed(self, _: CaughtUp | IndexReplaced) -> None:
+    def _index_changed(self, event: CaughtUp | IndexReplaced) -> None:
+        if self._following and isinstance(event, IndexReplaced):
+            self._following.compare_all()
         self.anchors.changed()
         self._routes.changed()
+
+    # Other processes ----------------------------------------------------------------------------
+
+    def carry_out(self, work: Callable[[], R]) -> R:
+        """Return the result of a call, which begins behind what other processes wrote before, and
+        is done again if one wrote to the same log just then (see `services.space.following`). Hold
+        no lock.
+        """
+        return self._following.carry_out(work) if self._following else work()
+
+    def follow(self) -> None:
+        """Take in what other processes wrote. Raises nothing. Hold no lock."""
+        if self._following:
+            self._following.follow()
+
+    @property
+    def is_shared(self) -> bool:
+        """True if other processes may write to the same logs."""
+        return self._following is not None
+
+    @contextmanager
+    def alone(self, purpose: str) -> Iterator[bool]:
+        """Yield True if work may be done now that one process does at a time, as the notes. Once
+        another process may, what is appended within raises StorageUnavailable.
+        """
+        sharing = self._store.sharing
+        if sharing is None:
+            yield True
+            return
+        number = 0
+        if self._refused.get(purpose, 0.0) < time.monotonic():
+            with suppress(StorageUnavailable):
+                number = sharing.lease(purpose, _LEASE)
+            if not number:
+                self._refused[purpose] = time.monotonic() + _LEASE_AGAIN
+        if not number:
+            yield False
+            return
+        with sharing.holding(purpose, number):
+            yield True
+
+    def prune_changes(self) -> int:
+        """Remove old changes, which other processes have taken in or will not ask for. Return how
+        many. Raises StorageUnavailable.
+        """
+        with self.alone("pruning") as may:
+            sharing = self._store.sharing
+            return sharing.prune_changes(_CHANGES_AGE, _MOST_CHANGES) if may and sharing else 0
+
+    def claim(self, places: Sequence[str]) -> Claim:
+        """Return the claim of who is about to begin a log at places, and take in what other
+        processes began there before: look once more. Empty where nobody else writes.
+
+        Raises LogUnavailable. Hold no conversation's lock.
+        """
+        if not (self._following and self._store.sharing):
+            return NO_CLAIM
+        claim = Claim(places=self._store.sharing.claims(places))
+        self._following.follow()
+        return claim
 
     # Reading ------------------------------------------------------------------------------------
 
@@ -299,13 +390,18 @@ class Space:
     # Writing ------------------------------------------------------------------------------------
 
     def begin(
-        self, contents: list[Content], request: RequestKey | None, *, is_named: bool = False
+        self,
+        contents: list[Content],
+        request: RequestKey | None,
+        *,
+        is_named: bool = False,
+        claim: Claim = NO_CLAIM,
     ) -> Committed:
         """Write the first lines of a new conversation, all or none, durable on return.
 
         The first says that it began; a message brings its sequence and turn. `is_named`: the caller
-        chose the id. Raises ConversationExists if that is taken, LimitExceeded,
-        StorageUnavailable.
+        chose the id. `claim`: of the place where it begins (see `claim`). Raises ConversationExists
+        if that is taken, LimitExceeded, StorageUnavailable.
         """
         assert isinstance(contents[0], Began)
         conversation_id = contents[0].id
@@ -313,7 +409,7 @@ class Space:
             if is_named and self._store.is_taken(conversation_id):
                 raise ConversationExists(conversation_id)
             self._admit_conversation()
-            return self._writes.begin(conversation_id, contents, request)
+            return self._writes.begin(conversation_id, contents, request, claim)
 
     def append(
         self,
@@ -361,16 +457,18 @@ class Space:
         *,
         force: bool = False,
         confirm: Callable[[Conversation], bool] | None = None,
+        deleting: Callable[[str], None] = nobody,
     ) -> Receipt:
         """Remove a conversation for good, its text from every file (see `services.space.deletion`).
 
         `anchors` says what becomes of its anchors. `confirm` is asked once more, under the
-        conversation's lock: NotConfirmed is raised if it returns False. Raises
+        conversation's lock: NotConfirmed is raised if it returns False. `deleting` is called with
+        the id right before anything goes, when nothing refuses it any more. Raises
         ConversationPinned for a pinned one without `force`; ConversationNotFound, AnchorsPresent,
         StorageUnavailable, IndexUnavailable. Hold no lock.
         """
         return self._deletions.delete(
-            conversation_id, anchors, request, force=force, confirm=confirm
+            conversation_id, anchors, request, force=force, confirm=confirm, deleting=deleting
         )
 
     def unindex(self, conversation_id: str, confirm: Callable[[Conversation], bool]) -> None:
@@ -429,7 +527,7 @@ class Space:
     @property
     def doubt(self) -> str:
         """Return why the index may lack something of what is stored; empty if it has everything."""
-        return self._projection.doubt
+        return self._projection.doubt or (self._following.failure if self._following else "")
 
     @property
     def is_verified(self) -> bool:
@@ -458,8 +556,18 @@ class Space:
 
         Raises nothing. Hold no lock.
         """
+        if self._following:
+            self._find_interrupted()
         finished = self._deletions.finish_interrupted()
         return self._upkeep.repair(stopping) and finished
+
+    def _find_interrupted(self) -> None:
+        """Look at times for what another process began to remove and did not end."""
+        if (now := time.monotonic()) > self._looked + _LOOK:
+            self._looked = now
+            with suppress(StorageUnavailable, IndexUnavailable):
+                self._deletions.find_interrupted()
+                self._redactions.find_interrupted()
 
     # Suspended ----------------------------------------------------------------------------------
 

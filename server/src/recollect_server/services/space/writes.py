@@ -40,6 +40,7 @@ from recollect_server.services.space.states import States
 from recollect_server.storage.logs.lines import Line, contents_of, encoded
 from recollect_server.storage.logs.store import (
     START,
+    Claim,
     LogConflict,
     LogNotFound,
     LogUnavailable,
@@ -73,13 +74,17 @@ class Writes:
         self._publish = publish
 
     def begin(
-        self, conversation_id: str, contents: list[Content], request: RequestKey | None
+        self,
+        conversation_id: str,
+        contents: list[Content],
+        request: RequestKey | None,
+        claim: Claim,
     ) -> Committed:
         """Write the first lines of a new conversation. Raises StorageUnavailable."""
         with self._telemetry.step(Step.WRITE):
-            lines = self._transcripts.append(conversation_id, START, contents, request)
+            lines = self._transcripts.append(conversation_id, START, contents, request, claim=claim)
         with self._telemetry.step(Step.INDEX):
-            return self._take_in(conversation_id, None, lines)
+            return self.take_in(conversation_id, None, lines)
 
     def append(
         self,
@@ -153,7 +158,7 @@ class Writes:
         with self._telemetry.step(Step.WRITE):
             lines = self._transcripts.append(conversation_id, end, contents, request, draft_id)
         with self._telemetry.step(Step.INDEX):
-            return self._take_in(conversation_id, state, lines)
+            return self.take_in(conversation_id, state, lines)
 
     def _write_pending(self, stuck: Stuck) -> None:
         conversation_id = stuck.written.conversation.id
@@ -214,7 +219,7 @@ class Writes:
             )
         return StorageUnavailable(f"{refusal}, and no more messages can be held")
 
-    def _take_in(
+    def take_in(
         self, conversation_id: str, state: ConversationState | None, lines: list[Line]
     ) -> Committed:
         """Index durable lines behind a state, remember the state behind them, and tell subscribers
