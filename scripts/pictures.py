@@ -186,6 +186,16 @@ def parties(client: Client) -> None:
     client.external.record_reply(by_name["Karim"].id, "Tuesday at ten is fine.", scope="scheduling")
 
 
+_HIDE_FOLDER = """(folder) => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const it = texts.currentNode;
+    if (it.data.includes(folder)) it.data = it.data.replaceAll(folder, '/srv/recollect');
+  }
+}"""
+"""Names the folder of the data as an installation would."""
+
+
 @contextmanager
 def page_of(folder: Path) -> Iterator[tuple[Any, dict[str, str]]]:
     """Start server, bridge and browser, and yield a signed-in window and the ids."""
@@ -236,6 +246,7 @@ def take(target: Path) -> None:
                     page.locator(".result-actions button").nth(1).click()
                 page.wait_for_selector(".live-live", state="attached")
                 page.wait_for_timeout(400)
+                page.evaluate(_HIDE_FOLDER, folder)
                 page.screenshot(path=target / f"page-{name}-{theme}.png")
         assert not window.problems, window.problems
 

@@ -341,13 +341,11 @@ def test_nothing_shuts_anybody_out(stage: Stage, window: Browsing, width: int) -
         ("/c/nothing", "main .state.empty"),
         ("/?named=nothing-has-this-name", ".conversations .empty"),
     ):
-        page.emulate_media(color_scheme="light")
         page.goto(window.bridge.origin + path)
         page.wait_for_selector(awaited)
-        assert axe(page) == [], path
-        # between the themes the colours differ, and nothing else
-        page.emulate_media(color_scheme="dark")
-        assert axe(page, "color-contrast") == [], path
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            assert axe(page) == [], (path, theme)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
     page.goto(f"{window.bridge.origin}/c/{it}?details=1")
     page.fill(".context-form input", "the lighthouse")
@@ -358,6 +356,39 @@ def test_nothing_shuts_anybody_out(stage: Stage, window: Browsing, width: int) -
     page.keyboard.press("?")
     page.wait_for_selector("dialog[open]")
     assert axe(page) == []
+    page.close()
+
+
+def test_a_page_at_twice_its_size_is_usable(stage: Stage, window: Browsing) -> None:
+    it = conversation(stage, "Twice the size", "the lighthouse")
+    page = window.tab()
+    page.set_viewport_size({"width": 640, "height": 400})  # 1280 x 800 at 200 %
+    views = {
+        "/": ("[data-list]", 3 * 56),
+        f"/c/{it}": (".transcript", 120),
+        "/search?q=lighthouse": (".search-scroll", 200),
+        "/insights": (".page-body", 200),
+        "/settings": (".page-body", 200),
+        "/health": (".page-body", 200),
+        "/third-parties": (".people-list", 200),
+    }
+    for path, (part, least) in views.items():
+        page.goto(window.bridge.origin + path)
+        box = page.wait_for_selector(part).bounding_box()
+        assert page.evaluate(_TOO_WIDE) == [], path
+        assert box["height"] >= least, path
+    page.close()
+
+
+def test_nothing_moves_for_who_asks_for_that(stage: Stage, window: Browsing) -> None:
+    it = conversation(stage, "Still", "the lighthouse")
+    page = window.tab(f"/c/{it}", ".message")
+    page.wait_for_selector(".live-live", state="attached")
+    stage.client.conversations.publish_delta(it, "d1", 0, "By nine")
+    page.wait_for_selector("[data-draft=d1]")
+    assert page.evaluate("document.getAnimations().length") > 0
+    page.emulate_media(reduced_motion="reduce")
+    wait(page, "document.getAnimations().length === 0")
     page.close()
 
 

@@ -1,8 +1,9 @@
 // The shell: the sidebar, the view that the address names, and what is said when neither can be.
+import { Scope } from "@recollect/client";
 import type { ComponentType } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { hasToken, may, refreshSession, session, signOut } from "./api/session";
-import { helpOpen, onKey } from "./keyboard";
+import { helpOpen, onKey, shortcutsOn } from "./keyboard";
 import { connectAgain, liveStatus } from "./live/connection";
 import { KeysDialog } from "./KeysDialog";
 import { link, navigate, route } from "./router";
@@ -83,10 +84,17 @@ function Shown() {
   useEffect(() => {
     document.title = view?.order === undefined ? t.app.name : `${view.name} · ${t.app.name}`;
   }, [view]);
-  if (path === "/") return <Empty icon="chat" level="p" title={t.app.empty} />;
+  if (path === "/") return <Empty icon="chat" level="p" title={t.app.empty}>{shortcutsOn.value && !isNarrow.value && <Hints />}</Empty>;
   if (!view) return <Empty icon="warning" title={t.app.noView} />;
   if (!may(...view.scopes)) return <Empty icon="lock" title={t.app.notAllowed} />;
   return <Loaded key={view.path} view={view} />;
+}
+
+function Hints() {
+  const { create, search, help } = t.app.hints;
+  const hints: [string, string][] = [["/", search], ["?", help]];
+  if (may(Scope.CONVERSATIONS_WRITE)) hints.unshift(["n", create]);
+  return <p class="hints">{hints.map(([key, text]) => <span key={key}><kbd>{key}</kbd> {text}</span>)}</p>;
 }
 
 /** Loads the code of a view, and shows it. */

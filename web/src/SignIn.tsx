@@ -1,6 +1,7 @@
 // What is shown instead of everything while this browser may not call the server.
 import { useEffect, useState } from "preact/hooks";
 import { refreshSession, signIn, signOut, type SessionState } from "./api/session";
+import { isSpaceValid } from "./api/space";
 import { t } from "./texts";
 import { Icon } from "./ui/Icon";
 
@@ -23,7 +24,7 @@ export function SignIn({ state }: { state: SessionState }) {
           <p>{state.reason}</p>
           <p class="gate-actions">
             <a class="button primary" href="/">{t.session.ownSpace}</a>
-            <button class="button" onClick={() => void signOut()}>{t.app.signOut}</button>
+            {isSpaceValid && <button class="button" onClick={() => void signOut()}>{t.app.signOut}</button>}
           </p>
         </section>
       )}
@@ -40,8 +41,7 @@ function Unreachable({ reason }: { reason: string }) {
   return (
     <section>
       <h1>{t.session.unreachableTitle}</h1>
-      <p>{t.errors.serverGone}</p>
-      <p class="muted">{reason}</p>
+      <p>{reason}</p>
       <button class="button primary" onClick={() => void refreshSession()}>{t.app.retry}</button>
     </section>
   );

@@ -38,6 +38,11 @@ export function link(path: string, query: Record<string, string | undefined> = {
   return text ? `${path}?${text}` : path;
 }
 
+/** Return a link to a search for a topic, in its words. */
+export function topicLink(topic: string): string {
+  return link("/search", { q: topic.replaceAll("-", " "), topic });
+}
+
 /** Keys of the query that stay when another conversation or view is shown. */
 export const KEPT_KEYS = ["space", "on", "named", "archived", "details"] as const;
 

@@ -61,6 +61,10 @@ export function Sidebar() {
       (failure: unknown) => setProblem(describe(failure)),
     );
   };
+  useEffect(() => {
+    const at = lines.findIndex((it) => "conversation" in it && it.conversation.id === selected);
+    if (at >= 0) virtual.current?.scrollToIndex(at); // as little as needed
+  }, [selected, state]);
   const mayCreate = may(Scope.CONVERSATIONS_WRITE);
   useEffect(() => (mayCreate ? onKey("n", () => void create()) : undefined), [mayCreate]);
 

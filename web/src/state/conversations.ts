@@ -1,9 +1,9 @@
 // The list of conversations: pages from the server, changed by the live updates. Both may tell of
 // the same change; taking it in twice has no effect.
 import { effect, signal } from "@preact/signals";
-import { ArchiveFilter, type Conversation, type Update } from "@recollect/client";
+import { ArchiveFilter, RecollectError, type Conversation, type Update } from "@recollect/client";
 import { conversations as calls } from "../api/calls";
-import { isCancelled } from "../api/errors";
+import { isCancelled, violationOf } from "../api/errors";
 import { generation, listen } from "../live/connection";
 import { route } from "../router";
 import { t } from "../texts";
@@ -108,7 +108,11 @@ export async function archive(conversation: Conversation, isOn: boolean): Promis
 export async function setTopics(conversation: Conversation, text: string): Promise<Conversation> {
   const names = text.split(/[,;\n]/).map((it) => it.trim().toLowerCase().replace(/[\s_]+/g, "-"));
   const topics = [...new Set(names.filter(Boolean))];
-  const answer = await calls.setTopics({ conversationId: conversation.id, topics });
+  const answer = await calls.setTopics({ conversationId: conversation.id, topics }).catch((error: unknown) => {
+    // The rule speaks of one topic, and leaves out which field it is about.
+    const isRule = error instanceof RecollectError && error.violations.length > 0;
+    throw isRule ? new Error(t.sidebar.topicWrong(violationOf(error))) : error;
+  });
   upsert(answer.conversation!);
   return answer.conversation!;
 }

@@ -17,6 +17,7 @@ export const en = {
     notAllowed: "Your token does not allow this view.",
     noView: "There is no such page.",
     empty: "Choose a conversation, or search all of them.",
+    hints: { create: "begins a conversation", search: "searches", help: "lists all shortcuts" },
   },
   live: {
     connecting: "Connecting…",
@@ -86,6 +87,7 @@ export const en = {
     unarchivedNow: (title: string) => `“${title}” is back in the list.`,
     undo: "Undo",
     topics: "Edit topics",
+    topicWrong: (problem: string) => `A topic ${problem}`,
     topicsLabel: "Topics, separated by commas",
     readOnly: (channel: string) => `read only here: it goes on in ${channel}`,
     writing: "an answer is being written",
@@ -244,6 +246,7 @@ export const en = {
     busiestTitle: "Busiest conversations",
     conversation: "Conversation",
     nothing: "Nothing was written in this time.",
+    nothingHint: "Choose a longer range, or come back when an agent has stored something.",
   },
   people: {
     nav: "Third parties",
@@ -259,7 +262,7 @@ export const en = {
     more: "Load more",
     older: "Load older messages",
     messages: (n: number) => count(n, "message", "messages"),
-    open: (n: number) => count(n, "open question", "open questions"),
+    questions: (n: number) => count(n, "question", "questions"),
     missing: "This exchange does not exist.",
     change: "Change trust",
     scopes: "Subjects it may be answered about",
@@ -317,6 +320,7 @@ export const en = {
     saved: "Saved. It is in force.",
     savedLater: "Saved. It counts from the next start on.",
     readOnly: "This server shows its settings; it does not change them over the network yet. Set them in its file, its environment or its command line, and restart it.",
+    lockedHere: "Set on the server's machine",
     masked: "Partly hidden: it may hold a secret.",
   },
   health: {

@@ -1,6 +1,7 @@
 // What a view shows while it loads, when it failed, and when there is nothing.
 import type { ComponentChildren } from "preact";
 import { describe } from "../api/errors";
+import { link } from "../router";
 import { t } from "../texts";
 import { Icon, type IconName } from "./Icon";
 
@@ -22,8 +23,14 @@ export function Failure({ error, retry, level: Title = "h1" }: FailureProps) {
       <Title class="state-title">{t.errors.failed}</Title>
       <p>{describe(error)}</p>
       {retry && <button class="button" onClick={retry}>{t.app.retry}</button>}
+      {Title === "h1" && <ToList />}
     </div>
   );
+}
+
+/** The way out on a narrow screen, where the list is not beside the view. */
+function ToList() {
+  return <a class="button to-list" href={link("/")}><Icon name="back" />{t.app.back}</a>;
 }
 
 interface EmptyProps {
@@ -35,11 +42,13 @@ interface EmptyProps {
 }
 
 export function Empty({ icon, title, level: Title = "h1", children }: EmptyProps) {
+  const hasHeading = Title === "h1"; // it stands for a whole view
   return (
     <div class="state empty">
       <Icon name={icon} />
       <Title class="state-title">{title}</Title>
       {children}
+      {hasHeading && <ToList />}
     </div>
   );
 }

@@ -45,3 +45,8 @@ export function daysAgo(time: Timestamp | undefined, now = Date.now()): number {
   const midnight = (at: number) => new Date(at).setHours(0, 0, 0, 0);
   return Math.round((midnight(now) - midnight(millis(time))) / 86_400_000);
 }
+
+/** Return whether a date field is filled in. By keyboard it passes years 2, 20 and 202 on its way. */
+export function isWholeDate(text: string): boolean {
+  return text !== "" && Number(text.slice(0, 4)) >= 1970;
+}

@@ -14,7 +14,11 @@ export interface View {
   order?: number;
   /** The scopes that a caller needs for it. */
   scopes: Scope[];
-  load: () => Promise<{ default: ComponentType }>;
+  load: () => Promise<{
+    default: ComponentType;
+    /** Asks for what it shows first, while the page still waits for the caller's scopes. */
+    prepare?: () => void;
+  }>;
 }
 
 const found = import.meta.glob<{ view: View }>("./*/index.ts", { eager: true });

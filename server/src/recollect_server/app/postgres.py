@@ -10,7 +10,9 @@ from pathlib import Path
 import structlog
 
 from recollect_server.app.folder import CannotStart
+from recollect_server.app.stores import DatabaseState
 from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.jobs.loop import Loop
 from recollect_server.settings import LogStoreName, Settings
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.moves import MoveMark, refusal
@@ -28,11 +30,13 @@ from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 
 log = structlog.get_logger("recollect.postgres")
 
+_LOOK_SECONDS = 2.0  # between two looks at the database, for health and metrics
 
-def open_database(store: LogStoreName, flag: str) -> Database:
+
+def open_database(store: LogStoreName, flag: str, *, is_alone: bool = False) -> Database:
     """Open the database that a flag names. Raises CannotStart."""
     with _refusing(store, flag):
-        return Database(store.url)
+        return Database(store.url, is_alone=is_alone)
 
 
 @contextmanager
@@ -70,6 +74,10 @@ class PostgresStores:
         if reason := refusal(DatabaseMark(self._database), f"the database {settings.store}"):
             self._database.close()
             raise CannotStart(reason)
+        self._state = DatabaseState()
+        # In a thread of its own: whoever asks for health must not wait for a database that is away.
+        self._looks = Loop("database-look", self._look)
+        self._looks.start()
 
     @property
     def place(self) -> str:
@@ -113,9 +121,32 @@ class PostgresStores:
             log.info("tokens_taken_over", lines=len(lines), database=self._database.name)
         return ledger
 
+    def state(self) -> DatabaseState:
+        """Return the state of the database at the last look."""
+        return self._state
+
     def close(self) -> None:
         """Close the connections, and let another server have the database."""
+        self._looks.stop()
         self._database.close()
+
+    def _look(self) -> float:
+        problem, age = "", 0.0
+        try:
+            age = self._database.horizon_age()
+        except DatabaseUnavailable as error:
+            problem = str(error)
+        counts = self._database.pool_counts()
+        idle = counts.get("pool_available", 0)
+        self._state = DatabaseState(
+            problem,
+            idle,
+            counts.get("pool_size", 0) - idle,
+            counts.get("requests_waiting", 0),
+            counts.get("connections_lost", 0),
+            age,
+        )
+        return _LOOK_SECONDS
 
 
 class DatabasePlace:
@@ -123,7 +154,7 @@ class DatabasePlace:
 
     def __init__(self, store: LogStoreName, flag: str) -> None:
         """Open the database that a flag names, alone. Raises CannotStart."""
-        self._database = open_database(store, flag)
+        self._database = open_database(store, flag, is_alone=True)
         self._mark = DatabaseMark(self._database)
         self._tokens = PostgresTokenLedger(self._database)
         self.name = f"the database {store}"

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -13,6 +14,23 @@ from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.moves import FolderMark, refusal
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.logs.tokens import TokenLedger, TokenLines
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseState:
+    """State of a database that has the logs, at the last look."""
+
+    problem: str = ""
+    """Reason why it did not answer; empty if it did."""
+    idle: int = 0
+    """Connections that no call uses."""
+    used: int = 0
+    waiting: int = 0
+    """Calls that wait for a connection."""
+    lost: int = 0
+    """Connections lost since the start."""
+    horizon_age: float = 0.0
+    """Seconds since the oldest transaction began that writes; 0: there is none."""
 
 
 class Stores(Protocol):
@@ -41,6 +59,9 @@ class Stores(Protocol):
 
     def tokens(self) -> TokenLines:
         """Return the ledger of tokens. Raises StorageUnavailable."""
+
+    def state(self) -> DatabaseState | None:
+        """Return the state of the database, without waiting for it; None if there is none."""
 
     def close(self) -> None:
         """Close what the stores share. Nobody uses one any more."""
@@ -82,6 +103,10 @@ class FolderStores:
     def tokens(self) -> TokenLines:
         """Return the ledger in the data folder."""
         return TokenLedger(self._data_dir)
+
+    def state(self) -> DatabaseState | None:
+        """Return None: there is no database."""
+        return None
 
     def close(self) -> None:
         """Do nothing: each store closes its files."""

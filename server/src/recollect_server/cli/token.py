@@ -13,6 +13,7 @@ import click
 
 from recollect_server.app import CannotStart
 from recollect_server.app.stores import opened_tokens
+from recollect_server.cli.folder import format_known
 from recollect_server.cli.logs import say, set_up_logs_of_a_command
 from recollect_server.cli.options import NamedPath, load_settings
 from recollect_server.domain.errors import InvalidField, RecollectError
@@ -67,6 +68,7 @@ def _with_tokens(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         settings = load_settings(config, {"data_dir": data_dir, "store": store})
         set_up_logs_of_a_command(settings)
+        format_known(settings)
         try:
             with opened_tokens(settings) as ledger:
                 command(Tokens(ledger, system_clock), settings=settings, **arguments)

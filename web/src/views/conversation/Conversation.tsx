@@ -1,5 +1,5 @@
 // The conversation view: its head, its transcript, and what belongs to it.
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Scope } from "@recollect/client";
 import { may } from "../../api/session";
 import { generation, listen } from "../../live/connection";
@@ -16,20 +16,51 @@ import { Jump } from "./Jump";
 import { Transcript } from "./transcript";
 import { TranscriptList } from "./TranscriptList";
 
+const chosen = () => route.value.path.split("/")[2] ?? "";
+const turnOf = () => Number(route.value.query.get("turn") ?? 0) || 0;
+
+/** A transcript that is being read since the page began, before anything could be shown. */
+let prepared: Prepared | undefined;
+
+interface Prepared {
+  transcript: Transcript;
+  generation: number;
+  stopListening: () => void;
+}
+
+/** Begin to read the conversation that the address names. */
+export function prepare(): void {
+  const id = chosen();
+  if (!id) return;
+  const transcript = new Transcript(id);
+  const stopListening = listen((update) => transcript.take(update));
+  prepared = { transcript, generation: generation.value, stopListening };
+  void transcript.open(turnOf());
+}
+
+/** Return what was prepared for a conversation, once. */
+function takePrepared(id: string): Prepared | undefined {
+  const it = prepared;
+  prepared = undefined;
+  it?.stopListening(); // who takes it listens from now on
+  return it?.transcript.id === id ? it : undefined;
+}
+
 export default function ConversationView() {
-  const id = route.value.path.split("/")[2] ?? "";
+  const id = chosen();
   return id ? <Opened key={id} id={id} /> : <Empty icon="chat" title={t.app.empty} />;
 }
 
 function Opened({ id }: { id: string }) {
-  const transcript = useMemo(() => new Transcript(id), [id]);
+  const begun = useMemo(() => takePrepared(id), [id]);
+  const transcript = useMemo(() => begun?.transcript ?? new Transcript(id), [id]);
   const [isRenaming, setRenaming] = useState(false);
-  const isUnread = useRef(true);
-  const target = Number(route.value.query.get("turn") ?? 0) || 0;
+  const readAt = useRef(begun?.generation);
+  const target = turnOf();
   const shown = transcript.shown.value;
   const isPanelOpen = route.value.query.get("details") === "1";
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const end = listen((update) => transcript.take(update));
     return () => {
       end();
@@ -38,8 +69,9 @@ function Opened({ id }: { id: string }) {
   }, [transcript]);
   useEffect(() => {
     // Read at once, and again when the stream stands: what changed in between is not passed on.
-    void (generation.value === 0 || isUnread.current ? transcript.open(target) : transcript.refresh());
-    isUnread.current = false;
+    if (readAt.current === generation.value) return;
+    void (readAt.current === undefined ? transcript.open(target) : transcript.refresh());
+    readAt.current = generation.value;
   }, [transcript, generation.value]);
   useEffect(() => {
     if (!target || shown.state !== "ready") return;

@@ -6,7 +6,7 @@ import {
 import { recall } from "../../api/calls";
 import { describe, violationOf } from "../../api/errors";
 import { may } from "../../api/session";
-import { link, setQuery } from "../../router";
+import { link, setQuery, topicLink } from "../../router";
 import { archive, setTopics } from "../../state/conversations";
 import { t } from "../../texts";
 import { Icon } from "../../ui/Icon";
@@ -122,7 +122,7 @@ function Topics({ conversation, onChange }: Props) {
         </form>
       ) : topics.length ? (
         <p class="topics">
-          {topics.map((it) => <a key={it} href={link("/search", { topic: it })}>{oneLine(it)}</a>)}
+          {topics.map((it) => <a key={it} href={topicLink(it)}>{oneLine(it)}</a>)}
         </p>
       ) : (
         <p class="muted">{d.noTopics}</p>

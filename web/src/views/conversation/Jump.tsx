@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { describe } from "../../api/errors";
 import { t } from "../../texts";
+import { isWholeDate } from "../../ui/time";
 import type { Transcript } from "./transcript";
 
 export function Jump({ transcript, go }: { transcript: Transcript; go: (turn: number) => void }) {
@@ -10,7 +11,7 @@ export function Jump({ transcript, go }: { transcript: Transcript; go: (turn: nu
   const toDate = async (day: string) => {
     setProblem("");
     try {
-      if (day) go(await transcript.turnAt(new Date(`${day}T00:00`).getTime()));
+      if (isWholeDate(day)) go(await transcript.turnAt(new Date(`${day}T00:00`).getTime()));
     } catch (failure) {
       setProblem(describe(failure));
     }

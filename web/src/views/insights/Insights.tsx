@@ -6,15 +6,15 @@ import {
 } from "@recollect/client";
 import { client } from "../../api/calls";
 import { generation } from "../../live/connection";
-import { link, route, setQuery } from "../../router";
+import { link, route, setQuery, topicLink } from "../../router";
 import { titleOf } from "../../sidebar/Row";
 import { t } from "../../texts";
 import { channelIcon, Icon } from "../../ui/Icon";
-import { Failure, Loading } from "../../ui/States";
+import { Empty, Failure, Loading } from "../../ui/States";
 import { channelName, oneLine } from "../../ui/text";
 import { BarChart } from "./BarChart";
 import {
-  amount, dateRange, figuresOf, filtersOf, GROUPS, MEASURES, RANGES, timeZone, UNITS, written, type Filters, type Measure,
+  amount, dateRange, figuresOf, filtersOf, GROUPS, MEASURES, RANGES, timeZone, UNITS, written, type Figures, type Filters, type Measure,
 } from "./figures";
 import "../../styles/cards.css";
 import "./insights.css";
@@ -90,7 +90,7 @@ function Choice({ label, name, value, values, texts }: { label: string; name: st
 }
 
 function Shown({ answers, filters }: { answers: Answers; filters: Filters }) {
-  const { measure, unit, group } = filters;
+  const { measure, group } = filters;
   const sum = answers.total.groups[0]?.activity;
   const figures = figuresOf(answers.usage, measure, group);
   const title = t.insights.usageTitle(t.insights.measures[measure], group === "none" ? "" : t.insights.groups[group] ?? "");
@@ -108,6 +108,26 @@ function Shown({ answers, filters }: { answers: Answers; filters: Filters }) {
           {notes && notes.calls > 0n ? t.insights.notes(Number(notes.calls), written(notes.cost, "cost")) : null}
         </Tile>
       </dl>
+      {figures.totals.some(Boolean) || answers.topics.topics.length > 0 || answers.hours.length > 0 ? (
+        <Parts answers={answers} filters={filters} figures={figures} title={title} />
+      ) : (
+        <Empty icon="chart" level="p" title={t.insights.nothing}><p>{t.insights.nothingHint}</p></Empty>
+      )}
+    </>
+  );
+}
+
+interface PartsProps {
+  answers: Answers;
+  filters: Filters;
+  figures: Figures;
+  title: string;
+}
+
+function Parts({ answers, filters, figures, title }: PartsProps) {
+  const { measure, unit, group } = filters;
+  return (
+    <>
       <Card title={title}>
         {figures.totals.some(Boolean) ? <BarChart figures={figures} measure={measure} unit={unit} label={title} range={t.insights.ranges[filters.range] ?? ""} overlaps={group === "topic"} /> : <Nothing />}
         {group === "topic" && <p class="note">{t.insights.topicsOverlap}</p>}
@@ -159,7 +179,7 @@ function Topics({ answer }: { answer: TopicsOverTimeResponse }) {
               const values = it.messages.map(Number);
               return (
                 <tr key={it.topic}>
-                  <th scope="row"><a href={link("/search", { topic: it.topic })}><bdi>{oneLine(it.topic)}</bdi></a></th>
+                  <th scope="row"><a href={topicLink(it.topic)}><bdi>{oneLine(it.topic)}</bdi></a></th>
                   <td class="wide"><Spark values={values} top={top} /></td>
                   <td class="end">{sumOf(values).toLocaleString("en")}</td>
                   <td class="end">{sumOf(it.turns.map(Number)).toLocaleString("en")}</td>

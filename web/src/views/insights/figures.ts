@@ -134,7 +134,9 @@ function nameOf(key: string, label: string, group: Group): string {
 export function ceiling(value: number): number {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return power * ([1, 2, 2.5, 5, 10].find((it) => it * power >= value * 0.999) ?? 10);
+  // The middle of the axis is labelled too: the half of a number of messages is one.
+  const steps = power === 1 ? [2, 4, 6, 8, 10] : [1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10];
+  return power * (steps.find((it) => it * power >= value * 0.999) ?? 10);
 }
 
 const dayLabel = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });

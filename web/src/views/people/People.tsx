@@ -96,13 +96,13 @@ function List({ chosen }: { chosen: string }) {
                   <Icon name={channelIcon(it.channel)} />
                   <span>{channelName(it.channel)}</span>
                   <span class="badge" data-tone={TONES[it.trust]}>{t.people.trusts[it.trust]}</span>
+                  {it.openEscalations > 0 && <span class="badge question">{t.people.questions(it.openEscalations)}</span>}
                   {whyNoReply(it) && (
                     <span class="mark" title={`${t.people.readOnly}: ${whyNoReply(it)}`}>
                       <Icon name="lock" />
                       <span class="hidden">{t.people.readOnly}</span>
                     </span>
                   )}
-                  {it.openEscalations > 0 && <span class="badge question">{t.people.open(it.openEscalations)}</span>}
                 </span>
               </a>
             </li>

@@ -36,7 +36,7 @@ export function Result({ result, hits }: { result: SearchResult; hits: SearchHit
         <Marked text={result.snippet} />
       </p>
       {result.abbreviation && !result.snippetFromNotes && (
-        <p class="preview" dir="auto"><span>{t.search.abbreviation}</span> {oneLine(result.abbreviation)}</p>
+        <p class="preview" dir="auto"><span>{t.search.abbreviation}:</span> {oneLine(result.abbreviation)}</p>
       )}
       {result.topics.length > 0 && <p class="topics">{result.topics.map((it) => <span key={it}>{oneLine(it)}</span>)}</p>}
       <Parts result={result} hits={hits} />

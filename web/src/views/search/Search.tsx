@@ -11,6 +11,7 @@ import { t } from "../../texts";
 import { Icon } from "../../ui/Icon";
 import { Empty, Failure, Loading } from "../../ui/States";
 import { channelName } from "../../ui/text";
+import { isWholeDate } from "../../ui/time";
 import { legName, Result } from "./Result";
 import "./search.css";
 
@@ -123,6 +124,7 @@ function Filters({ values, change }: FiltersProps) {
   }, []);
   const of = (name: Filter) => valueOf(values, name);
   const channels = new Set([...(facets?.channels?.facets.map((it) => it.value) ?? []), ...(of("channel") ? [of("channel")] : [])]);
+  const changeDate = (name: "from" | "to", day: string) => (!day || isWholeDate(day)) && change({ [name]: day });
   const isFiltered = FILTERS.some((it) => of(it));
   return (
     <div class="search-filters">
@@ -135,11 +137,11 @@ function Filters({ values, change }: FiltersProps) {
       </label>
       <label>
         <span>{t.search.from}</span>
-        <input type="date" value={of("from")} onChange={(event) => change({ from: event.currentTarget.value })} />
+        <input type="date" value={of("from")} onChange={(event) => changeDate("from", event.currentTarget.value)} />
       </label>
       <label>
         <span>{t.search.to}</span>
-        <input type="date" value={of("to")} onChange={(event) => change({ to: event.currentTarget.value })} />
+        <input type="date" value={of("to")} onChange={(event) => changeDate("to", event.currentTarget.value)} />
       </label>
       <label>
         <span>{t.search.topic}</span>

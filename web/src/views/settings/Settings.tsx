@@ -69,8 +69,9 @@ export default function SettingsView() {
             {groups.map((group) => (
               <section class="card" key={group.key} aria-labelledby={`group-${group.key}`}>
                 <header><h2 id={`group-${group.key}`}>{group.label}</h2></header>
+                {sharedLock(group) && !answer.locked && <p class="where"><Icon name="lock" />{sentence(sharedLock(group))}</p>}
                 {group.settings.map((it) => (
-                  <Row key={it.key} setting={it} mayChange={!answer.locked && may(Scope.ADMIN)} onChange={take} />
+                  <Row key={it.key} setting={it} mayChange={!answer.locked && may(Scope.ADMIN)} shared={sharedLock(group)} onChange={take} />
                 ))}
               </section>
             ))}
@@ -95,13 +96,21 @@ function groupsOf(settings: Setting[], words: string, onlyChanged: boolean): Gro
   return [...groups.values()];
 }
 
+/** Return why several settings of a group cannot be changed here, to be said once. */
+function sharedLock({ settings }: Group): string {
+  const reasons = settings.map((it) => it.locked).filter(Boolean);
+  return reasons.find((it, index) => reasons.indexOf(it) !== index) ?? "";
+}
+
 interface RowProps {
   setting: Setting;
+  /** The reason that the head of the group gives. */
+  shared: string;
   mayChange: boolean;
   onChange: (setting: Setting) => void;
 }
 
-function Row({ setting, mayChange, onChange }: RowProps) {
+function Row({ setting, mayChange, shared, onChange }: RowProps) {
   const current = setting.pending && setting.pendingValue ? setting.pendingValue : setting.value;
   const [draft, setDraft] = useState(current);
   const [problem, setProblem] = useState("");
@@ -144,7 +153,7 @@ function Row({ setting, mayChange, onChange }: RowProps) {
           {rangeOf(setting) && <span>{rangeOf(setting)}</span>}
           {setting.restartNeeded && <span>{t.settings.restart}</span>}
           {setting.masked && <span>{t.settings.masked}</span>}
-          {setting.locked && mayChange && <span class="locked"><Icon name="lock" />{sentence(setting.locked)}</span>}
+          {setting.locked && mayChange && <span class="locked"><Icon name="lock" />{setting.locked === shared ? t.settings.lockedHere : sentence(setting.locked)}</span>}
         </p>
       </div>
       <div class="setting-value">

@@ -1,0 +1,196 @@
+"""The page without a pointer: every control of every view is a stop of Tab; each task is done."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from recollect import Message, Trust
+
+from tests.web.conftest import Browsing, Stage, wait
+
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture(scope="module")
+def ids(stage: Stage) -> dict[str, str]:
+    """Write two conversations, one over many days, and a third party with a question."""
+    client = stage.client
+    long = client.conversations.create("web")
+    for turn in range(60):
+        at = NOW - timedelta(days=60 - turn)
+        messages = [
+            Message.user(f"The lighthouse, day {turn}", timestamp=at),
+            Message.assistant("Noted. " * 40, thinking_text="Hm", timestamp=at),
+        ]
+        client.conversations.append_turn(long.id, messages)
+    client.conversations.rename(long.id, "A long story")
+    short = client.conversations.create("cli", messages=[Message.user("The harbour")])
+    client.conversations.rename(short.id, "A short story")
+    client.channels.add_owner_identity("whatsapp", "+4917012345678")
+    text = "Shall I hold the flat?"
+    client.channels.receive("whatsapp", "m-1", text, sender="+351912000100", sender_name="Hanan")
+    (party,) = client.external.list_communications()
+    return {"long": long.id, "short": short.id, "party": party.id}
+
+
+VIEWS = {
+    "/": ("[data-list] .row-link", 1280),
+    "/?on=cli": ("[data-list] .row-link", 390),
+    "/c/{long}?details=1": (".details .facts", 1280),
+    "/c/{short}": (".message", 390),
+    "/search?q=lighthouse": (".result", 1280),
+    "/insights": (".chart", 1280),
+    "/third-parties/{party}": (".question-form", 1280),
+    "/settings?find=recall": (".setting", 1280),
+    "/health": (".overall", 1280),
+    "/c/nothing": ("main .state.empty", 1280),
+}
+
+
+@pytest.mark.parametrize("path", VIEWS)
+def test_tab_reaches_every_control_and_shows_where_it_is(
+    window: Browsing, ids: dict[str, str], path: str
+) -> None:
+    part, width = VIEWS[path]
+    page = window.tab(path.format(**ids))
+    page.set_viewport_size({"width": width, "height": 800})
+    page.wait_for_selector(part)
+    page.wait_for_selector(".live-live", state="attached")
+    page.evaluate(_PREPARE)
+    presses = 0
+    while (stop := press_tab(page)) is not None:
+        presses += 1
+        assert stop["visible"], stop
+        assert stop["outlined"], stop
+        assert stop["stays"] < 8, f"a trap: {stop}"
+        assert presses < 300
+    assert page.evaluate(_MISSED) == []
+    # and back: the last one is left too
+    page.keyboard.press("Shift+Tab")
+    assert presses > 5
+    page.close()
+
+
+def press_tab(page: Any) -> Any:
+    """Press Tab and describe where the focus is; None when it went all the way round."""
+    page.keyboard.press("Tab")
+    return page.evaluate(_STOP)
+
+
+_PREPARE = """() => {
+  window.walked = new Set();
+  window.stays = 0;
+  window.last = null;
+  const isVisible = (it) => it.checkVisibility({ visibilityProperty: true });
+  window.controls = () => [...document.querySelectorAll(
+    'a[href], button, input, select, textarea, summary, [tabindex]')].filter((it) =>
+      it.tabIndex >= 0 && !it.disabled && isVisible(it) &&
+      !(it.type === 'radio' && !it.checked));
+}"""
+_STOP = """() => {
+  const it = document.activeElement;
+  if (it === document.body || (window.walked.has(it) && it !== window.last)) return null;
+  window.stays = it === window.last ? window.stays + 1 : 0;
+  window.last = it;
+  window.walked.add(it);
+  const style = getComputedStyle(it);
+  const box = it.getBoundingClientRect();
+  return {
+    html: it.outerHTML.slice(0, 120),
+    stays: window.stays,
+    outlined: style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0,
+    visible: it.checkVisibility({ visibilityProperty: true, opacityProperty: true }) &&
+      box.width > 0 && box.right > 0 && box.left < innerWidth && box.bottom > 0 && box.top < innerHeight,
+  };
+}"""
+_MISSED = """() => window.controls().filter((it) => !window.walked.has(it))
+  .map((it) => it.outerHTML.slice(0, 160))"""
+
+
+def tab_to(page: Any, selector: str, presses: int = 120, key: str = "Tab") -> None:
+    """Press Tab until the focus is on what a selector names."""
+    for _ in range(presses):
+        page.keyboard.press(key)
+        if page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
+            return
+    raise AssertionError(f"Tab does not reach {selector}")
+
+
+def test_each_task_is_done_without_a_pointer(
+    stage: Stage, window: Browsing, ids: dict[str, str]
+) -> None:
+    page = window.tab()
+    page.wait_for_selector("[data-list] .row-link")
+    # filter, open, rename
+    tab_to(page, ".filter-bar [type=search]")
+    page.keyboard.type("long story")
+    page.wait_for_selector(f"#row-{ids['short']}", state="detached")
+    tab_to(page, f"#row-{ids['long']}")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".message")
+    tab_to(page, "h1 button")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".rename input:focus")
+    page.keyboard.type("A longer story")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1 >> text=A longer story")
+    # jump to a date, typed as its field takes it
+    tab_to(page, ".jump [type=date]")
+    day = NOW - timedelta(days=40)
+    page.keyboard.type(day.strftime("%m%d%Y"))
+    page.wait_for_selector("[data-target=true] >> text=/The lighthouse, day (19|20|21)/")
+    assert page.locator("[data-target=true]").count() > 0
+    # search, and what a hit has
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.wait_for_selector("[role=search] [type=search]:focus")
+    page.keyboard.type("harbour")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".result")
+    tab_to(page, ".result-actions button")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".result-turns .message")
+    # answer a question, then trust the one who asked
+    tab_to(page, ".sections a[href^='/third-parties']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".people-rows a")
+    tab_to(page, ".people-rows a")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".question-form")
+    tab_to(page, ".question-form input")
+    page.keyboard.type("Yes, until Friday.")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=You answered: Yes, until Friday.")
+    tab_to(page, ".trust button")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".trust-form input:checked:focus")
+    page.keyboard.press("ArrowDown")
+    tab_to(page, ".trust-form button.primary")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".trust >> text=Known")
+    (party,) = stage.client.external.list_communications(trust=Trust.KNOWN)
+    assert party.open_escalations == 0
+    # change a setting
+    tab_to(page, ".sections a[href^='/settings']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".setting")
+    tab_to(page, ".find")
+    page.keyboard.type("recall_limit")
+    wait(page, "document.querySelectorAll('.setting').length === 1")
+    tab_to(page, "#setting-recall_limit")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("9")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".setting [role=status] >> text=in force")
+    # archive, and take it back
+    page.keyboard.press("Escape")
+    page.keyboard.press("s")
+    wait(page, "document.activeElement.matches('.row-link')")
+    page.keyboard.press("a")
+    page.wait_for_selector(".notice-box")
+    assert stage.client.conversations.get(ids["long"]).archived
+    tab_to(page, ".notice .button")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"#row-{ids['long']}")
+    assert not stage.client.conversations.get(ids["long"]).archived
+    page.close()
