@@ -98,6 +98,42 @@ def test_topics_are_set_in_the_list(stage: Stage, window: Browsing) -> None:
     page.close()
 
 
+def test_what_is_redacted_leaves_the_page_at_once(stage: Stage, window: Browsing) -> None:
+    it = stage.client.conversations.create("web", messages=[Message.user("The code is 4711")]).id
+    stage.client.conversations.append_turn(it, [Message.assistant("Noted.")])
+    page = window.tab(f"/c/{it}", ".message >> text=The code is 4711")
+    page.wait_for_selector(".live-live", state="attached")
+    first = stage.client.conversations.load(it).messages[0]
+    stage.client.conversations.redact_message(it, first.sequence)
+    page.wait_for_selector(".message >> text=[redacted]")
+    assert "4711" not in page.content()
+    assert page.locator(".message >> text=Noted.").count() == 1
+    page.close()
+
+
+def test_what_is_said_while_the_page_begins_is_shown(stage: Stage, window: Browsing) -> None:
+    it = conversation(stage.client, "Begun early")
+    held: list[Any] = []
+    page = window.context.new_page()
+
+    def hold_the_first(call: Any) -> None:
+        held.append(call)
+        if len(held) > 1:
+            call.continue_()
+
+    page.route("**/*.ConversationService/Load", hold_the_first)
+    page.goto(f"{window.bridge.origin}/c/{it}")
+    until(lambda: held or page.wait_for_timeout(20))
+    answer = held[0].fetch()
+    page.wait_for_selector(".live-live", state="attached")
+    stage.client.conversations.append_turn(it, [Message.user("while it began")])
+    page.wait_for_selector(f"#row-{it} >> text=2 turns")
+    held[0].fulfill(response=answer)
+    page.wait_for_selector(".message >> text=About Begun early")
+    page.wait_for_selector(".message >> text=while it began")
+    page.close()
+
+
 def test_a_blocked_party_is_marked_as_read_only(stage: Stage, window: Browsing) -> None:
     stage.client.channels.add_owner_identity("signal", "+4917012345678")
     stage.client.channels.receive("signal", "m-1", "Hello", sender="+351912000100")
