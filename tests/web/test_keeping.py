@@ -134,6 +134,20 @@ def test_what_is_said_while_the_page_begins_is_shown(stage: Stage, window: Brows
     page.close()
 
 
+def test_what_is_said_before_the_stream_stands_is_shown(stage: Stage, window: Browsing) -> None:
+    it = conversation(stage.client, "Before the stream")
+    held: list[Any] = []
+    page = window.context.new_page()
+    page.route("**/*.ConversationService/StreamUpdates", lambda call: held.append(call))
+    page.goto(f"{window.bridge.origin}/c/{it}?without-worker")
+    page.wait_for_selector(".message >> text=About Before the stream")
+    until(lambda: held or page.wait_for_timeout(20))
+    stage.client.conversations.append_turn(it, [Message.user("before it stood")])
+    held[0].continue_()
+    page.wait_for_selector(".message >> text=before it stood")
+    page.close()
+
+
 def test_a_blocked_party_is_marked_as_read_only(stage: Stage, window: Browsing) -> None:
     stage.client.channels.add_owner_identity("signal", "+4917012345678")
     stage.client.channels.receive("signal", "m-1", "Hello", sender="+351912000100")
