@@ -6,7 +6,10 @@ Nothing is embedded meanwhile: it would take the processor from the echo, which 
 
 With `--secure`, also with TLS and a token against neither, both servers running, round by round.
 
-`python -m bench.append [--rounds 3] [--calls 4000] [--secure]`
+With `--observed`, also with metrics against none, likewise in pairs of rounds. What they cost is
+told by the processor's time of each append too, which other programs disturb less than its rate.
+
+`python -m bench.append [--rounds 3] [--calls 4000] [--secure] [--observed]`
 """
 
 import argparse
@@ -16,6 +19,7 @@ import tempfile
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from subprocess import Popen
 
 import grpc
 from recollect.v1 import conversation_service_pb2 as api
@@ -24,7 +28,7 @@ from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 
 from bench.calls import Access, Measured, measure, open_channel
 from bench.figures import Figure, Goal
-from bench.servers import ECHO, echo, guarded, recollect
+from bench.servers import ECHO, echo, guarded, processor_seconds, recollect
 
 APPEND = "/recollect.v1.ConversationService/AppendTurn"
 _WORDS = [
@@ -107,6 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     parser.add_argument("--calls", type=int, default=4000)
     parser.add_argument("--callers", type=int, nargs="*", default=[8, 32])
     parser.add_argument("--secure", action="store_true")
+    parser.add_argument("--observed", action="store_true")
     chosen = parser.parse_args(arguments)
     results = []
     with (
@@ -139,7 +144,43 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                 sides = [(target, None), (secure, access)]
                 for callers in chosen.callers:
                     results.append(secured(sides, callers, chosen.rounds, chosen.calls))
+        if chosen.observed:
+            metrics = ("--metrics", "127.0.0.1:0")
+            data, beside = Path(folder) / "observed", Path(folder) / "beside"
+            with (
+                recollect(data, "--embedder", "off", *metrics) as watched,
+                recollect(beside, "--embedder", "off") as bare,
+            ):
+                for callers in chosen.callers:
+                    results += observed(watched, bare, callers, chosen.rounds, chosen.calls)
     return results
+
+
+Side = tuple[str, Popen[str]]
+"""A server: its address and its process."""
+
+
+def observed(watched: Side, bare: Side, callers: int, rounds: int, calls: int) -> list[Figure]:
+    """Return the rate of appends, and the processor's time of each, with metrics against none."""
+    runs: dict[str, list[tuple[float, float]]] = {watched[0]: [], bare[0]: []}
+    for number in range(rounds):
+        for target, process in (watched, bare) if number % 2 else (bare, watched):
+            made = requests(target, callers, calls, 1)
+            before = processor_seconds(process)
+            rate = measure(target, APPEND, made).rate
+            used = processor_seconds(process) - before
+            runs[target].append((rate, 1e6 * used / (calls // callers * callers)))
+    with_metrics, without = runs.values()
+    figures = []
+    for at, (name, unit) in enumerate(
+        [("appends, with metrics", "/s"), ("processor of an append, with metrics", "us")]
+    ):
+        ratio = statistics.median(a[at] / b[at] for a, b in zip(with_metrics, without, strict=True))
+        value, base = (statistics.median(it[at] for it in side) for side in (with_metrics, without))
+        print(f"{callers} callers, {name}: {value:.0f} {unit}; none {base:.0f}; ratio {ratio:.3f}")
+        goal = Goal(0.97, least=True, of_ratio=True) if at == 0 and callers == 8 else None
+        figures.append(Figure(name, value, unit, base, "none", ratio, goal, callers, "callers"))
+    return figures
 
 
 def secured(

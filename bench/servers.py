@@ -4,6 +4,7 @@ server.
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -114,6 +115,12 @@ def resident_bytes(process: Popen[str]) -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
     raise SystemExit("no VmRSS: these figures need Linux")
+
+
+def processor_seconds(process: Popen[str]) -> float:
+    """Return the processor's time that a process has used, in seconds."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _serve_echo() -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
     EnumDescriptorProto,
@@ -97,6 +98,34 @@ def scopes() -> None:
             ]
             print(f"| `{scope}` | {_cell(meaning)} | {kinds} | {', '.join(calls)} |")
     print()
+
+
+def metrics() -> None:
+    """Print the table of metrics."""
+    from recollect_server.app.metrics import METRICS
+
+    print("\n| metric | kind | labels | meaning |\n| --- | --- | --- | --- |")
+    for it in METRICS.values():
+        labels = "<br>".join(_label(name, values) for name, values in (it.labels or {}).items())
+        only = f" Only {it.only}." if it.only else ""
+        print(f"| `{it.name}` | {it.kind} | {labels} | {_cell(it.help)}{only} |")
+    print()
+
+
+def alerts() -> None:
+    """Print the table of alerts, with what to do about each."""
+    (group,) = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yaml").read_text())["groups"]
+    print("\n| alert | severity | what it says | what to do |\n| --- | --- | --- | --- |")
+    for rule in group["rules"]:
+        notes = {name: _cell(" ".join(it.split())) for name, it in rule["annotations"].items()}
+        severity = rule["labels"]["severity"]
+        print(f"| `{rule['alert']}` | {severity} | {notes['summary']} | {notes['action']} |")
+    print()
+
+
+def _label(name: str, values: tuple[str, ...]) -> str:
+    """Return a label with its values, if they are few."""
+    return f"`{name}`" + (f": {', '.join(values)}" if 0 < len(values) <= 10 else "")
 
 
 def contract() -> None:

@@ -67,6 +67,17 @@ class Postgres:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
+    def dump(self, url: str) -> bytes:
+        """Return the statements that make a database again."""
+        return subprocess.run(
+            [str(self._programs / "pg_dump"), "--no-owner", url], check=True, capture_output=True
+        ).stdout
+
+    def load(self, statements: bytes, url: str) -> None:
+        """Execute the statements of a dump."""
+        psql = [str(self._programs / "psql"), "--quiet", "--set", "ON_ERROR_STOP=1", url]
+        subprocess.run(psql, input=statements, check=True, stdout=subprocess.DEVNULL)
+
     def end_sessions(self, url: str) -> None:
         """End every connection to a database."""
         self.execute(

@@ -56,7 +56,7 @@ ALLOWED = {
     "CheckpointService.RemoveRecords": "brain admin",
     "CheckpointService.ListThreads": "brain admin",
     "CheckpointService.DeleteThread": "brain admin",
-    "AccessService.WhoAmI": "brain project gateway panel reader admin",
+    "AccessService.WhoAmI": "brain project gateway panel reader monitor admin",
     "AdminService.ListSettings": "admin",
     "AdminService.SetSetting": "admin",
     "AdminService.ListSpaces": "admin",

@@ -60,8 +60,8 @@ def folder(start_server: Start, connect: Connect, tmp_path: Path) -> Path:
 
 
 def logs_in(data_dir: Path) -> dict[str, bytes]:
-    """Return all logs of all spaces of a folder."""
-    paths = (path for path in data_dir.rglob("*.jsonl") if path.parent != data_dir)
+    """Return all logs of all spaces of a folder, and its tokens."""
+    paths = (path for path in data_dir.rglob("*.jsonl") if path.name != "audit.jsonl")
     return {str(path.relative_to(data_dir)): path.read_bytes() for path in paths}
 
 
@@ -117,6 +117,7 @@ POINTS += [("there", "move.part:3"), ("back", "move.part:3"), ("back", "move.com
 def test_a_move_that_is_killed_goes_on_and_nobody_serves_a_part_of_it(
     way: str, point: str, postgres: Postgres, folder: Path, start_server: Start, tmp_path: Path
 ) -> None:
+    assert run("token", "create", "--kind", "brain", "--data-dir", folder).exit_code == 0
     before = logs_in(folder)
     url = postgres.new_database()
     places: tuple[object, object] = (folder, url)
@@ -136,8 +137,11 @@ def test_a_move_that_is_killed_goes_on_and_nobody_serves_a_part_of_it(
     assert ("nothing to do" if is_ended else "byte for byte") in again
     assert "nothing to do" in migrate(*places)
     if way == "there":
-        assert "byte for byte" in migrate(url, tmp_path / "back")
+        assert "(tokens) " in migrate(url, tmp_path / "back")
     assert logs_in(tmp_path / "back") == before
+    shutil.rmtree(folder / "default")
+    shutil.rmtree(folder / "ada")
+    assert "is not empty, it has tokens: name an empty" in migrate(tmp_path / "back", folder)
 
 
 def test_a_source_that_changed_between_two_tries_is_copied_as_it_is_now(

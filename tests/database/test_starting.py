@@ -70,18 +70,6 @@ def test_a_folder_and_a_database_in_one_data_folder_never_meet(
         server.stop()
 
 
-def test_a_second_server_on_a_database_is_refused_in_one_sentence(
-    postgres: Postgres, start_server: Start, tmp_path: Path
-) -> None:
-    url = postgres.new_database()
-    start_server(store=url)
-    with pytest.raises(CannotStart) as raised:
-        start_server(store=url, data_dir=tmp_path / "other")
-    assert str(raised.value) == (
-        f"another server uses the database {url}: stop it, or name another database with --store"
-    )
-
-
 @pytest.mark.parametrize(
     ("url", "text"),
     [

@@ -1,5 +1,5 @@
-"""Promises of the PostgreSQL store beyond those of every log store: lost connections, a second
-server, a server of the database that is killed.
+"""Promises of the PostgreSQL store beyond those of every log store: lost connections, changes of
+other replicas, a server of the database that is killed.
 """
 
 import socket
@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import psycopg
 import pytest
 from recollect_server.domain.store_url import without_password
 from recollect_server.domain.time import system_clock
@@ -18,6 +19,9 @@ from recollect_server.services.checkpoints import Checkpoints, Put
 from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.store import (
     START,
+    Action,
+    ChangePosition,
+    Changes,
     Kind,
     LogConflict,
     LogNotFound,
@@ -207,7 +211,8 @@ def test_a_log_whose_begin_nobody_answered_is_not_there(
         late = (
             f"recollect.append({database.number}, 'default', '{CONVERSATION}', 'conversations', 0"
         )
-        ((status,),) = postgres.execute(f"SELECT {late}, '{name}', ARRAY['late'::bytea])", url)
+        late += f", '{name}', true, ARRAY['late'::bytea], NULL, '{{}}', '{{}}'"
+        ((status,),) = postgres.execute(f"SELECT {late})", url)
         assert status == "conflict"
         end = begin(store, messages=1)
         assert next(store.logs(Kind.CONVERSATION)) == (CONVERSATION, end.bytes)
@@ -272,41 +277,95 @@ def test_the_same_names_in_two_spaces_never_meet(database: Database, tmp_path: P
     assert texts(list(two.read(CONVERSATION))) == ["number 2 🦓"]
 
 
-def test_a_second_server_is_refused_in_one_sentence(postgres: Postgres, opened: Opened) -> None:
-    url = postgres.new_database()
-    first = opened(url)
-    with pytest.raises(DatabaseRefused, match=r"another server uses the database .*: stop it, or"):
-        Database(url, patience=0.1)
-    first.close()
-    assert opened(url).identity == first.identity
+def changed(changes: Changes) -> list[tuple[str, Action, int, int]]:
+    assert changes.is_whole
+    return [(it.log, it.action, it.start, it.end) for it in changes.changes]
 
 
-def test_a_server_that_was_replaced_changes_nothing(
+def test_a_replica_is_given_each_change_of_the_other_once(
     postgres: Postgres, opened: Opened, tmp_path: Path
 ) -> None:
     url = postgres.new_database()
-    replaced = PostgresStore(opened(url), "default", tmp_path)
-    end = begin(replaced)
-    postgres.end_sessions(url)  # as when the network between the first and PostgreSQL is cut
-    present = PostgresStore(opened(url), "default", tmp_path)
-    before = present.raw(CONVERSATION)
-    for change in (
-        lambda: add(replaced, CONVERSATION, end, message(5)),
-        lambda: begin(replaced, OTHER),
-        lambda: replaced.replace("anchors", encoded([message(1)])[1]),
-        lambda: replaced.begin_delete(CONVERSATION),
-    ):
-        with pytest.raises(LogUnavailable, match="another server has taken the database over"):
-            change()
-    assert (present.raw(CONVERSATION), present.has(OTHER)) == (before, False)
-    add(present, CONVERSATION, end, message(5))
+    one, two = (PostgresStore(opened(url), "default", tmp_path) for _ in range(2))
+    elsewhere = PostgresStore(opened(url), "other", tmp_path)
+    moment = two.sharing.moment()
+    end = begin(one)
+    longer = add(one, CONVERSATION, end, message(5))
+    begin(elsewhere)
+    first = two.sharing.changes(moment)
+    assert changed(first) == [
+        (CONVERSATION, Action.APPEND, 0, end.bytes),
+        (CONVERSATION, Action.APPEND, end.bytes, longer.bytes),
+    ]
+    assert {it.replica for it in first.changes} == {one.sharing.replica} != {two.sharing.replica}
+    assert changed(two.sharing.changes(first.moment)) == []
+    one.replace("anchors", encoded([message(1)])[1])
+    lines = [body + b"\n" for body in one.raw(CONVERSATION).split(b"\n")[:-1]]
+    one.begin_redaction(CONVERSATION, [*lines, lines[-1]])
+    one.end_redaction(CONVERSATION)
+    one.begin_delete(CONVERSATION)
+    second = two.sharing.changes(first.moment)
+    assert [it[:2] for it in changed(second)] == [
+        ("anchors", Action.REPLACE),
+        (CONVERSATION, Action.REDACT),
+        (CONVERSATION, Action.DELETE),
+    ]
+    everything = two.sharing.history(ChangePosition(), 100)
+    assert everything.changes == first.changes + second.changes
+    rest = two.sharing.history(everything.changes[1].position, 2)
+    assert rest.changes == everything.changes[2:4]
+
+
+def test_a_change_that_is_committed_late_is_given_out_at_once_and_ordered_where_it_began(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    database = opened(url)
+    store = PostgresStore(database, "default", tmp_path)
+    sharing = store.sharing
+    moment = sharing.moment()
+    with psycopg.connect(url) as late:
+        late.execute(
+            "SELECT recollect.add_change('default', 'late', 'ledger', 'append', 0, 1, 9, NULL)"
+        )
+        begin(store)
+        before = sharing.changes(moment)
+        assert [it.log for it in before.changes] == [CONVERSATION]
+        stalled = sharing.history(ChangePosition(), 10)
+        assert (stalled.changes, stalled.is_whole) == ([], True)
+        late.commit()
+        after = sharing.changes(before.moment)
+        assert [it.log for it in after.changes] == ["late"]
+    order = sharing.history(ChangePosition(), 10)
+    assert [it.log for it in order.changes] == ["late", CONVERSATION]
+    assert order.changes[-1].position.transaction < order.horizon
+
+
+def test_who_stands_before_changes_that_were_pruned_is_told_so(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    store = PostgresStore(opened(postgres.new_database()), "default", tmp_path)
+    sharing = store.sharing
+    moment = sharing.moment()
+    end = begin(store)
+    position = sharing.history(ChangePosition(), 1).changes[0].position
+    assert sharing.prune_changes(max_age=3600, most=10) == 0
+    add(store, CONVERSATION, end, message(5))
+    assert sharing.prune_changes(max_age=3600, most=1) == 1
+    assert not sharing.changes(moment).is_whole
+    assert not sharing.history(ChangePosition(), 10).is_whole
+    rest = sharing.history(position, 10)
+    assert (len(rest.changes), rest.is_whole) == (1, True)
+    now = sharing.moment()
+    assert sharing.prune_changes(max_age=0, most=10) == 1
+    assert sharing.changes(now).is_whole
 
 
 def test_a_newer_schema_is_refused(postgres: Postgres, opened: Opened) -> None:
     url = postgres.new_database()
     opened(url).close()
     postgres.execute("INSERT INTO recollect.schema_version (version) VALUES (99)", url)
-    with pytest.raises(DatabaseRefused, match=r"has version 99 of the schema, and this .* knows 1"):
+    with pytest.raises(DatabaseRefused, match=r"has version 99 of the schema, and this .* knows 2"):
         Database(url)
 
 

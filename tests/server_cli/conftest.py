@@ -2,6 +2,8 @@
 commands.
 """
 
+from collections.abc import Mapping
+
 import pytest
 from click.testing import CliRunner, Result
 from recollect_server.cli import commands
@@ -19,7 +21,7 @@ def _logs_apart(no_log: None) -> None:
     """
 
 
-def run(*arguments: object, env: dict[str, str | None] | None = None) -> Result:
+def run(*arguments: object, env: Mapping[str, str | None] | None = None) -> Result:
     """Run `recollect-server` with these arguments."""
     return CliRunner().invoke(commands, [str(it) for it in arguments], env=env)
 

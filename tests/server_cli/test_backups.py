@@ -76,7 +76,7 @@ def test_a_backup_without_a_folder_goes_into_backup_dir_and_the_rules_remove_old
     assert f"removed {old[0]}" in result.stdout
     assert "backed up to" in result.stdout
     # The clock of the machine is not the tests': what is newest by it is one of two that stay.
-    stays = {it.path for it in BackupFolder(folder).list()}
+    stays = {it.path for it in BackupFolder(folder).stored()}
     assert len(stays) == 2
     assert {it.name for it in folder.iterdir()} == {it.name for it in stays} | {
         "mine",
@@ -85,7 +85,7 @@ def test_a_backup_without_a_folder_goes_into_backup_dir_and_the_rules_remove_old
     assert run("backups", "verify", "--backup-dir", folder).stdout.count(" good\n") == 2
     partial = on(server, "backup", "--backup-dir", folder, "--space", "default")
     assert "partial-" in partial.stdout
-    assert {it.path for it in BackupFolder(folder).list()} == stays
+    assert {it.path for it in BackupFolder(folder).stored()} == stays
 
 
 def test_a_backup_without_a_folder_needs_one_to_be_set(server: RunningServer) -> None:
@@ -213,7 +213,7 @@ def test_a_busy_server_restored_elsewhere_gives_the_same_answers(
         stop.set()
         for writer in writers:
             writer.join()
-    [backup] = BackupFolder(tmp_path / "backups").list()
+    [backup] = BackupFolder(tmp_path / "backups").stored()
     assert run("restore", backup.path, "--data-dir", tmp_path / "elsewhere").exit_code == 0
     assert run("verify", "--data-dir", tmp_path / "elsewhere").exit_code == 0
     server.stop()

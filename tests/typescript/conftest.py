@@ -1,20 +1,13 @@
-"""The TypeScript client, compiled, and driven from here."""
+"""The TypeScript client, compiled."""
 
 import fcntl
-import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from tests.client.conftest import scripted
-
-__all__ = ["scripted"]
 
 CLIENT = Path(__file__).parents[2] / "clients" / "typescript"
 
@@ -59,56 +52,3 @@ def ran(*arguments: str | Path, cwd: Path = CLIENT, **environment: str) -> str:
     )
     assert (result.returncode, result.stderr) == (0, ""), result.stdout + result.stderr
     return result.stdout
-
-
-class Failed(AssertionError):
-    """A call of the driven client failed."""
-
-    def __init__(self, error: Mapping[str, Any]) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-class Driver:
-    """A process with the TypeScript client, which does what the test says."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [node(), built() / "driver.js"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def begin(self, **command: Any) -> None:
-        """Send a command without waiting for its answer."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-
-    def answer(self) -> Any:
-        """Return the next answer. Raises Failed."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, f"the driver ended with {self._process.wait(10)}"
-        answer = json.loads(line)
-        if "error" in answer:
-            raise Failed(answer["error"])
-        return answer["answer"]
-
-    def do(self, **command: Any) -> Any:
-        """Send a command and return its answer. Raises Failed."""
-        self.begin(**command)
-        return self.answer()
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-
-@pytest.fixture
-def driver() -> Iterator[Driver]:
-    """Start a process with the TypeScript client."""
-    started = Driver()
-    yield started
-    started.close()

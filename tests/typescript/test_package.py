@@ -10,7 +10,7 @@ import pytest
 from recollect import Client
 
 from tests.conftest import RunningServer
-from tests.typescript.conftest import CLIENT, node, ran
+from tests.typescript.conftest import CLIENT, built, node, ran
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "node"
 NO_NETWORK = ("ENOTCACHED", "EAI_AGAIN", "ENOTFOUND", "ECONNREFUSED", "ETIMEDOUT")
@@ -67,3 +67,16 @@ def test_the_package_works_in_an_empty_project(
     options = ["--module", "nodenext", "--target", "es2022", "--strict", "--skipLibCheck"]
     ran(CLIENT / "node_modules/typescript/bin/tsc", *options, "readme.ts", cwd=project)
     assert ran("readme.js", cwd=project) == printed
+
+
+def test_the_tests_in_typescript_pass(server: RunningServer) -> None:
+    ran("--test", built() / "client.test.js", RECOLLECT_TEST_ADDRESS=server.target)
+
+
+def test_the_package_json_pins_what_the_lock_file_has() -> None:
+    lock_text = (CLIENT / "package-lock.json").read_text()
+    package, lock = json.loads((CLIENT / "package.json").read_text()), json.loads(lock_text)
+    pins = package["dependencies"] | package["devDependencies"]
+    locked = {name: lock["packages"][f"node_modules/{name}"]["version"] for name in pins}
+    assert locked == pins
+    assert "://" not in lock_text

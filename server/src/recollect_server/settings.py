@@ -42,9 +42,10 @@ _PREFIX = "RECOLLECT_"  # of each setting in the environment
 _OTHERS = {
     *("ADDRESS", "TOKEN", "CA", "CLIENT_CERT", "CLIENT_KEY"),
     *("MCP_TOKEN", "WEB_LISTEN", "CONVERSATION_ID", "MODEL", "KILL_AT"),
+    "BACKUP_KEY",
 }
-"""Names after the prefix that are no settings: clients read or set all but the last, which tests
-set.
+"""Names after the prefix that are no settings: clients read or set most, tests set KILL_AT, and the
+keys of backups are never on a command line or in a list of settings.
 """
 _KUBERNETES = re.compile(
     r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)",
@@ -288,9 +289,18 @@ Duration = Annotated[timedelta, BeforeValidator(_duration)]
 File = Annotated[Path | None, BeforeValidator(_none_if_empty)]
 
 
+def _http(value: str) -> str:
+    """Check the address of pages for programs; empty for none."""
+    if value and (why := endpoints.problem(value)):
+        raise ValueError(why)
+    if value.startswith(endpoints.UNIX) or "," in value:
+        raise ValueError("must be one HOST:PORT as 127.0.0.1:9464")
+    return value
+
+
 def _needs_tls(value: str, info: ValidationInfo) -> str:
     """Refuse an address that other machines reach, unless a certificate or a proxy protects it."""
-    if info.data.get("tls_cert") or info.data.get("insecure_plaintext", True):
+    if not value or info.data.get("tls_cert") or info.data.get("insecure_plaintext", True):
         return value
     for address in endpoints.split(value):
         if not endpoints.is_local(address):
@@ -334,6 +344,16 @@ class Settings(BaseSettings):
         description="addresses, separated by commas: host:port, which beyond loopback needs TLS and"
         " a token, or unix:PATH, which only its owner may connect to",
     )
+    metrics: Annotated[str, AfterValidator(_http), AfterValidator(_needs_tls)] = Field(
+        "",
+        description="address of Prometheus metrics over HTTP, as 127.0.0.1:9464 (/metrics); beyond"
+        " loopback it needs TLS and a token for every space; empty: none",
+    )
+    health_listen: Annotated[str, AfterValidator(_http)] = Field(
+        "",
+        description="address of health alone, over plain HTTP and without a token wherever it is, as"
+        " 0.0.0.0:8081 (/livez, /readyz); empty: none",
+    )
     data_dir: Annotated[Path, BeforeValidator(_not_empty)] = Field(
         Path(".recollect"), description="folder that holds all data"
     )
@@ -346,6 +366,11 @@ class Settings(BaseSettings):
         "",
         description="backups in backup_dir that stay when a new one is made and verified, as"
         " `daily=7 weekly=5 monthly=12` (also last, hourly, yearly); empty: all stay",
+    )
+    backup_key_file: File = Field(
+        None,
+        description="file of keys, one a line: the first encrypts new backups, all decrypt; or the"
+        " keys themselves in RECOLLECT_BACKUP_KEY; none: backups are plain files",
     )
     store: LogStoreName = Field(
         LogStoreName(FOLDER),

@@ -54,8 +54,8 @@ class WhoAmIResponse(_message.Message):
     token_id: _builtins.str
     """Id of the caller's token; its secret is never answered. Empty: the call brought none."""
     kind: _builtins.str
-    """Kind of the token: `brain`, `project`, `gateway`, `panel`, `reader`, `admin` or `custom`. Empty
-    without a token.
+    """Kind of the token: `brain`, `project`, `gateway`, `panel`, `reader`, `monitor`, `admin` or
+    `custom`. Empty without a token.
     """
     space: _builtins.str
     """The space that this call is about: the one that it names, else the first of the token's, else

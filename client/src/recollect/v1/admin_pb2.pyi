@@ -559,7 +559,7 @@ class Token(_message.Message):
     id: _builtins.str
     """Id, which is no secret."""
     kind: _builtins.str
-    """Kind: `brain`, `project`, `gateway`, `panel`, `reader`, `admin` or `custom`."""
+    """Kind: `brain`, `project`, `gateway`, `panel`, `reader`, `monitor`, `admin` or `custom`."""
     conversation_id: _builtins.str
     """The only conversation that it may name; empty: any."""
     channel: _builtins.str

@@ -594,7 +594,9 @@ class CreateTokenRequest(_message.Message):
     LIMITS_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
-    """Kind: `brain`, `project`, `gateway`, `panel`, `reader`, `admin`, or `custom` with `scopes`."""
+    """Kind: `brain`, `project`, `gateway`, `panel`, `reader`, `monitor`, `admin`, or `custom` with
+    `scopes`.
+    """
     conversation_id: _builtins.str
     """The only conversation that it may name. `project` requires it, and other kinds than `custom` do
     not take it.

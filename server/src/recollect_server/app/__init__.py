@@ -22,9 +22,11 @@ from recollect_server.app.folder import (
     check_address_space,
     is_out_of_memory,
 )
+from recollect_server.app.metrics import Metrics, Observed, metrics_page
 from recollect_server.app.models import embedding_models, model_folder, writer_of_notes
 from recollect_server.app.space import (
     EMBEDDER,
+    FOLLOWER,
     INDEX,
     PRUNER,
     RETENTION,
@@ -32,9 +34,11 @@ from recollect_server.app.space import (
     OpenSpace,
     Shared,
 )
-from recollect_server.app.stores import open_stores
+from recollect_server.app.stores import Stores, open_stores
+from recollect_server.domain import endpoints
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Holder, Live
+from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock, system_clock
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import Abbreviator
@@ -49,17 +53,20 @@ from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, unheard
-from recollect_server.settings import Settings
+from recollect_server.settings import FOLDER, Settings
 from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.due import DueMarkers
+from recollect_server.storage.format import NewerFormat, mark_format
 from recollect_server.storage.logs.space_removal import finish_removals
 from recollect_server.storage.logs.store import LogUnavailable
-from recollect_server.storage.logs.tokens import TokenLedger
 from recollect_server.storage.usage import UsageFile
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.certificates import TlsFiles
 from recollect_server.transport.gate import Gate
 from recollect_server.transport.handling import Rules
+from recollect_server.transport.health import HealthPages
+from recollect_server.transport.listening import CannotListen
+from recollect_server.transport.plain_http import PlainHttp
 from recollect_server.transport.server import Server, ServerOptions
 from recollect_server.transport.streams import StreamLimits, Streams
 
@@ -77,7 +84,7 @@ __all__ = (
 
 _NOBODY_MAY_CALL = (
     "other machines reach it, and there is no token yet: make one with"
-    " `recollect-server token create --kind brain --data-dir {}`"
+    " `recollect-server token create --kind brain {}`"
 )
 
 
@@ -95,6 +102,10 @@ class App:
     spaces: Spaces[OpenSpace]
     settings: Holder[Settings]
     """The settings in force: administrators may change some of them."""
+    metrics_address: str
+    """Address of the metrics; empty: they are off."""
+    health_address: str
+    """Address of health over HTTP; empty: there is none."""
     _stops: tuple[Callable[[], None], ...]
 
     @property
@@ -131,6 +142,12 @@ def start(
         weights = model_folder(settings)
         lock = FolderLock(settings.data_dir)
         stops.append(lock.release)
+        try:
+            mark_format(settings.data_dir)
+        except NewerFormat as error:
+            raise CannotStart(str(error)) from error
+        except OSError as error:
+            raise cannot_use(settings.data_dir, error) from error
         stores = open_stores(live)
         stops.append(stores.close)
         try:
@@ -139,10 +156,26 @@ def start(
         except OSError as error:
             raise cannot_use(settings.data_dir, error) from error
         try:
-            tokens = Tokens(TokenLedger(settings.data_dir), clock)
+            tokens = Tokens(stores.tokens(), clock)
         except LogUnavailable as error:
             raise cannot_use(settings.data_dir, error) from error
         gate = Gate(settings.space, tokens, token_required=settings.auth == "required")
+        # Early, so that probes and scrapes are answered however long the start takes; and closed
+        # late.
+        pages = HealthPages(lambda: _unready(stores))
+        health_address = ""
+        if settings.health_listen:
+            http = PlainHttp("health-listen", settings.health_listen, pages.pages())
+            health_address = http.open()
+            stops.append(http.close)
+        metrics = Metrics() if settings.metrics else None
+        telemetry: Telemetry = metrics or UNMEASURED
+        observed: list[Observed] = []
+        metrics_address = ""
+        if metrics is not None:
+            http = _metrics_http(settings, tokens, gate, metrics, observed)
+            metrics_address = http.open()
+            stops.append(http.close)
         audit = Audit(
             AuditLog(settings.data_dir, settings.audit_bytes, settings.audit_files), clock
         )
@@ -154,7 +187,7 @@ def start(
         )
         stops.append(Bookkeeper(limiter, audit, clock).stop)
         streams = Streams(
-            StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds())
+            StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds()), telemetry
         )
         stops.append(streams.stop)
         workers = Workers(settings.embedding_threads) if weights else None
@@ -164,7 +197,7 @@ def start(
         if models is not None:
             idle = live.view(lambda now: now.embedding_idle.total_seconds())
             stops.append(ModelReleaser(models, idle).stop)
-        writer, stopping = writer_of_notes(live, clock), threading.Event()
+        writer, stopping = writer_of_notes(live, clock, telemetry), threading.Event()
         due = DueWork(DueMarkers(settings.data_dir), settings.space)
         shared = Shared(
             live,
@@ -181,6 +214,7 @@ def start(
             lock_order,
             progress,
             compared_at_once,
+            telemetry,
         )
         spaces = Spaces(
             partial(_open_space, shared),
@@ -203,8 +237,11 @@ def start(
             server = Server(
                 gate,
                 spaces,
-                _server_options(live, tokens),
-                degraded={"RecallService": partial(_degraded, spaces, settings.space)},
+                _server_options(live, tokens, telemetry),
+                degraded={
+                    "RecallService": partial(_degraded, spaces, settings.space),
+                    "ConversationService": partial(_degraded_logs, spaces, stores),
+                },
                 rules=Rules(limiter, audit),
                 of_no_space={
                     "AdminService": admin_handlers(
@@ -214,12 +251,16 @@ def start(
                     )
                 },
             )
-        jobs = (INDEX, TIERS, PRUNER, RETENTION, *([EMBEDDER] if workers else []))
+        jobs = [INDEX, TIERS, PRUNER, RETENTION]
+        jobs += [FOLLOWER] if settings.store != FOLDER else []
+        jobs += [EMBEDDER] if workers else []
         stops += [Rounds(job, spaces).stop for job in jobs]
         if writer is not None:
             slow = settings.abbreviation_timeout.total_seconds() / 2
             stops.append(
-                Abbreviator(spaces, writer.model, clock, settings.abbreviation_threads, slow).stop
+                Abbreviator(
+                    spaces, writer.model, clock, settings.abbreviation_threads, slow, telemetry
+                ).stop
             )
             log.info("notes_are_taken", by=writer.model.name)
         stops += (DueKeeper(spaces, due, clock).stop, stopping.set)
@@ -230,6 +271,9 @@ def start(
         addresses = tuple(server.start())
         lock.publish(addresses)
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
+        pages.follow(server.health)
+        observed.append(Observed(spaces, streams, server, stores, settings.data_dir))
+        stops.append(observed.clear)
         # first: a server that stops would wait for open streams, all of its grace
         stops.append(streams.stop)
         stops.append(server.leave)
@@ -239,7 +283,17 @@ def start(
         for stop in reversed(stops):
             stop()
         raise
-    return App(addresses, settings.data_dir, stores.place, recovered, spaces, live, tuple(stops))
+    return App(
+        addresses,
+        settings.data_dir,
+        stores.place,
+        recovered,
+        spaces,
+        live,
+        metrics_address,
+        health_address,
+        tuple(stops),
+    )
 
 
 def _degraded(spaces: Spaces[OpenSpace], name: str) -> Mapping[str, str]:
@@ -251,6 +305,52 @@ def _degraded(spaces: Spaces[OpenSpace], name: str) -> Mapping[str, str]:
             with lease:
                 return space.recall.degraded()
     return {}
+
+
+def _degraded_logs(spaces: Spaces[OpenSpace], stores: Stores) -> Mapping[str, str]:
+    """Return why the logs or their index lack something: of the database, and of all open
+    spaces.
+    """
+    state = stores.state()
+    held = sum(space.held()[0] for space in spaces.open_now())
+    not_indexed = sum(space.not_indexed() for space in spaces.open_now())
+    store = state.problem if state is not None else ""
+    if not store and held:
+        store = f"{held} messages wait in memory, for their logs refuse them"
+    index = f"the newest messages of {not_indexed} conversations are not indexed yet"
+    return {"store": store, "index": index if not_indexed else ""}
+
+
+def _unready(stores: Stores) -> str:
+    """Return why no calls should be sent to this server; empty if they should."""
+    state = stores.state()
+    return state.problem if state is not None else ""
+
+
+def _metrics_http(
+    settings: Settings, tokens: Tokens, gate: Gate, metrics: Metrics, observed: list[Observed]
+) -> PlainHttp:
+    """Return the address of the metrics: on loopback for everybody, beyond it over TLS, or behind
+    a proxy that ends it, and with a token. Raises CannotListen, CannotStart.
+    """
+    try:
+        page = metrics_page(metrics, lambda: next(iter(observed), None))
+    except ImportError as error:
+        raise CannotStart(
+            f"metrics need prometheus-client, which cannot be imported ({error}):"
+            " pip install prometheus-client, or start without --metrics"
+        ) from error
+    if endpoints.is_local(settings.metrics):
+        return PlainHttp("metrics", settings.metrics, {"/metrics": page})
+    if not tokens.any():
+        raise CannotListen(
+            f"cannot listen on {settings.metrics}: other machines reach it, and there is no token"
+            " yet: make one with `recollect-server token create --kind monitor --space '*'"
+            f" --data-dir {settings.data_dir}`"
+        )
+    return PlainHttp(
+        "metrics", settings.metrics, {"/metrics": page}, gate.refusal, _tls_files(settings)
+    )
 
 
 def _flush(spaces: Spaces[OpenSpace]) -> None:
@@ -267,6 +367,13 @@ def _open_space(shared: Shared, name: str) -> OpenSpace:
         raise StorageUnavailable(f"the space {name} cannot be opened: {reason}") from error
     except IndexUnavailable as error:
         raise IndexUnavailable(f"the space {name} cannot be opened: {error}") from error
+
+
+def _flag(settings: Settings) -> str:
+    """Return the flag that names the ledger of tokens to a command."""
+    if settings.store == FOLDER:
+        return f"--data-dir {settings.data_dir}"
+    return f"--store {settings.store}"
 
 
 def _tls_files(settings: Settings) -> TlsFiles | None:
@@ -288,12 +395,12 @@ def _allowances(settings: Settings) -> Allowances:
     )
 
 
-def _server_options(live: Live[Settings], tokens: Tokens) -> ServerOptions:
+def _server_options(live: Live[Settings], tokens: Tokens, telemetry: Telemetry) -> ServerOptions:
     settings = live.now
     return ServerOptions(
         addresses=settings.addresses,
         tls=_tls_files(settings),
-        refusal=lambda: "" if tokens.any() else _NOBODY_MAY_CALL.format(settings.data_dir),
+        refusal=lambda: "" if tokens.any() else _NOBODY_MAY_CALL.format(_flag(settings)),
         threads=settings.threads,
         write_threads=settings.write_threads,
         search_threads=settings.search_threads,
@@ -303,4 +410,5 @@ def _server_options(live: Live[Settings], tokens: Tokens) -> ServerOptions:
         reflection=settings.reflection,
         max_watches=settings.max_subscribers,
         slow_call=live.view(lambda now: now.slow_call.total_seconds()),
+        telemetry=telemetry,
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from recollect_server.app.backup_keys import backup_keys
 from recollect_server.app.settings import SettingsAdministration
 from recollect_server.app.stores import Stores
 from recollect_server.domain.live import Holder
@@ -66,6 +67,7 @@ def admin_handlers(parts: Administered) -> tuple[object, ...]:
                 settings.backup_rules,
                 settings.space,
                 parts.clock,
+                lambda: backup_keys(settings.backup_key_file),
             ),
             spaces,
         ),

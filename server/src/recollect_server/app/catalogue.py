@@ -29,8 +29,9 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Server and network",
         (
             *("listen", "tls_cert", "tls_key", "client_ca", "insecure_plaintext", "auth"),
-            *("data_dir", "backup_dir", "backup_keep", "store", "space", "durability"),
-            *("reflection", "shutdown_grace"),
+            *("metrics", "health_listen", "data_dir"),
+            *("backup_dir", "backup_keep", "backup_key_file", "store", "space"),
+            *("durability", "reflection", "shutdown_grace"),
         ),
     ),
     "capacity": (
@@ -93,7 +94,9 @@ _OTHER = "other", "Other"
 
 _OF_THE_MACHINE = (
     *("listen", "tls_cert", "tls_key", "client_ca", "insecure_plaintext", "auth"),
-    *("data_dir", "backup_dir", "backup_keep", "store", "space", "embedding_model"),
+    *("metrics", "health_listen", "data_dir"),
+    *("backup_dir", "backup_keep", "backup_key_file", "store", "space"),
+    "embedding_model",
 )
 _OWN_DECISION = dict.fromkeys(
     _OF_THE_MACHINE, "it says where data lies or who reaches the server"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from recollect_server.app.folder import CannotStart
 from recollect_server.domain.live import Live
+from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.inference import claude, openai_api
 from recollect_server.inference.circuit_breaker import Backoff
@@ -71,7 +72,9 @@ class Writer:
     """Writer of the notes that the model does not write, if it is hosted."""
 
 
-def writer_of_notes(live: Live[Settings], clock: Clock) -> Writer | None:
+def writer_of_notes(
+    live: Live[Settings], clock: Clock, telemetry: Telemetry = UNMEASURED
+) -> Writer | None:
     """Return who takes notes in all spaces; None for nobody. Raise CannotStart if it is one that
     cannot be asked.
     """
@@ -102,14 +105,14 @@ def writer_of_notes(live: Live[Settings], clock: Clock) -> Writer | None:
     def write(day: str, spent: Spent) -> None:
         file.write(day, spent.calls, spent.tokens, spent.cost)
 
-    spending = Spending(clock, budget, read, write)
+    spending = Spending(clock, budget, read, write, telemetry)
     backoff = Backoff(
         tries=settings.abbreviation_tries,
         failures=settings.abbreviation_failures,
         rest=settings.abbreviation_rest.total_seconds(),
     )
     try:
-        model = HostedModel(_endpoint(settings, chosen, spending), backoff)
+        model = HostedModel(_endpoint(settings, chosen, spending), backoff, telemetry=telemetry)
     except ModelUnavailable as error:
         raise CannotStart(str(error)) from error
     return Writer(

@@ -12,6 +12,7 @@ from recollect_server.storage.logs.files import make_folder
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.moves import FolderMark
 from recollect_server.storage.logs.store import LogStore
+from recollect_server.storage.logs.tokens import TokenLedger
 
 
 class _Closed(Place, Protocol):
@@ -58,6 +59,7 @@ class FolderPlace(FolderMark):
         self.identity = f"the folder {data_dir.resolve()}"
         """Its whole path."""
         self._lock = FolderLock(data_dir)
+        self._tokens = TokenLedger(data_dir)
 
     def names(self) -> list[str]:
         """Return the names of the spaces in the folder."""
@@ -73,6 +75,14 @@ class FolderPlace(FolderMark):
             make_folder(FolderStore.of(self._data_dir, space).root)
         except OSError as error:
             raise cannot_use(self._data_dir, error) from error
+
+    def tokens(self) -> list[bytes]:
+        """Return the lines of the ledger of tokens. Raises LogUnavailable."""
+        return self._tokens.raw()
+
+    def set_tokens(self, lines: list[bytes]) -> None:
+        """Replace the ledger of tokens. Raises LogUnavailable."""
+        self._tokens.fill(lines)
 
     def close(self) -> None:
         """Release the lock."""

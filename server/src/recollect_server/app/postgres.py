@@ -7,25 +7,54 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import structlog
+
 from recollect_server.app.folder import CannotStart
+from recollect_server.app.stores import DatabaseState
 from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.jobs.loop import Loop
 from recollect_server.settings import LogStoreName, Settings
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.moves import MoveMark, refusal
 from recollect_server.storage.logs.store import LogStore
+from recollect_server.storage.logs.tokens import TokenLedger
 from recollect_server.storage.postgres.database import (
     Database,
     DatabaseRefused,
     DatabaseUnavailable,
 )
 from recollect_server.storage.postgres.moves import DatabaseMark
+from recollect_server.storage.postgres.session import Session
 from recollect_server.storage.postgres.store import PostgresStore, spaces_of
+from recollect_server.storage.postgres.tokens import PostgresTokenLedger
+
+log = structlog.get_logger("recollect.postgres")
+
+_LOOK_SECONDS = 2.0  # between two looks at the database, for health and metrics
 
 
-def open_database(store: LogStoreName, flag: str) -> Database:
+def open_database(store: LogStoreName, flag: str, *, is_alone: bool = False) -> Database:
     """Open the database that a flag names. Raises CannotStart."""
+    with _refusing(store, flag):
+        return Database(store.url, is_alone=is_alone)
+
+
+@contextmanager
+def opened_tokens(store: LogStoreName) -> Iterator[PostgresTokenLedger]:
+    """Open the ledger of tokens in a database, beside its servers. Raises CannotStart."""
+    with _refusing(store, "--store"):
+        session = Session(store.url)
     try:
-        return Database(store.url)
+        yield PostgresTokenLedger(session)
+    finally:
+        session.close()
+
+
+@contextmanager
+def _refusing(store: LogStoreName, flag: str) -> Iterator[None]:
+    """Turn what a database refuses into a start-up error."""
+    try:
+        yield
     except DatabaseRefused as error:
         raise CannotStart(str(error)) from error
     except DatabaseUnavailable as error:
@@ -45,6 +74,10 @@ class PostgresStores:
         if reason := refusal(DatabaseMark(self._database), f"the database {settings.store}"):
             self._database.close()
             raise CannotStart(reason)
+        self._state = DatabaseState()
+        # In a thread of its own: whoever asks for health must not wait for a database that is away.
+        self._looks = Loop("database-look", self._look)
+        self._looks.start()
 
     @property
     def place(self) -> str:
@@ -78,9 +111,42 @@ class PostgresStores:
         """Return the names of the spaces that have a log in the database. Raises LogUnavailable."""
         return spaces_of(self._database)
 
+    def tokens(self) -> PostgresTokenLedger:
+        """Return the ledger in the database. One in the data folder, which an earlier version used,
+        is taken over if the database has none. Raises LogUnavailable.
+        """
+        ledger = PostgresTokenLedger(self._database)
+        lines = TokenLedger(self._data_dir).raw()
+        if lines and ledger.fill(lines):
+            log.info("tokens_taken_over", lines=len(lines), database=self._database.name)
+        return ledger
+
+    def state(self) -> DatabaseState:
+        """Return the state of the database at the last look."""
+        return self._state
+
     def close(self) -> None:
         """Close the connections, and let another server have the database."""
+        self._looks.stop()
         self._database.close()
+
+    def _look(self) -> float:
+        problem, age = "", 0.0
+        try:
+            age = self._database.horizon_age()
+        except DatabaseUnavailable as error:
+            problem = str(error)
+        counts = self._database.pool_counts()
+        idle = counts.get("pool_available", 0)
+        self._state = DatabaseState(
+            problem,
+            idle,
+            counts.get("pool_size", 0) - idle,
+            counts.get("requests_waiting", 0),
+            counts.get("connections_lost", 0),
+            age,
+        )
+        return _LOOK_SECONDS
 
 
 class DatabasePlace:
@@ -88,8 +154,9 @@ class DatabasePlace:
 
     def __init__(self, store: LogStoreName, flag: str) -> None:
         """Open the database that a flag names, alone. Raises CannotStart."""
-        self._database = open_database(store, flag)
+        self._database = open_database(store, flag, is_alone=True)
         self._mark = DatabaseMark(self._database)
+        self._tokens = PostgresTokenLedger(self._database)
         self.name = f"the database {store}"
         """Its name, for people."""
         self.identity = f"the database {self._database.identity}"
@@ -105,6 +172,14 @@ class DatabasePlace:
 
     def create(self, space: str) -> None:
         """Do nothing: a space is there once it has a log."""
+
+    def tokens(self) -> list[bytes]:
+        """Return the lines of the ledger of tokens."""
+        return self._tokens.raw()
+
+    def set_tokens(self, lines: list[bytes]) -> None:
+        """Replace the ledger of tokens."""
+        self._tokens.fill(lines, is_anew=True)
 
     def mark(self) -> MoveMark | None:
         """Return the mark of the last move to it."""

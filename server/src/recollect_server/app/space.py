@@ -15,13 +15,21 @@ from recollect_server.app.models import Writer, abbreviator
 from recollect_server.app.stores import Stores
 from recollect_server.domain.errors import IndexSuspended, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
+from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock, milliseconds
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import SpaceNotes, Task
 from recollect_server.jobs.due_work import DueWork
 from recollect_server.jobs.retiring import RetentionKeeper
 from recollect_server.jobs.rounds import Job
-from recollect_server.jobs.upkeep import Bounds, EmbedderJob, IndexKeeper, TierKeeper, UpdatePruner
+from recollect_server.jobs.upkeep import (
+    Bounds,
+    EmbedderJob,
+    Follower,
+    IndexKeeper,
+    TierKeeper,
+    UpdatePruner,
+)
 from recollect_server.services.administration.jobs import JobReport
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.channels.commands import Commands
@@ -47,6 +55,7 @@ from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.recall.recall import Recall
 from recollect_server.services.retention import Retention
 from recollect_server.services.space.events import (
+    ChangedElsewhere,
     Deleted,
     Redacted,
     Reindexed,
@@ -81,8 +90,16 @@ from recollect_server.transport.updates import encode, encode_communication_upda
 log = structlog.get_logger("recollect.app")
 
 INDEX, TIERS, PRUNER, EMBEDDER = "index-keeper", "tier-keeper", "update-pruner", "embedder"
-RETENTION = "retention-keeper"
+RETENTION, FOLLOWER = "retention-keeper", "follower"
 """Names of the jobs of a space."""
+JOB_NAMES = {
+    INDEX: "repair",
+    EMBEDDER: "embedding",
+    PRUNER: "updates",
+    RETENTION: "retention",
+    TIERS: "tiers",
+}
+"""Their names for administrators."""
 
 # additions that wait for the index of a suspended space: of more it is resumed
 _MOST_WAITING, _MOST_BYTES = 16, 32 << 10
@@ -112,6 +129,28 @@ class Shared:
     lock_order: LockOrder | None = None
     progress: Progress = unheard
     compared_at_once: int = COMPARED_AT_ONCE
+    telemetry: Telemetry = UNMEASURED
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceLoad:
+    """Work that waits in one open space."""
+
+    index_waiting: int
+    index_bytes: int
+    index_lag: float
+    """Seconds that the oldest addition waits for the index."""
+    not_indexed: int
+    """Conversations of which the index refused lines."""
+    not_embedded: int
+    """Conversations with texts that are not embedded yet."""
+    embedding_lag: float
+    """Seconds that the first of them waits."""
+    held_messages: int
+    held_bytes: int
+    notes_due: int
+    notes_failed: int
+    jobs_failing: frozenset[str]
 
 
 class OpenSpace:
@@ -134,6 +173,14 @@ class OpenSpace:
             if not is_out_of_memory(error):
                 self.close()
             raise
+
+    def carry_out(self, work: Callable[[], Any]) -> Any:
+        """Return the result of a call, behind what other processes wrote before it."""
+        return self._space.carry_out(work)
+
+    def follow(self) -> None:
+        """Take in what other processes wrote."""
+        self._space.follow()
 
     # Suspended ------------------------------------------------------------------------------------
 
@@ -177,7 +224,11 @@ class OpenSpace:
 
     @property
     def takes_appends(self) -> bool:
-        """Return whether the space is suspended, and has room for what is appended meanwhile."""
+        """Return whether the space is suspended, and has room for what is appended meanwhile. With
+        others who write to it, an append begins behind what they wrote, which needs the index.
+        """
+        if self._space.is_shared:
+            return False
         count, size = self._space.index.waiting()
         return self._space.index.is_suspended and count < _MOST_WAITING and size < _MOST_BYTES
 
@@ -238,6 +289,7 @@ class OpenSpace:
             shared.due.opened(self.name, clock())
             stops.append(self._note_due)
         self._is_used = logs.root.exists()
+        moment = logs.sharing.join() if logs.sharing and self.name else ""
         if self.name != settings.space:
             stops.append(partial(self._remove_if_unused, logs))
         self.recovered = recover(logs, clock, shared.progress, shared.compared_at_once)
@@ -248,6 +300,8 @@ class OpenSpace:
             unverified=self.recovered.suspects,
             lock_order=shared.lock_order,
             admit_conversation=lambda: self.quota.admit(conversations=1),
+            moment=moment or (logs.sharing.moment() if logs.sharing else ""),
+            telemetry=shared.telemetry,
         )
         stops += (space.close, logs.close)
         checkpoints = Checkpoints(logs, lambda name: space.exclusive(conversation=name), clock)
@@ -260,6 +314,7 @@ class OpenSpace:
             clock,
         )
         self._logs = logs
+        space.subscribe(ChangedElsewhere, lambda event: checkpoints.changed(event.name))
         self._communications = communications = CommunicationStore(space)
         self.external = External(communications, live.view(lambda now: now.acknowledgement))
         seal = Seal(self.name, is_default=self.name == settings.space)
@@ -290,7 +345,7 @@ class OpenSpace:
         self._pruner = UpdatePruner(
             space, live.view(lambda now: Bounds(now.update_retention, now.max_updates))
         )
-        meaning = Meaning(logs.root, shared.models)
+        self._meaning = meaning = Meaning(logs.root, shared.models)
         stops.append(meaning.close)
         space.subscribe(Deleted, meaning.forget)
         space.subscribe(Redacted, meaning.redact)
@@ -302,6 +357,7 @@ class OpenSpace:
         tier_keeper = TierKeeper(tiers)
         conversations = Conversations(space, notes_by_rule=abbreviator(settings) == "extractive")
         identities = Identities(space, identity_ledger(logs))
+        space.subscribe(ChangedElsewhere, lambda event: identities.changed(event.name))
         senders = RateLimiter(
             space, live.view(lambda now: Rate.of(now.sender_rate, 60_000, now.sender_burst))
         )
@@ -357,6 +413,8 @@ class OpenSpace:
         self.notes = self._notes(space)
         self.jobs |= {INDEX: IndexKeeper(space), TIERS: tier_keeper, PRUNER: self._pruner}
         self.jobs[RETENTION] = RetentionKeeper(self.retention)
+        if space.is_shared:
+            self.jobs[FOLLOWER] = Follower(space, lambda: space.index.log.is_watched)
         if shared.workers is not None:
             self.jobs[EMBEDDER] = EmbedderJob(
                 Embedding(space, meaning, shared.workers, shared.stopping)
@@ -373,23 +431,57 @@ class OpenSpace:
         """Return the state of each job."""
         embedder = self.jobs.get(EMBEDDER)
         return [
-            self._report("repair", INDEX, is_busy=not self._space.is_verified),
-            self._report("embedding", EMBEDDER)
+            self._report(INDEX, is_busy=not self._space.is_verified),
+            self._report(EMBEDDER)
             if not isinstance(embedder, EmbedderJob)
-            else self._report("embedding", EMBEDDER, is_busy=not embedder.is_done),
+            else self._report(EMBEDDER, is_busy=not embedder.is_done),
             self._report_of_notes(),
             JobReport(
                 name="compaction",
                 is_on=self._compaction is not None,
                 failures=tuple(self._compaction.failures.items()) if self._compaction else (),
             ),
-            self._report("updates", PRUNER),
-            replace(self._report("retention", RETENTION), is_on=bool(self.retention.rules())),
-            self._report("tiers", TIERS),
+            self._report(PRUNER),
+            replace(self._report(RETENTION), is_on=bool(self.retention.rules())),
+            self._report(TIERS),
         ]
 
-    def _report(self, name: str, key: str, *, is_busy: bool = False) -> JobReport:
-        job = self.jobs.get(key)
+    def held(self) -> tuple[int, int]:
+        """Return the number of messages whose logs refused them, and their bytes."""
+        return self._space.held()
+
+    def not_indexed(self) -> int:
+        """Return the number of conversations of which the index refused lines."""
+        return self._space.not_indexed()
+
+    def load(self) -> SpaceLoad:
+        """Return what waits now."""
+        index, waiting = self._space.index, self._meaning.waiting
+        documents, size = index.waiting()
+        held_messages, held_bytes = self._space.held()
+        notes_due = notes_failed = 0
+        if self._shared.writer is not None:
+            with suppress(IndexUnavailable):
+                notes_due, notes_failed = index.notes.counts()
+        failing = {JOB_NAMES[key] for key, job in self.jobs.items() if job.failure}
+        if self.notes.failure:
+            failing.add("notes")
+        return SpaceLoad(
+            documents,
+            size,
+            index.lag(),
+            self._space.not_indexed(),
+            waiting.conversations if waiting else 0,
+            time.monotonic() - waiting.since if waiting else 0.0,
+            held_messages,
+            held_bytes,
+            notes_due,
+            notes_failed,
+            frozenset(failing),
+        )
+
+    def _report(self, key: str, *, is_busy: bool = False) -> JobReport:
+        name, job = JOB_NAMES[key], self.jobs.get(key)
         if job is None:
             return JobReport(name=name, is_on=False)
         return JobReport(

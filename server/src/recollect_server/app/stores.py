@@ -1,14 +1,36 @@
 """Places where the logs of all spaces live: the data folder, or a database."""
 
 import os
-from typing import Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol
 
 from recollect_server.app.folder import CannotStart
 from recollect_server.domain.live import Live
-from recollect_server.settings import FOLDER, Settings
+from recollect_server.settings import FOLDER, LogStoreName, Settings
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.moves import FolderMark, refusal
 from recollect_server.storage.logs.store import LogStore
+from recollect_server.storage.logs.tokens import TokenLedger, TokenLines
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseState:
+    """State of a database that has the logs, at the last look."""
+
+    problem: str = ""
+    """Reason why it did not answer; empty if it did."""
+    idle: int = 0
+    """Connections that no call uses."""
+    used: int = 0
+    waiting: int = 0
+    """Calls that wait for a connection."""
+    lost: int = 0
+    """Connections lost since the start."""
+    horizon_age: float = 0.0
+    """Seconds since the oldest transaction began that writes; 0: there is none."""
 
 
 class Stores(Protocol):
@@ -34,6 +56,12 @@ class Stores(Protocol):
 
     def names(self) -> list[str]:
         """Return the names of all spaces, in order."""
+
+    def tokens(self) -> TokenLines:
+        """Return the ledger of tokens. Raises StorageUnavailable."""
+
+    def state(self) -> DatabaseState | None:
+        """Return the state of the database, without waiting for it; None if there is none."""
 
     def close(self) -> None:
         """Close what the stores share. Nobody uses one any more."""
@@ -72,8 +100,26 @@ class FolderStores:
         """Return the names of the spaces in the folder."""
         return spaces_in(self._data_dir)
 
+    def tokens(self) -> TokenLines:
+        """Return the ledger in the data folder."""
+        return TokenLedger(self._data_dir)
+
+    def state(self) -> DatabaseState | None:
+        """Return None: there is no database."""
+        return None
+
     def close(self) -> None:
         """Do nothing: each store closes its files."""
+
+
+@contextmanager
+def opened_tokens(settings: Settings) -> Iterator[TokenLines]:
+    """Open the ledger of tokens for a command beside the server. Raises CannotStart."""
+    if settings.store == FOLDER:
+        yield TokenLedger(settings.data_dir)
+        return
+    with _postgres(settings.store).opened_tokens(settings.store) as ledger:
+        yield ledger
 
 
 def open_stores(live: Live[Settings]) -> Stores:
@@ -83,11 +129,16 @@ def open_stores(live: Live[Settings]) -> Stores:
         if reason := refusal(FolderMark(settings.data_dir), f"the data folder {settings.data_dir}"):
             raise CannotStart(reason)
         return FolderStores(live)
+    stores: Stores = _postgres(settings.store).PostgresStores(settings)
+    return stores
+
+
+def _postgres(store: LogStoreName) -> Any:
+    """Import what needs the extra `postgres`. Raises CannotStart."""
     try:
-        from recollect_server.app.postgres import PostgresStores
+        return import_module("recollect_server.app.postgres")
     except ImportError as error:
         raise CannotStart(
-            f"{settings.store} needs psycopg, which cannot be imported ({error}):"
+            f"{store} needs psycopg, which cannot be imported ({error}):"
             " pip install 'recollect-server[postgres]'"
         ) from error
-    return PostgresStores(settings)

@@ -5,13 +5,14 @@ from typing import Any
 
 import click
 
+from recollect_server.app.backup_keys import backup_keys
 from recollect_server.cli.folder import alone, folders_of, list_problems, said_plainly, shown
 from recollect_server.cli.options import NamedPath, load_settings, with_settings
 from recollect_server.domain.backups import backup_name
 from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep import recovery
-from recollect_server.services.upkeep.backing_up import Copied, back_up, backed_up
+from recollect_server.services.upkeep.backing_up import Copied, back_up, backed_up, decrypted
 from recollect_server.services.upkeep.backing_up import restore as copy_back
 from recollect_server.services.upkeep.backups import BackupFolder, verified
 from recollect_server.settings import Settings
@@ -35,6 +36,8 @@ def backup(directory: Path | None, config: Path | None, **flags: Any) -> None:
     has the shape of a data folder, without the index and the tokens. Exits with 1, and says so, if
     a line that was copied is damaged.
 
+    With `--backup-key-file` DIR has a single encrypted file instead.
+
     Without DIR, as a timer calls it, the copy gets a folder with the time in its name in
     `--backup-dir`, and then older ones that `--backup-keep` does not keep are removed.
     """
@@ -43,10 +46,11 @@ def backup(directory: Path | None, config: Path | None, **flags: Any) -> None:
     target = directory or _scheduled(settings, is_whole=is_whole)
     folders = folders_of(settings, flags)
     with said_plainly():
-        done = back_up(folders, target, shown("Copying"))
-        verified(target)
+        keys = backup_keys(settings.backup_key_file)
+        done = back_up(folders, target, shown("Copying"), keys)
+        verified(target, keys=keys)
         if directory is None and is_whole:
-            pruned = BackupFolder(target.parent).prune(settings.backup_rules, system_clock())
+            pruned = BackupFolder(target.parent, keys).prune(settings.backup_rules, system_clock())
             for old in pruned.removed:
                 click.echo(f"removed {old.path}")
     _say(done, f"of {len(folders)} spaces " * (len(folders) > 1) + f"backed up to {target}")
@@ -66,13 +70,19 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
     """Copy a backup DIR into an empty data folder, compare it with what was backed up, and make the
     index.
 
+    An encrypted one is decrypted into the data folder first, which needs room for it twice.
+
     A backup holds no tokens, so that no revoked one comes back: make new ones before others call.
     Until there is one, a server on loopback is open to everybody there.
     """
     settings = load_settings(config, flags)
     total = Copied()
-    with alone(settings), said_plainly():
-        spaces = backed_up(directory)
+    with (
+        alone(settings),
+        said_plainly(),
+        decrypted(directory, settings.data_dir, backup_keys(settings.backup_key_file)) as source,
+    ):
+        spaces = backed_up(source)
         # the first goes into the default space, whatever it was called
         targets = {
             space: space if number else settings.space for number, space in enumerate(spaces)
@@ -86,7 +96,7 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
             )
         for space, name in targets.items():
             folder = FolderStore.of(settings.data_dir, name)
-            done = copy_back(directory, space, folder, shown("Copying"))
+            done = copy_back(source, space, folder, shown("Copying"))
             try:
                 recovery.rebuild(folder, system_clock, shown("Indexing")).index.close(sound=True)
             except RecollectError as error:

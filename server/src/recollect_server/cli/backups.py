@@ -1,40 +1,47 @@
-"""`recollect-server backups`: list, verify and remove the backups of a folder."""
+"""`recollect-server backups`: list, verify and remove the backups of a folder, and their keys."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
+from recollect_server.app.backup_keys import backup_keys
 from recollect_server.cli.folder import list_problems, said_plainly, shown
 from recollect_server.cli.options import NamedPath, load_settings
+from recollect_server.domain.keys import Keyring, new_key
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep.backing_up import CannotCopy, check
 from recollect_server.services.upkeep.backups import BackupFolder, StoredBackup
 from recollect_server.settings import Settings
+from recollect_server.storage.logs.files import write_private
 
 _PATH = NamedPath(path_type=Path)
+_FLAGS = ("data_dir", "backup_dir", "backup_key_file", "backup_keep")
+"""Flags that stand for settings."""
 
 
 def _with_folder(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--config`, `--data-dir` and `--backup-dir`, and call it with the folder and
-    the settings.
+    """Give a command `--config` and the flags that say where backups and keys are, and call it with
+    the folder and the settings.
     """
 
     @wraps(command)
-    def run(
-        config: Path | None, data_dir: Path | None, backup_dir: Path | None, **arguments: Any
-    ) -> None:
-        named = {"data_dir": data_dir, "backup_dir": backup_dir}
-        named |= {name: arguments.pop(name) for name in ("backup_keep",) if name in arguments}
-        settings = load_settings(config, named)
+    def run(config: Path | None, **arguments: Any) -> None:
+        flags = {name: arguments.pop(name) for name in _FLAGS if name in arguments}
+        settings = load_settings(config, flags)
         if settings.backup_dir is None:
             raise click.UsageError("name the folder of the backups with --backup-dir")
         with said_plainly():
-            command(BackupFolder(settings.backup_dir), settings=settings, **arguments)
+            keys = backup_keys(settings.backup_key_file)
+            command(
+                BackupFolder(settings.backup_dir, keys), settings=settings, keys=keys, **arguments
+            )
 
     for flag, metavar, text in (
+        ("--backup-key-file", "VALUE", "file of keys of encrypted backups, the first for new ones"),
         ("--backup-dir", "VALUE", "folder for backups"),
         ("--data-dir", "VALUE", "folder that holds all data, and its settings [.recollect]"),
         ("--config", "FILE", "a YAML file with settings"),
@@ -52,26 +59,26 @@ def backups() -> None:
 
 @backups.command("list")
 @_with_folder
-def list_backups(folder: BackupFolder, settings: Settings) -> None:  # noqa: ARG001
+def list_backups(folder: BackupFolder, **_: Any) -> None:
     """List the backups, newest first."""
-    for it in folder.list():
-        click.echo(f"{it.time:%Y-%m-%d %H:%M:%S} UTC  {it.path}" + _incomplete(it))
+    for it in folder.stored():
+        click.echo(f"{it.time:%Y-%m-%d %H:%M:%S} UTC  {it.path}" + _state(it))
 
 
 @backups.command()
 @click.argument("name", required=False)
 @_with_folder
-def verify(folder: BackupFolder, settings: Settings, name: str | None) -> None:  # noqa: ARG001
+def verify(folder: BackupFolder, keys: Keyring | None, name: str | None, **_: Any) -> None:
     """Read the backups, or the one called NAME, and compare each with its manifest. Exits with 1 if
     anything differs, or holds damaged lines.
     """
     problems: list[str] = []
-    chosen = [it for it in folder.list() if name in (None, it.path.name)]
+    chosen = [it for it in folder.stored() if name in (None, it.path.name)]
     if name is not None and not chosen:
         raise click.UsageError(f"there is no backup {name}: `backups list` lists them")
     for it in chosen:
         try:
-            checked = check(it.path, shown("Verifying"))
+            checked = check(it.path, shown("Verifying"), keys)
         except CannotCopy as error:
             problems.append(str(error))
             continue
@@ -94,7 +101,7 @@ def verify(folder: BackupFolder, settings: Settings, name: str | None) -> None: 
     help="backups that stay, as `daily=7 weekly=5 monthly=12` (also last, hourly, yearly)",
 )
 @_with_folder
-def prune(folder: BackupFolder, settings: Settings, *, dry_run: bool) -> None:
+def prune(folder: BackupFolder, settings: Settings, *, dry_run: bool, **_: Any) -> None:
     """Remove the backups that no rule of `--backup-keep` keeps, and what interrupted ones left.
 
     Of each hour, day, week, month or year (UTC) the newest counts. The newest good backup stays
@@ -108,9 +115,46 @@ def prune(folder: BackupFolder, settings: Settings, *, dry_run: bool) -> None:
         settings.backup_rules, system_clock(), dry_run=dry_run, progress=shown("Verifying")
     )
     for it in done.removed:
-        click.echo(f"{'would remove' if dry_run else 'removed'} {it.path}" + _incomplete(it))
+        click.echo(f"{'would remove' if dry_run else 'removed'} {it.path}" + _state(it))
     click.echo(f"{len(done.remaining)} backups stay" + (", nothing was removed" if dry_run else ""))
 
 
-def _incomplete(backup: StoredBackup) -> str:
-    return "" if backup.is_complete else "  (not complete)"
+@backups.command()
+@_with_folder
+def rekey(folder: BackupFolder, **_: Any) -> None:
+    """Encrypt all encrypted backups with the first of the keys.
+
+    Each is read with the key that it has, written beside itself, and exchanged when the new one is
+    durable. A command that was interrupted is repeated, and goes on.
+    """
+    changed = folder.encrypt_anew(shown("Encrypting"))
+    for it in changed:
+        click.echo(f"encrypted anew {it.path}")
+    click.echo(f"{len(changed)} backups encrypted anew")
+
+
+@backups.command("new-key")
+@click.argument("file", metavar="FILE", type=NamedPath(path_type=Path, dir_okay=False))
+def make_key(file: Path) -> None:
+    """Make a new key and put it first in FILE, which only this user may read.
+
+    The keys that were in FILE stay behind it, for the backups that they encrypted. Keep a copy of
+    FILE away from the backups: without it nobody can read them.
+    """
+    with said_plainly():
+        try:
+            before = file.read_text("ascii") if file.exists() else ""
+            if before.strip():
+                Keyring.parse(before)
+        except ValueError:
+            raise click.ClickException(f"{file} is no file of keys: name another") from None
+        key = new_key()
+        time = datetime.fromtimestamp(system_clock() / 1000, UTC)
+        write_private(file, f"{key.text}  # {key.id}, made {time:%Y-%m-%d}\n{before}".encode())
+    click.echo(f"{file} has the key {key.id} first: new backups are encrypted with it")
+
+
+def _state(backup: StoredBackup) -> str:
+    if not backup.is_complete:
+        return "  (not complete)"
+    return f"  (encrypted, key {backup.key_id})" if backup.key_id is not None else ""

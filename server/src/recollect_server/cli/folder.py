@@ -15,6 +15,7 @@ from recollect_server.cli.logs import say, set_up_logs_of_a_command
 from recollect_server.services.upkeep.backing_up import CannotCopy
 from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.settings import FOLDER, Settings
+from recollect_server.storage.format import NewerFormat, check_format
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.store import LogUnavailable
 
@@ -43,12 +44,25 @@ def folders_of(settings: Settings, flags: dict[str, Any]) -> dict[str, FolderSto
 
 
 def folder_alone(settings: Settings) -> None:
-    """End the command if the logs are not in the data folder, which it is about."""
+    """End the command if the logs are not in the data folder, which it is about, or a newer server
+    wrote them.
+    """
+    format_known(settings)
     if settings.store != FOLDER:
         raise click.ClickException(
             f"this command is about logs in a folder, and --store is {settings.store}: copy a database"
             " with pg_dump, and delete the folders postgres-* in the data folder to index it anew"
         )
+
+
+def format_known(settings: Settings) -> None:
+    """End the command if a newer server has used the data folder."""
+    try:
+        check_format(settings.data_dir)
+    except NewerFormat as error:
+        raise click.ClickException(str(error)) from error
+    except NotADirectoryError:
+        return  # which the command says in its own words
 
 
 def named(space: str, folders: dict[str, FolderStore], text: str) -> str:

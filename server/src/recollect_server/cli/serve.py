@@ -65,6 +65,10 @@ def serve(config: Path | None, while_locked: Path | None, **flags: Any) -> None:
         f" {running.place}{note}. Stop it with Ctrl-C.",
         sys.stdout,
     )
+    if running.metrics_address:
+        say(f"Metrics are at http://{running.metrics_address}/metrics.", sys.stdout)
+    if running.health_address:
+        say(f"Health is at http://{running.health_address}/readyz.", sys.stdout)
     if while_locked is not None:
         _stop_without_holders(while_locked)
     signal.sigwait(_STOPS)

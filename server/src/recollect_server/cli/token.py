@@ -11,6 +11,9 @@ from typing import Any
 
 import click
 
+from recollect_server.app import CannotStart
+from recollect_server.app.stores import opened_tokens
+from recollect_server.cli.folder import format_known
 from recollect_server.cli.logs import say, set_up_logs_of_a_command
 from recollect_server.cli.options import NamedPath, load_settings
 from recollect_server.domain.errors import InvalidField, RecollectError
@@ -19,10 +22,9 @@ from recollect_server.domain.time import milliseconds, system_clock, to_text
 from recollect_server.domain.tokens import Grant, Token, is_token_id, parse, scopes_of
 from recollect_server.services.audit import Audit
 from recollect_server.services.tokens import Tokens
-from recollect_server.settings import Settings, duration
+from recollect_server.settings import FOLDER, Settings, duration
 from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.logs.store import LogUnavailable
-from recollect_server.storage.logs.tokens import TokenLedger
 
 _OVERLAP = timedelta(days=1)
 
@@ -56,24 +58,30 @@ class _Limit(click.ParamType[tuple[str, float]]):
 
 
 def _with_tokens(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--config` and `--data-dir`, and call it with the tokens and the settings."""
+    """Give a command `--config`, `--data-dir` and `--store`, and call it with the tokens and the
+    settings.
+    """
 
     @wraps(command)
-    def run(config: Path | None, data_dir: Path | None, **arguments: Any) -> None:
-        settings = load_settings(config, {"data_dir": data_dir})
+    def run(
+        config: Path | None, data_dir: Path | None, store: str | None, **arguments: Any
+    ) -> None:
+        settings = load_settings(config, {"data_dir": data_dir, "store": store})
         set_up_logs_of_a_command(settings)
+        format_known(settings)
         try:
-            command(
-                Tokens(TokenLedger(settings.data_dir), system_clock),
-                settings=settings,
-                **arguments,
-            )
+            with opened_tokens(settings) as ledger:
+                command(Tokens(ledger, system_clock), settings=settings, **arguments)
         except InvalidField as error:
             raise click.ClickException(
                 "\n".join(f"{it.field}: {it.description}" for it in error.violations)
             ) from error
-        except LogUnavailable:
-            raise  # the group of all commands names the file
+        except CannotStart as error:
+            raise click.ClickException(str(error)) from error
+        except LogUnavailable as error:
+            if settings.store == FOLDER:
+                raise  # the group of all commands names the file
+            raise click.ClickException(str(error)) from error
         except RecollectError as error:
             raise click.ClickException(str(error)) from error
 
@@ -83,7 +91,9 @@ def _with_tokens(command: Callable[..., None]) -> Callable[..., None]:
         ("--config", "FILE", "a YAML file with settings"),
     ):
         run = click.option(flag, type=path, metavar=metavar, help=text)(run)
-    return run
+    return click.option(
+        "--store", metavar="VALUE", help="URL of the database that has the tokens [folder]"
+    )(run)
 
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="print JSON")
@@ -91,7 +101,8 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="print JSON")
 
 @click.group()
 def token() -> None:
-    """Create, list, revoke and rotate the tokens of a data folder, while its server runs or not.
+    """Create, list, revoke and rotate the tokens of a data folder, or of the database that
+    `--store` names, while servers run or not.
 
     A running server follows within a second.
     """

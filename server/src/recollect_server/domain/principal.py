@@ -48,6 +48,7 @@ KINDS: dict[str, frozenset[Scope]] = {
         }
     ),
     "reader": frozenset({_ANY, _READ, Scope.RECALL, Scope.COMMUNICATIONS_READ}),
+    "monitor": frozenset({_ANY}),
     "admin": ALL_SCOPES,
 }
 """Named bundles of scopes, by the kind of a token."""

@@ -17,6 +17,7 @@ from recollect_server.domain.budget import message_tokens
 from recollect_server.domain.conversation import ModelUse
 from recollect_server.domain.message import Message
 from recollect_server.domain.notes import Notes, WrongNotes, notes_of
+from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.domain.topics import is_filler
 from recollect_server.inference.circuit_breaker import (
     Backoff,
@@ -83,8 +84,10 @@ class HostedModel:
         endpoint: Endpoint,
         backoff: Backoff | None = None,
         now: Callable[[], float] = monotonic,
+        telemetry: Telemetry = UNMEASURED,
     ) -> None:
         self._endpoint = endpoint
+        self._telemetry = telemetry
         self._breaker = CircuitBreaker(backoff or Backoff(), now)
         self.writer, self.model = endpoint.writer, endpoint.model
         self.name = f"{endpoint.writer} {endpoint.model}" + (
@@ -137,7 +140,12 @@ class HostedModel:
         read: Callable[[dict[str, Any]], T],
     ) -> T:
         text = fenced(messages, earlier)
-        answer = self._breaker.call(lambda: self._endpoint.ask(system, schema, text))
+
+        def ask() -> dict[str, Any]:
+            with self._telemetry.step(Step.MODEL):
+                return self._endpoint.ask(system, schema, text)
+
+        answer = self._breaker.call(ask)
         try:
             return read(answer)
         except WrongNotes as error:

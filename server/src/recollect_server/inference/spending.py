@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from recollect_server.domain.conversation import ModelUse
 from recollect_server.domain.live import Live
+from recollect_server.domain.telemetry import UNMEASURED, Count, Telemetry
 from recollect_server.domain.time import Clock, to_text
 from recollect_server.inference.language_model import ModelUnavailable
 
@@ -43,7 +44,9 @@ class Spending:
         budget: Live[Budget],
         read: Callable[[str], Spent],
         write: Callable[[str, Spent], None],
+        telemetry: Telemetry = UNMEASURED,
     ) -> None:
+        self._telemetry = telemetry
         self._clock = clock
         self._budget = budget
         self._read, self._write = read, write
@@ -83,6 +86,10 @@ class Spending:
         return use
 
     def _count(self, more: ModelUse) -> None:
+        self._telemetry.count(Count.MODEL_CALLS, more.calls)
+        self._telemetry.count(Count.MODEL_TOKENS, more.input, "read")
+        self._telemetry.count(Count.MODEL_TOKENS, more.output, "written")
+        self._telemetry.count(Count.MODEL_DOLLARS, more.cost)
         before: ModelUse = getattr(self._own, "use", ModelUse())
         self._own.use = ModelUse(
             before.calls + more.calls,

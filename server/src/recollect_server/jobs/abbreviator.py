@@ -15,6 +15,7 @@ from structlog.contextvars import bound_contextvars
 
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
+from recollect_server.domain.telemetry import UNMEASURED, Count, Step, Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.inference.language_model import CannotWrite, LanguageModel, ModelUnavailable
 from recollect_server.jobs.loop import Loop, unforeseen
@@ -232,8 +233,15 @@ class Abbreviator:
     """
 
     def __init__(
-        self, spaces: Spaces[Any], model: LanguageModel, clock: Clock, threads: int, slow: float
+        self,
+        spaces: Spaces[Any],
+        model: LanguageModel,
+        clock: Clock,
+        threads: int,
+        slow: float,
+        telemetry: Telemetry = UNMEASURED,
     ) -> None:
+        self._telemetry = telemetry
         self._spaces: Spaces[HasNotes] = spaces
         self._model = model
         self._clock = clock
@@ -316,12 +324,14 @@ class Abbreviator:
     def _write(self, at_work: _AtWork) -> None:
         work = at_work.work
         try:
-            outcome = work.task.write(work.waiting, self._stopping.is_set)
+            with self._telemetry.step(Step.NOTES):
+                outcome = work.task.write(work.waiting, self._stopping.is_set)
         except CannotWrite as error:
             self._fail(at_work, str(error), alone=True)
         except (ModelUnavailable, StorageUnavailable, IndexUnavailable) as error:
             self._fail(at_work, str(error), alone=False)
         else:
+            self._telemetry.count(Count.NOTES, label=outcome.value)
             if outcome is Outcome.WRITTEN:
                 with self._lock:
                     at_work.lease.space.notes.written()
@@ -331,6 +341,7 @@ class Abbreviator:
     def _fail(self, at_work: _AtWork, reason: str, *, alone: bool) -> None:
         if self._stopping.is_set():
             return
+        self._telemetry.count(Count.NOTES, label="failed")
         work = at_work.work
         with self._lock:
             is_new = at_work.lease.space.notes.failed(work, reason, alone=alone)

@@ -4,6 +4,7 @@ vectors of what was said. `Rounds` gives each its turns.
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -24,6 +25,8 @@ log = structlog.get_logger("recollect.jobs")
 
 _INDEX_SECONDS = 1.0
 _MOST_INDEX_SECONDS = 30.0  # between two tries of an index that still refuses
+_FOLLOW_SECONDS = 1.0
+_FOLLOW_WATCHED_SECONDS = 0.02
 _TIER_SECONDS = 1.0
 _PRUNE_SECONDS = 60.0
 _SLICE = 500  # updates pruned in one transaction, a few milliseconds
@@ -52,6 +55,20 @@ class IndexKeeper(Job):
         well = self._space.repair(stopping.is_set)
         self._wait = _INDEX_SECONDS if well else min(2 * self._wait, _MOST_INDEX_SECONDS)
         return self._wait
+
+
+class Follower(Job):
+    """Takes in what other processes write while nobody calls: soon where somebody watches."""
+
+    def __init__(self, space: Space, is_watched: Callable[[], bool]) -> None:
+        super().__init__(_FOLLOW_SECONDS)
+        self._space = space
+        self._is_watched = is_watched
+
+    def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
+        """Follow once."""
+        self._space.follow()
+        return _FOLLOW_WATCHED_SECONDS if self._is_watched() else _FOLLOW_SECONDS
 
 
 class TierKeeper(Job):

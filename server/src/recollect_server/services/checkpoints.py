@@ -365,6 +365,11 @@ class Checkpoints:
                 _, oldest = self._states.popitem(last=False)
                 self._count -= len(oldest.keys)
 
+    def changed(self, name: str) -> None:
+        """Drop what is remembered of a log that another process wrote to; empty: of every one."""
+        for it in [name] if name else list(self._states):
+            self._forget(it)
+
     def _forget(self, name: str) -> None:
         with self._guard:
             if (state := self._states.pop(name, None)) is not None:

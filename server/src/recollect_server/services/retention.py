@@ -77,7 +77,7 @@ class Retention:
             def confirm(it: Conversation, retired: Retired = retired) -> bool:
                 if it.update_time != retired.update_time:
                     return False  # somebody wrote to it
-                self._receipts.append(RetentionReceipt(retired, self._space.clock()))
+                self._receipts.add(RetentionReceipt(retired, self._space.clock()))
                 return True
 
             try:

@@ -53,6 +53,12 @@ class OpenedSpace(Protocol):
     def has_backlog(self) -> bool:
         """Return whether it is suspended, and its index has not taken in everything."""
 
+    def carry_out(self, work: Callable[[], Any]) -> Any:
+        """Return the result of a call, behind what other processes wrote before it."""
+
+    def follow(self) -> None:
+        """Take in what other processes wrote."""
+
     def suspend(self) -> bool:
         """Close its files and stay in memory. Return False if it is to be closed instead. Nobody
         uses it now.

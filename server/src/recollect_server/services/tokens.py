@@ -22,7 +22,7 @@ from recollect_server.domain.principal import ALL_SCOPES, CUSTOM, KINDS, Princip
 from recollect_server.domain.time import Clock, from_text, to_text
 from recollect_server.domain.tokens import Grant, Token
 from recollect_server.storage.logs.fields import moment, text, texts
-from recollect_server.storage.logs.tokens import NO_FILE, TokenLedger
+from recollect_server.storage.logs.tokens import NO_FILE, TokenLines
 
 log = structlog.get_logger("recollect.tokens")
 
@@ -32,9 +32,9 @@ _NOBODY = bytes(32)
 
 
 class Tokens:
-    """The tokens of a data folder. Safe to call from any thread."""
+    """The tokens of a server. Safe to call from any thread."""
 
-    def __init__(self, ledger: TokenLedger, clock: Clock) -> None:
+    def __init__(self, ledger: TokenLines, clock: Clock) -> None:
         """Read the ledger. Raises LogUnavailable."""
         self._ledger = ledger
         self._clock = clock

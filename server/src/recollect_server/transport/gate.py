@@ -132,6 +132,18 @@ class Gate:
         self._principals[key] = token, principal
         return principal
 
+    def refusal(self, authorization: str, peer: str) -> str:
+        """Return why a caller may not read about the server as a whole, by its token; empty if it
+        may.
+        """
+        try:
+            token = self._authenticate([authorization] if authorization else [], peer)
+        except (Unauthenticated, LimitExceeded) as error:
+            return str(error)
+        if EVERY_SPACE not in token.grant.spaces:
+            return "the token is not for every space: make one with --kind monitor --space '*'"
+        return ""
+
     def caller_of(
         self, metadata: Iterable[tuple[str, str | bytes]], peer: Callable[[], str]
     ) -> Hashable | None:

@@ -34,6 +34,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.principal import Principal
+from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.services.audit import Audit, object_of, objects_of
 from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces import Spaces
@@ -161,12 +162,13 @@ ADMINISTRATIVE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CallLog:
-    """The rule for which calls are logged at `info`."""
+    """The rule for which calls are logged at `info`, and the telemetry that counts all."""
 
     slow: Live[float] = field(default_factory=lambda: Holder(1.0))
     """Seconds; a call that takes longer has a line. Of a stream, the time to open it."""
     quiet: bool = False
     """True to log every call at `debug`: health checks and reflection."""
+    telemetry: Telemetry = UNMEASURED
 
     def write(
         self,
@@ -177,6 +179,8 @@ class CallLog:
         seconds: float,
     ) -> None:
         """Log a call that is over, or a stream that is open. `method` is `Service.Method`."""
+        if self.telemetry is not UNMEASURED:
+            self.telemetry.call(method, "OK" if failed is None else _CODES[failed.code], seconds)
         is_notable = failed is not None or seconds > self.slow.now or method in ADMINISTRATIVE
         if is_notable and not self.quiet:
             log.info("call", **_fields(method, request, answer, failed, seconds))
@@ -218,7 +222,8 @@ def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
         if stores:
             space.quota.admit(size=call.size)
         handler: Handler = getattr(space.handlers[service], name)
-        return handler(request, call)
+        answer: ProtoMessage | None = space.carry_out(lambda: handler(request, call))
+        return answer
 
     def run(request: Any, call: Call) -> ProtoMessage | None:
         space_name = call.principal.space
@@ -244,6 +249,7 @@ def in_space_for_long(method: MethodDescriptor, spaces: Spaces[Any]) -> StreamHa
         lease = spaces.use(call.principal.space, holds=True)
         try:
             handler: StreamHandler = getattr(lease.space.handlers[service], name)
+            lease.space.follow()
             handler(request, call, send)
         except BaseException:
             lease.end()
@@ -429,6 +435,8 @@ def _conversation_of(answer: ProtoMessage | None) -> str:
 
 
 _CODES = {code.value[0]: code.name for code in grpc.StatusCode}
+CODES = tuple(_CODES.values())
+"""Names of the codes of gRPC."""
 
 
 def _reader(request_type: type[ProtoMessage]) -> Callable[[bytes], ProtoMessage | Malformed]:

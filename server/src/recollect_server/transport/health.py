@@ -32,6 +32,7 @@ from recollect_server.transport.handling import (
     unary,
 )
 from recollect_server.transport.held import HeldStream, HeldStreams
+from recollect_server.transport.plain_http import Page, text_page
 
 log = structlog.get_logger("recollect.health")
 
@@ -135,6 +136,19 @@ class Health:
         self.leave()
         self._watches.stop()
 
+    def describe(self) -> tuple[bool, list[str]]:
+        """Return whether the server serves, and a line for each name with its status, and the
+        reason where a part is degraded.
+        """
+        degraded = {} if self._stopping.is_set() else self._look()
+        status = pb.HealthCheckResponse.ServingStatus.Name
+        lines = [
+            f"{name}: {status(it)}" + (f": {degraded[name]}" if name in degraded else "")
+            for name, it in sorted(self._statuses.items())
+            if name
+        ]
+        return self.status("") == pb.HealthCheckResponse.SERVING, lines
+
     def status(self, name: str) -> int | None:
         """Return the status of a name; None if there is no such name."""
         return self._statuses.get(name)
@@ -199,6 +213,31 @@ class Health:
 
     def _watch(self, request: pb.HealthCheckRequest, call: Call, send: Send) -> None:
         self._watches.open(_Watch(self, request.service, call.context, send))
+
+
+class HealthPages:
+    """Health for programs that speak no gRPC, as kubelet: `/livez` and `/readyz`."""
+
+    def __init__(self, unready: Callable[[], str] = lambda: "") -> None:
+        """`unready` returns why a server that serves should get no calls; empty if it should."""
+        self._unready = unready
+        self._health: Health | None = None
+
+    def follow(self, health: Health) -> None:
+        """Report the health of a server from now on: until then it starts."""
+        self._health = health
+
+    def pages(self) -> dict[str, Page]:
+        """Return the pages by their paths."""
+        return {"/livez": lambda _: text_page(200, "alive"), "/readyz": self._ready}
+
+    def _ready(self, _accept: str) -> tuple[int, str, bytes]:
+        if self._health is None:
+            return text_page(503, "not ready: the server is starting")
+        serves, lines = self._health.describe()
+        reason = self._unready() if serves else "the server is stopping"
+        first = f"not ready: {reason}" if reason else "ready"
+        return text_page(503 if reason else 200, "\n".join([first, *lines]))
 
 
 def _is_within(part: str, service: str) -> bool:

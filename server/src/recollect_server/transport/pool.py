@@ -20,6 +20,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -84,6 +85,18 @@ class _Caller:
     def is_idle(self) -> bool:
         """True if nothing of it is here."""
         return not (self.running or self.requested or self.ready or self.unread)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLoad:
+    """Load of a pool."""
+
+    threads: int
+    """Threads that it may have."""
+    busy: int
+    """Threads that run calls, or are about to."""
+    waiting: int
+    """Calls whose requests are here and that have no thread."""
 
 
 class CallPool(ThreadPoolExecutor):
@@ -180,6 +193,10 @@ class CallPool(ThreadPoolExecutor):
         """Return the number of calls whose requests are here and that have no thread."""
         with self._lock:
             return sum(len(caller.ready) for caller in self._ready)
+
+    def load(self) -> PoolLoad:
+        """Return the load at this moment."""
+        return PoolLoad(self._size, self._busy, self.waiting())
 
     def _begin(self, key: Hashable, ask: Callable[[], bool]) -> None:
         """Ask for the request of a call that has begun, now or when it is its caller's turn."""

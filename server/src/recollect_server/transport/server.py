@@ -24,6 +24,7 @@ from recollect.v1 import (
 )
 
 from recollect_server.domain.live import Holder, Live
+from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.services.spaces import Spaces
 from recollect_server.transport import health, reflection
 from recollect_server.transport.access_service import AccessHandlers
@@ -39,7 +40,7 @@ from recollect_server.transport.handling import (
     unary,
 )
 from recollect_server.transport.listening import Listeners
-from recollect_server.transport.pool import CallPool
+from recollect_server.transport.pool import CallPool, PoolLoad
 
 SERVICES: tuple[ServiceDescriptor, ...] = (
     conversation_service_pb2.DESCRIPTOR.services_by_name["ConversationService"],
@@ -90,6 +91,7 @@ class ServerOptions:
     """The certificate of the ports."""
     refusal: Callable[[], str] = lambda: ""
     """Returns why addresses beyond loopback are refused, with advice; empty if they are not."""
+    telemetry: Telemetry = UNMEASURED
 
 
 class Server:
@@ -215,13 +217,23 @@ class Server:
             pool.shutdown(wait=True)
         self._stopped.set()
 
+    @property
+    def health(self) -> health.Health:
+        """Return the health of the server and its services."""
+        return self._health
+
+    def loads(self) -> dict[str, PoolLoad]:
+        """Return the load of each pool of threads, by its name."""
+        pools = {"call": self._pool, "write": self._writers, "search": self._searchers}
+        return {name: pool.load() for name, pool in pools.items()}
+
     def wait(self) -> None:
         """Wait until the server is stopped."""
         self._stopped.wait()
 
     def _methods(self, service: ServiceDescriptor) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
-        calls = CallLog(self._options.slow_call)
+        calls = CallLog(self._options.slow_call, telemetry=self._options.telemetry)
         for method in service.methods:
             request_type = GetMessageClass(method.input_type)
             admit = self._gate.admit

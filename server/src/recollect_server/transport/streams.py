@@ -29,6 +29,7 @@ from recollect_server.domain.errors import (
     TooManySubscribers,
     Unauthenticated,
 )
+from recollect_server.domain.telemetry import UNMEASURED, Count, Telemetry
 from recollect_server.services.streaming.watching import Watched, Watcher
 from recollect_server.transport.errors import internal, status_of
 from recollect_server.transport.gate import Ended
@@ -67,7 +68,9 @@ class Stream:
         "again",
         "beat",
         "began",
+        "due_since",
         "ending",
+        "is_slow",
         "max_batch",
         "over",
         "principal",
@@ -102,10 +105,14 @@ class Stream:
         """A heartbeat is due."""
         self.began = self.spoke = time.monotonic()
         self.sent = 0
+        self.is_slow = False
+        """It was cancelled because it did not take what was sent."""
+        self.due_since = 0.0
+        """Since when something waits to be sent; 0: nothing does."""
 
     def cancel(self) -> None:
         """Cancel the call at once; a blocked send returns."""
-        self.over = True
+        self.over = self.is_slow = True
         self._context.cancel()
 
     def watch_end(self, on_end: Callable[[], None]) -> bool:
@@ -123,12 +130,14 @@ class Stream:
 class _Followed:
     """Something that is watched, as the listening thread follows it. `Streams` guards it."""
 
-    __slots__ = ("busy", "has_news", "rests_until", "streams", "ticked", "watched")
+    __slots__ = ("busy", "has_news", "news_since", "rests_until", "streams", "ticked", "watched")
 
     def __init__(self, watched: Watched) -> None:
         self.watched = watched
         self.streams: set[Stream] = set()
         self.has_news = False
+        self.news_since = 0.0
+        """Time of the first news that was not taken yet; 0: there is none."""
         self.busy = False
         """The listening thread is with it."""
         self.rests_until = self.ticked = 0.0
@@ -138,8 +147,9 @@ class _Followed:
 class Streams:
     """All open streams. Safe to call from any thread."""
 
-    def __init__(self, limits: StreamLimits) -> None:
+    def __init__(self, limits: StreamLimits, telemetry: Telemetry = UNMEASURED) -> None:
         self._limits = limits
+        self._telemetry = telemetry
         self._tick_seconds = min(_TICK, limits.heartbeat / 4)
         # guards everything below; nothing slow happens under it
         self._guard = threading.Condition()
@@ -238,6 +248,12 @@ class Streams:
         """Return the number of open streams."""
         return len(self._streams)
 
+    def lag(self) -> float:
+        """Return the seconds that the stream that is furthest behind waits for something new."""
+        with self._guard:
+            times = [it.due_since for it in self._streams if it.due_since]
+        return max(0.0, time.monotonic() - min(times)) if times else 0.0
+
     def threads(self) -> int:
         """Return the number of sending threads."""
         return self._senders.threads()
@@ -271,7 +287,10 @@ class Streams:
             if (followed := self._followed.get(stream.watched)) is not None:
                 followed.streams.discard(stream)
         stream.watched.unsubscribe()
-        log.info("stream_over", seconds=round(time.monotonic() - stream.began, 1), sent=stream.sent)
+        seconds = round(time.monotonic() - stream.began, 1)
+        reason = "slow" if stream.is_slow else "server" if stream.ending else "caller"
+        self._telemetry.count(Count.STREAMS_ENDED, label=reason)
+        log.info("stream_over", seconds=seconds, sent=stream.sent, ended_by=reason)
 
     # Threads --------------------------------------------------------------------------------------
 
@@ -279,6 +298,7 @@ class Streams:
         """Note news. It may be called under locks of what is watched, and waits for nothing."""
         with self._guard:
             followed.has_news = True
+            followed.news_since = followed.news_since or time.monotonic()
             if followed not in self._resting and followed.watched in self._followed:
                 self._news.add(followed)
                 self._guard.notify_all()
@@ -346,11 +366,15 @@ class Streams:
         news are worth it.
         """
         watched = followed.watched
+        with self._guard:
+            since, followed.news_since = followed.news_since, 0.0
         news = watched.advance()
         concerned: list[Stream] = []
         if news.everyone or news.about:
             with self._guard:
                 concerned = [it for it in followed.streams if it.watcher.concerned(news)]
+        for stream in concerned:
+            stream.due_since = stream.due_since or since
         count = self._senders.schedule(concerned)
         rest = min(news.updates * _REST, count * _REST_OF_A_STREAM, _LONGEST_REST)
         if not rest:
@@ -380,6 +404,7 @@ class Streams:
             return False
         try:
             if stream.ending is None:
+                due_since = stream.due_since
                 batch, more = stream.watcher.take(_PART)
                 if stream.beat and not more:
                     batch.updates.append(stream.watcher.heartbeat())
@@ -394,6 +419,9 @@ class Streams:
                     stream.spoke = time.monotonic()
                     sender.send(stream.send, element)
                     stream.sent += 1
+                if due_since and not more:
+                    stream.due_since = 0.0
+                    self._telemetry.deliver(time.monotonic() - due_since)
                 return more
         except (IndexUnavailable, StorageUnavailable) as error:
             # until the index is mended; the next heartbeat looks again

@@ -12,6 +12,7 @@ import structlog
 
 from recollect_server.domain.backups import KeepRule, backup_name
 from recollect_server.domain.errors import InvalidField, NoBackupFolder, StorageUnavailable
+from recollect_server.domain.keys import Keyring
 from recollect_server.domain.time import Clock
 from recollect_server.services.upkeep.backing_up import CannotCopy, Copied, back_up
 from recollect_server.services.upkeep.backups import BackupFolder, verified
@@ -56,15 +57,18 @@ class BackupAdministration:
         rules: Sequence[KeepRule],
         default: str,
         clock: Clock,
+        keys: Callable[[], Keyring | None],
     ) -> None:
         """`folder_of` returns the logs of a space, or raises StorageUnavailable; `folder` holds the
-        backups; None: none is made by calls. `rules` say which of them stay.
+        backups; None: none is made by calls. `rules` say which of them stay. `keys` returns those
+        that encrypt them, or raises CannotCopy.
         """
         self._folder_of = folder_of
         self._folder = folder
         self._rules = rules
         self._default = default
         self._clock = clock
+        self._keys = keys
         self._guard = threading.Lock()  # one at a time: they compete for the disk
 
     def make(self, name: str, spaces: list[str], *, is_whole: bool) -> Backup:
@@ -86,22 +90,23 @@ class BackupAdministration:
             if target.exists():
                 raise InvalidField.of("name", f"there is a backup {target.name} already")
             try:
-                copied = back_up(stores, target, _Pace())
-                verified(target, _Pace())
+                keys = self._keys()
+                copied = back_up(stores, target, _Pace(), keys)
+                verified(target, _Pace(), keys)
             except (CannotCopy, LogUnavailable, OSError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 raise StorageUnavailable(
                     f"the backup {target} is not complete: {reason}: remove it"
                 ) from error
             if is_whole and not name:
-                self._prune(now)
+                self._prune(now, keys)
         return Backup(target.absolute(), tuple(ordered), copied)
 
-    def _prune(self, now: int) -> None:
+    def _prune(self, now: int, keys: Keyring | None) -> None:
         """Remove older backups. What fails is logged: the new one was made all the same."""
         assert self._folder is not None
         try:
-            removed = BackupFolder(self._folder).prune(self._rules, now).removed
+            removed = BackupFolder(self._folder, keys).prune(self._rules, now).removed
         except (CannotCopy, OSError) as error:
             log.error("backups_not_removed", reason=str(error))
             return

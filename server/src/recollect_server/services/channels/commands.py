@@ -6,9 +6,12 @@ that ends a conversation writes the new one first; what it does to the old one i
 if a crash came between.
 """
 
+from collections.abc import Iterable
+
 import structlog
 from ulid import ULID
 
+from recollect_server.domain.addresses import EMAIL, WEB
 from recollect_server.domain.commands import (
     Clear,
     Command,
@@ -32,6 +35,7 @@ from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.rendering.spoken import speaker
+from recollect_server.domain.routing import place_of
 from recollect_server.domain.time import to_text
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.space.deletion import DELETE_ANCHORS
@@ -226,7 +230,8 @@ class Commands:
             beginning.pinned,
         )
         began = Began(conversation_id, channel, run.time, participants, party, model, pinned)
-        done = self._space.begin([began, run], call.request)
+        claim = self._space.claim(claimed(channel, party, call.mail))
+        done = self._space.begin([began, run], call.request, claim=claim)
         return Replied(run.reply, done.state.conversation, run)
 
     def _history(self, state: ConversationState, count: int) -> str:
@@ -240,6 +245,16 @@ class Commands:
             if message.role is not Role.TOOL and message.content.strip()
         ][-count:]
         return "\n".join(shown) or _NOTHING
+
+
+def claimed(channel: str, party: Party, mails: Iterable[str]) -> list[str]:
+    """Return the names of the places where a conversation of a channel begins: of several processes
+    one begins it.
+    """
+    if channel == EMAIL:
+        return [f"mail {it}" for it in mails]
+    place = place_of(channel, party)
+    return [f"place {place.name}"] if place.known or channel == WEB else []
 
 
 def _choice(models: tuple[str, ...]) -> str:

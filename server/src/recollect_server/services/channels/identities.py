@@ -32,14 +32,25 @@ class Identities:
         self._space = space
         self._ledger = ledger
         self._guard = threading.Lock()  # one change at a time: each is written before it counts
+        ledger.recover()
+        self._read()
+
+    def changed(self, name: str) -> None:
+        """Read the ledger anew if another process wrote to it; empty: to any log. Raises
+        LogUnavailable.
+        """
+        if name in ("", self._ledger.name):
+            with self._guard:
+                self._read()
+
+    def _read(self) -> None:
         self._people = People()
         self._answered: dict[str, tuple[str, _Answer]] = {}
-        ledger.recover()
-        for change in ledger.entries():
+        for change in self._ledger.entries():
             try:
                 answer = self._apply(change)
             except ValueError as error:
-                log.warning("line_not_known", ledger=ledger.name, reason=str(error))
+                log.warning("line_not_known", ledger=self._ledger.name, reason=str(error))
                 continue
             if change.request_id:
                 self._answered[change.request_id] = (change.request_hash, answer)

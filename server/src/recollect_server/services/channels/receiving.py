@@ -32,7 +32,13 @@ from recollect_server.domain.routing import (
     provenance_of,
 )
 from recollect_server.domain.time import arrival
-from recollect_server.services.channels.commands import Beginning, CommandCall, Commands, Replied
+from recollect_server.services.channels.commands import (
+    Beginning,
+    CommandCall,
+    Commands,
+    Replied,
+    claimed,
+)
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.rate_limit import RateLimiter
 from recollect_server.services.conversations import check_writable
@@ -44,6 +50,7 @@ from recollect_server.services.space.state import Committed, RequestKey, placed
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.lines import contents_of, messages_of
 from recollect_server.storage.logs.received import hash_of_delivery, key_of_delivery
+from recollect_server.storage.logs.store import NO_CLAIM, Claim
 
 log = structlog.get_logger("recollect.channels")
 
@@ -207,18 +214,22 @@ class Receiving:
     # Messages -------------------------------------------------------------------------------------
 
     def _store(self, inbound: Inbound, headers: Headers, request: RequestKey) -> Stored:
-        threads = self._threads(headers)
-        conversation_id = min(threads) if threads else self._route(inbound)
-        if conversation_id is not None:
-            try:
-                stored = self._append(conversation_id, inbound, headers, request)
-            except ConversationNotFound:
-                if _is_named(inbound):
-                    raise  # else it is being deleted just now
-            else:
-                self._join(threads - {conversation_id}, conversation_id)
-                return stored
-        return self._begin(inbound, headers, request)
+        places = claimed(inbound.channel, party_of(inbound), headers.ids)
+        claim = NO_CLAIM
+        while True:
+            threads = self._threads(headers)
+            conversation_id = min(threads) if threads else self._route(inbound)
+            if conversation_id is not None:
+                try:
+                    stored = self._append(conversation_id, inbound, headers, request)
+                except ConversationNotFound:
+                    if _is_named(inbound):
+                        raise  # else it is being deleted just now
+                else:
+                    self._join(threads - {conversation_id}, conversation_id)
+                    return stored
+            if claim is not NO_CLAIM or (claim := self._space.claim(places)) is NO_CLAIM:
+                return self._begin(inbound, headers, request, claim)
 
     def _append(
         self, conversation_id: str, inbound: Inbound, headers: Headers, request: RequestKey
@@ -230,7 +241,9 @@ class Receiving:
                 self._space.append(state, placed(state, [message], self._space.clock()), request)
             )
 
-    def _begin(self, inbound: Inbound, headers: Headers, request: RequestKey) -> Stored:
+    def _begin(
+        self, inbound: Inbound, headers: Headers, request: RequestKey, claim: Claim
+    ) -> Stored:
         conversation_id, now = f"conv-{ULID()}", self._space.clock()
         how = _beginning(inbound)
         began = Began(
@@ -243,7 +256,7 @@ class Receiving:
             turn_number=1,
         )
         message = replace(message, arrived=arrival(message.timestamp, 0, now))
-        return _stored(self._space.begin([began, message], request))
+        return _stored(self._space.begin([began, message], request, claim=claim))
 
     # Where to -------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from recollect_server.domain.live import Live
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.routing import group_of
+from recollect_server.domain.telemetry import Count
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import own, past
 from recollect_server.services.context.packing import Recalling, pack_cold, pack_hot, pack_warm
@@ -181,6 +182,8 @@ class ContextBuilder:
         context = _within(context, self._max_bytes)
         context = rendered_within(context, form, message, total)
         self._tiers.built(conversation_id, context, in_memory=in_memory)
+        for part in degraded:
+            self._space.telemetry.count(Count.DEGRADED, label=part)
         return context
 
     def group(

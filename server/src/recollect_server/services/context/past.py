@@ -140,6 +140,7 @@ def recall(
             _CONVERSATIONS,
             deadline,
             weighing.now,
+            telemetry=space.telemetry,
         )
     ranked = candidates.best_messages()
     best = candidates.message_scores[ranked[0]] if ranked else 0.0

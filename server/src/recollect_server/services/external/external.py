@@ -41,6 +41,7 @@ from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.messages import newest_within
+from recollect_server.storage.logs.store import NO_CLAIM, Claim
 
 PageEnd = tuple[int, str]
 """End of a page: a time or a line, and an id."""
@@ -154,17 +155,18 @@ class External:
                 provider_message_id=provider_message_id,
                 origin=origin,
             )
-            stored = self._space.index.external.with_party(channel, party)
+            stored, claim = self._with_party(channel, party)
+            claim = replace(claim, request=f"delivery {channel} {provider_message_id}")
             name = stored.communication.id if stored else f"ext-{ULID()}"
             with self._space.exclusive(conversation=name):
                 if stored is None:
                     began = CommunicationBegan(name, channel, party, message.timestamp)
                     communication = Communication(name, channel, party, began.time, began.time)
-                    return self._received(communication, None, [began], message, 2, now)
+                    return self._received(communication, None, [began], message, 2, now, claim)
                 # somebody may have written to it before the lock was ours
                 stored = self._store.find(name)
                 return self._received(
-                    stored.communication, stored, [], message, stored.lines + 1, now
+                    stored.communication, stored, [], message, stored.lines + 1, now, claim
                 )
 
     def delivered(self, channel: str, provider_message_id: str) -> Received | None:
@@ -200,6 +202,7 @@ class External:
         message: ExternalMessage,
         sequence: int,
         now: int,
+        claim: Claim,
     ) -> Received:
         arrived = arrival(message.timestamp, communication.update_time if stored else 0, now)
         message = replace(message, sequence=sequence, arrived=arrived)
@@ -212,9 +215,9 @@ class External:
             escalation = Escalation(opened.id, communication.id, sequence, opened.question, now)
             contents.append(opened)
         written = (
-            self._store.append(stored, contents, None)
+            self._store.append(stored, contents, None, claim)
             if stored
-            else self._store.begin(communication.id, contents)
+            else self._store.begin(communication.id, contents, claim=claim)
         )
         offered = self._offered(written.communication, message)
         return Received(
@@ -346,7 +349,7 @@ class External:
             self._store.bring_up()
             if request and (before := self._before(request)):
                 return before.communication
-            stored = self._space.index.external.with_party(channel, party)
+            stored, claim = self._with_party(channel, party)
             name = stored.communication.id if stored else f"ext-{ULID()}"
             with self._space.exclusive(conversation=name):
                 if stored is None:
@@ -355,8 +358,18 @@ class External:
                         CommunicationBegan(name, channel, party, now),
                         TrustSet(trust, scopes, now),
                     ]
-                    return self._store.begin(name, contents, request).communication
+                    return self._store.begin(name, contents, request, claim).communication
                 return self._trust(self._store.find(name), trust, scopes, request)
+
+    def _with_party(self, channel: str, party: str) -> tuple[StoredCommunication | None, Claim]:
+        """Return the communication with a party; None with the claim of who begins it."""
+        find, claim = self._space.index.external.with_party, NO_CLAIM
+        stored = find(channel, party)
+        if stored is None and self._space.is_shared:
+            claim = self._space.claim([f"party {channel} {party}"])
+            self._store.bring_up()
+            stored = find(channel, party)
+        return stored, (NO_CLAIM if stored else claim)
 
     def _trust(
         self,

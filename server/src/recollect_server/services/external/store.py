@@ -10,18 +10,23 @@ from contextlib import suppress
 
 import structlog
 
-from recollect_server.domain.errors import CommunicationNotFound, IndexUnavailable, InvalidField
+from recollect_server.domain.errors import (
+    CommunicationNotFound,
+    IndexUnavailable,
+    InvalidField,
+    StorageUnavailable,
+)
 from recollect_server.domain.external import Communication, ExternalContent, ExternalMessage
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import MAX_LINES, is_communication_id
-from recollect_server.services.space.events import CommunicationChanged
+from recollect_server.services.space.events import ChangedElsewhere, CommunicationChanged
 from recollect_server.services.space.logs import IndexAhead
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.messages import Place
-from recollect_server.storage.logs.store import START, LogConflict, Position
+from recollect_server.storage.logs.store import NO_CLAIM, START, Claim, Kind, LogConflict, Position
 
 log = structlog.get_logger("recollect.external")
 
@@ -43,11 +48,18 @@ class CommunicationStore:
         self.space = space
         self._logs = space.communications
         self._behind: set[str] = set()  # what the index did not take in
+        space.subscribe(ChangedElsewhere, self._changed)
 
     @property
     def behind(self) -> bool:
         """Return whether the index lacks something."""
         return bool(self._behind)
+
+    def _changed(self, event: ChangedElsewhere) -> None:
+        if event.kind == Kind.COMMUNICATION:
+            self._behind.add(event.name)
+            with suppress(IndexUnavailable, StorageUnavailable):  # whoever asks next does it
+                self.bring_up()
 
     def bring_up(self) -> None:
         """Index the lines that the index refused. Raises IndexUnavailable, StorageUnavailable. Hold
@@ -60,7 +72,8 @@ class CommunicationStore:
             ):
                 self._catch_up(communication_id)
             self._behind.discard(communication_id)
-            log.warning("communication_caught_up", communication=communication_id)
+            if not self.space.is_shared:
+                log.warning("communication_caught_up", communication=communication_id)
             self.space.publish(CommunicationChanged(communication_id))
 
     def _catch_up(self, communication_id: str) -> None:
@@ -95,19 +108,21 @@ class CommunicationStore:
         communication_id: str,
         contents: list[ExternalContent],
         request: RequestKey | None = None,
+        claim: Claim = NO_CLAIM,
     ) -> Written:
-        """Write the first lines of a new communication, all or none, durable on return. Hold its
-        lock.
+        """Write the first lines of a new communication, all or none, durable on return; `claim` is
+        what no other process must have. Hold its lock.
 
         Raises StorageUnavailable, and IndexUnavailable if they are written and not indexed.
         """
-        return self._write(communication_id, None, contents, request)
+        return self._write(communication_id, None, contents, request, claim)
 
     def append(
         self,
         stored: StoredCommunication,
         contents: list[ExternalContent],
         request: RequestKey | None,
+        claim: Claim = NO_CLAIM,
     ) -> Written:
         """Append lines, all or none, durable on return. A message brings its sequence. Hold the
         communication's lock.
@@ -118,7 +133,7 @@ class CommunicationStore:
             raise InvalidField.of(
                 "communication_id", f"the communication is full: {MAX_LINES} lines"
             )
-        return self._write(stored.communication.id, stored, contents, request)
+        return self._write(stored.communication.id, stored, contents, request, claim)
 
     def _write(
         self,
@@ -126,10 +141,11 @@ class CommunicationStore:
         stored: StoredCommunication | None,
         contents: list[ExternalContent],
         request: RequestKey | None,
+        claim: Claim,
     ) -> Written:
         end = Position(stored.lines, stored.bytes) if stored else START
         try:
-            lines = self._logs.append(communication_id, end, contents, request)
+            lines = self._logs.append(communication_id, end, contents, request, claim=claim)
         except LogConflict:
             self._behind.add(communication_id)
             raise

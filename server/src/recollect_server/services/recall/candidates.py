@@ -13,6 +13,7 @@ from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.embedding import DIMENSIONS, asks, name_hash, names, roles
 from recollect_server.domain.filters import Scope
 from recollect_server.domain.ids import SEQUENCE_BITS
+from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.services.recall.calibration import calibrated, with_dates
 from recollect_server.services.recall.dates import Mention, asks_of_dates, read_dates, without_dates
 from recollect_server.services.recall.fusion import dates_of, fuse, share, unsaid
@@ -126,6 +127,7 @@ def gather(
     deadline: Deadline,
     now: int,
     embedded: int | None = None,
+    telemetry: Telemetry = UNMEASURED,
 ) -> Candidates:
     """Run every leg. `most` conversations are found by all their words at the least, if there are
     so many.
@@ -141,58 +143,69 @@ def gather(
     dates = read_dates(query, now)
     within = index.search.numbers_of(scope.conversations)
     text = without_dates(query, dates).encode()[:embedded].decode(errors="ignore")
-    scans, late = _scans(index, meaning, text, scope, within)
+    with telemetry.step(Step.QUESTION):
+        scans, late = _scans(index, meaning, text, scope, within)
     degraded |= late
     deadline.check()
-    words = index.search.keyword(terms.chosen, scope, within)
-    deadline.check()
-    counts = words.postings.counts()
-    numbers, whole, noted = _by_all_words(index, terms.chosen, words, counts, scope, within)
-    deadline.check()
-    keyword = words.best(_SCORED)
+    with telemetry.step(Step.WORDS):
+        words = index.search.keyword(terms.chosen, scope, within)
+        deadline.check()
+        counts = words.postings.counts()
+        numbers, whole, noted = _by_all_words(index, terms.chosen, words, counts, scope, within)
+        deadline.check()
+        keyword = words.best(_SCORED)
     deadline.check()
     hidden = np.array(sorted(scope.hidden), np.int64)
     visible = ~among(keyword.ids, hidden)
     best = Bm25(keyword.ids[visible], keyword.scores[visible]).best(_MESSAGES)
-    near, abbreviated = _near(scans, len(hidden)) if scans else (_NO_IDS, _NO_IDS)
+    near, abbreviated = _NO_IDS, _NO_IDS
+    if scans:
+        with telemetry.step(Step.VECTORS):
+            near, abbreviated = _near(scans, len(hidden))
     deadline.check()
     dated = _NO_IDS
     if dates and asks_of_dates(query):
-        dated, keyword = _dated(index, words, scope, scans, dates, keyword)
+        with telemetry.step(Step.DATES):
+            dated, keyword = _dated(index, words, scope, scans, dates, keyword)
     deadline.check()
-    retrieved = _union(best - 1, best, best + 1, near, dated)
-    shown = index.search.showable(retrieved[~among(retrieved, hidden)], scope)
-    leading = numbers[highest(whole, most)]
-    outlines = index.conversations.outlines(_union(leading, abbreviated, shown.numbers).tolist())
-    conversations = [outlines[number] for number in sorted(outlines)]
-    there = np.array([outline.number for outline in conversations], np.int64)
-    messages = shown.only(among(shown.numbers, there))
-    deadline.check()
-    of_messages = _message_legs(query, messages, there, keyword, scans)
-    deadline.check()
-    of_conversations = _conversation_legs(
-        conversations, there, _Values(numbers, whole), of_messages, scans
-    )
-    if dates:
-        dates = read_dates(query, now, int(messages.times.max(initial=0)) or now)
-    deadline.check()
-    sections = by_sections(
-        index, words.postings, counts, conversations, of_messages, of_conversations
-    )
-    deadline.check()
-    normal = words.normal(_SCORED)
-    judged = (
-        (of_messages, of_conversations)
-        if normal is None
-        else _normal(messages, normal, of_messages, of_conversations)
-    )
-    weights = terms.words
-    question = Question(query, dates, unsaid(weights, judged[0].keyword))
-    order = _rounded(fuse(question, of_messages, of_conversations, sections))
-    # "today" is said in passing
-    if (past := tuple(it for it in dates if it.end <= now)) and asks_of_dates(query):
-        weights, judged = with_dates(weights, *judged, dates_of(Question(query, past), of_messages))
-    scores = _rounded(calibrated(order, weights, *judged))
+    with telemetry.step(Step.RANKING):
+        retrieved = _union(best - 1, best, best + 1, near, dated)
+        shown = index.search.showable(retrieved[~among(retrieved, hidden)], scope)
+        leading = numbers[highest(whole, most)]
+        outlines = index.conversations.outlines(
+            _union(leading, abbreviated, shown.numbers).tolist()
+        )
+        conversations = [outlines[number] for number in sorted(outlines)]
+        there = np.array([outline.number for outline in conversations], np.int64)
+        messages = shown.only(among(shown.numbers, there))
+        deadline.check()
+        of_messages = _message_legs(query, messages, there, keyword, scans)
+        deadline.check()
+        of_conversations = _conversation_legs(
+            conversations, there, _Values(numbers, whole), of_messages, scans
+        )
+        if dates:
+            dates = read_dates(query, now, int(messages.times.max(initial=0)) or now)
+        deadline.check()
+        sections = by_sections(
+            index, words.postings, counts, conversations, of_messages, of_conversations
+        )
+        deadline.check()
+        normal = words.normal(_SCORED)
+        judged = (
+            (of_messages, of_conversations)
+            if normal is None
+            else _normal(messages, normal, of_messages, of_conversations)
+        )
+        weights = terms.words
+        question = Question(query, dates, unsaid(weights, judged[0].keyword))
+        order = _rounded(fuse(question, of_messages, of_conversations, sections))
+        # "today" is said in passing
+        if (past := tuple(it for it in dates if it.end <= now)) and asks_of_dates(query):
+            weights, judged = with_dates(
+                weights, *judged, dates_of(Question(query, past), of_messages)
+            )
+        scores = _rounded(calibrated(order, weights, *judged))
     total = len(numbers) + int((~among(there, numbers)).sum())
     if words.postings.is_cut or not weights.is_whole:
         degraded |= dict.fromkeys(KEYWORD_LEGS, KEYWORD_BUDGET)

@@ -11,6 +11,7 @@ from recollect_server.domain.errors import IndexUnavailable, InvalidField
 from recollect_server.domain.filters import Filter, Scope
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message
+from recollect_server.domain.telemetry import Count
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.recall.candidates import (
     KEYWORD_LEGS,
@@ -141,7 +142,16 @@ class Recall:
                 terms = index.search.terms(without_dates(query, read_dates(query, now)))
                 most = 2 * limit + _SPARE
                 candidates = gather(
-                    index, self._meaning, query, terms, scope, most, deadline, now, _EMBEDDED
+                    index,
+                    self._meaning,
+                    query,
+                    terms,
+                    scope,
+                    most,
+                    deadline,
+                    now,
+                    _EMBEDDED,
+                    self._space.telemetry,
                 )
                 best, leading = candidates.best_messages(), candidates.best_conversations()
                 showing = Showing(self._space, index, terms.chosen, candidates.scans, deadline)
@@ -151,7 +161,7 @@ class Recall:
                     candidates, best, leading, showing, scope, limit, least, explain=explain
                 )
         except IndexUnavailable as error:
-            return Answer(legs_run=(), degraded=dict.fromkeys(legs, str(error)))
+            return Answer(legs_run=(), degraded=self._counted(dict.fromkeys(legs, str(error))))
         run = legs if candidates.scans else KEYWORD_LEGS
         self._tiers.found(result.conversation.id for result in results[:_FOUND])
         degraded = self._behind() | candidates.degraded
@@ -160,7 +170,13 @@ class Recall:
                 run,
                 f"the transcripts of {len(showing.unread)} conversations that were found cannot be read",
             )
-        return Answer(results, hits, candidates.total, run, degraded)
+        return Answer(results, hits, candidates.total, run, self._counted(degraded))
+
+    def _counted(self, degraded: dict[str, str]) -> dict[str, str]:
+        """Count the parts that answered less than they could, and return them."""
+        for part in degraded:
+            self._space.telemetry.count(Count.DEGRADED, label=part)
+        return degraded
 
     def degraded(self) -> dict[str, str]:
         """Return each leg that is on with why a search would find less by it than it could; no

@@ -116,7 +116,9 @@ class Deletions:
         # Under way; set at their end, changed under the conversation's lock.
         self._under_way: dict[str, threading.Event] = {}
         self._interrupted: dict[str, int | None] = {}
-        """Begun, and not finished because the store or the index refused: numbers in the index."""
+        """Begun, and not finished because the store or the index refused, or because another
+        process began them: numbers in the index.
+        """
 
     def delete(
         self,
@@ -151,7 +153,7 @@ class Deletions:
                     state.number,
                     anchors,
                 )
-                self._store.begin_delete(conversation_id)
+                self._store.begin_delete(conversation_id, state.size if confirm else None)
                 self._states.forget(conversation_id)
                 self._pending.release(conversation_id)
                 self._projection.overlay.caught_up(conversation_id)
@@ -168,6 +170,25 @@ class Deletions:
             del self._under_way[conversation_id]
             end.set()
 
+    def follow(self, conversation_id: str) -> None:
+        """Let nobody find a conversation that another process deleted. `finish_interrupted` removes
+        the rest of it. Raises IndexUnavailable. Hold no lock.
+        """
+        with self._locks.conversations.hold(conversation_id):
+            if conversation_id in self._under_way:
+                return
+            projection = self._projection
+            self._states.forget(conversation_id)
+            self._pending.release(conversation_id)
+            projection.overlay.caught_up(conversation_id)
+            projection.suspects.clear(conversation_id)
+            self._routes.forget(conversation_id)
+            stored = projection.index.conversations.find(conversation_id)
+            number = stored.number if stored else None
+            self._interrupted[conversation_id] = number
+            if number is not None:
+                projection.index.removal.begin(number, conversation_id, self._clock())
+
     def finish_interrupted(self) -> bool:
         """Finish the deletes that the store or the index interrupted. Return False if one of them
         still refuses. Hold no lock.
@@ -175,14 +196,27 @@ class Deletions:
         for conversation_id, number in list(self._interrupted.items()):
             try:
                 self._finish(conversation_id, number, None)
-            except LogNotFound:  # it was finished with a new index
-                pass
+            except LogNotFound:
+                # It was finished with a new index, or by others, who took this process for gone.
+                if self._projection.index.removal.find(conversation_id) is not None:
+                    reason = f"it has words of {conversation_id}, which another server deleted"
+                    self._projection.index.condemn(reason)
+                    self._projection.index.want_rebuild(reason)
             except (IndexUnavailable, StorageUnavailable) as error:
                 log.warning("delete_not_finished", conversation=conversation_id, reason=str(error))
                 return False
             del self._interrupted[conversation_id]
             log.warning("interrupted_delete_finished", conversation=conversation_id)
         return True
+
+    def find_interrupted(self) -> None:
+        """Look for deletes that a process began and did not end. Raises StorageUnavailable."""
+        for conversation_id in self._store.deleted():
+            # One without a line was begun, and cancelled: it keeps its begin from being made late.
+            if conversation_id not in self._under_way and self._store.deleted_length(
+                conversation_id
+            ):
+                self._interrupted.setdefault(conversation_id, None)
 
     def check(self, conversation_id: str, anchors: int, *, force: bool) -> None:
         """Raise what `delete` would refuse a conversation with, and change nothing."""
@@ -301,7 +335,7 @@ def finish_delete(
     start finishes it.
     """
     removed: Removed = {}
-    if hashes := deliveries(logs.raw_deleted(conversation_id)):
+    if hashes := _new_deliveries(logs, index, conversation_id):
         ledger = forgotten_ledger(logs)
         forget_deliveries(ledger, hashes)
         hit("delete.forgotten")
@@ -323,6 +357,17 @@ def finish_delete(
     if not index.removal.empty_log():
         log.warning("log_not_emptied", conversation=conversation_id)
     return removed
+
+
+def _new_deliveries(logs: LogStore, index: Index, conversation_id: str) -> list[str]:
+    """Return the hashes of what was delivered into a deleted conversation, but for those that
+    another process wrote to the ledger already.
+    """
+    hashes = deliveries(logs.raw_deleted(conversation_id))
+    if not hashes or logs.sharing is None:
+        return hashes
+    bring_up_forgotten(logs, index)
+    return [it for it in hashes if not index.routing.delivered_elsewhere(it, "", "")[0]]
 
 
 def bring_up_forgotten(logs: LogStore, index: Index) -> None:

@@ -101,6 +101,16 @@ class CursorsLost:
 
 
 @frozen
+class ChangedElsewhere:
+    """A log that is no conversation, and that another process wrote to. No lock is held."""
+
+    name: str
+    """Empty: any of them, in any way."""
+    kind: str
+    """As `storage.logs.store.Kind`, or `ledger`."""
+
+
+@frozen
 class Suspended:
     """The files of the space are closed, and its caches are dropped. Nobody uses the space."""
 

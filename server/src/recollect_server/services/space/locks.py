@@ -21,6 +21,9 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from enum import IntEnum
+from types import TracebackType
+
+from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 
 _STRIPES = 1024
 
@@ -125,10 +128,33 @@ class _Several:
             lock.__exit__(None, None, None)
 
 
+class _Measured:
+    """A lock; the wait for it is measured."""
+
+    __slots__ = ("_lock", "_telemetry")
+
+    def __init__(self, lock: Lock, telemetry: Telemetry) -> None:
+        self._lock = lock
+        self._telemetry = telemetry
+
+    def __enter__(self) -> None:
+        with self._telemetry.step(Step.LOCK):
+            self._lock.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._lock.__exit__(kind, error, traceback)
+
+
 class Locks:
     """All named locks of a space."""
 
-    def __init__(self, order: LockOrder | None = None) -> None:
+    def __init__(self, order: LockOrder | None = None, telemetry: Telemetry = UNMEASURED) -> None:
+        self._telemetry = telemetry
         (
             self.requests,
             self.deliveries,
@@ -137,6 +163,13 @@ class Locks:
             self.parties,
             self.conversations,
         ) = (StripedLocks(rank, order) for rank in Rank)
+
+    def to_write(self, conversation: str, request: str) -> Lock:
+        """Return the locks of a conversation and of a request (empty: none). The wait is
+        measured.
+        """
+        lock = self.exclusive(request=request, conversation=conversation)
+        return lock if self._telemetry is UNMEASURED else _Measured(lock, self._telemetry)
 
     def exclusive(
         self,

@@ -10,11 +10,12 @@ write that the index refused. Whether it says what the logs say is looked at in 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import structlog
 
+from recollect_server.domain.conversation import MessagesRedacted
 from recollect_server.domain.entry import AnyContent
 from recollect_server.domain.errors import IndexUnavailable, RecollectError
 from recollect_server.services.space.state import RequestKey
@@ -24,7 +25,9 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import Line, encoded
 from recollect_server.storage.logs.record import Entry, Stamp
 from recollect_server.storage.logs.store import (
+    NO_CLAIM,
     START,
+    Claim,
     Kind,
     LogNotFound,
     LogStore,
@@ -184,12 +187,15 @@ class Logs(ABC, Generic[State]):
         contents: Sequence[AnyContent],
         request: RequestKey | None,
         draft_id: str = "",
+        claim: Claim = NO_CLAIM,
     ) -> list[Line]:
-        """Append contents as one batch, durable when it returns. Raises LogConflict,
-        LogUnavailable.
+        """Append contents as one batch, durable when it returns; `claim` is what other processes
+        must not have, beside the request. Raises LogConflict, LogUnavailable.
         """
         lines, data = encoded(entries_of(contents, request, draft_id), *end)
-        self.store.append(name, end, data)
+        if request:
+            claim = replace(claim, request=claim_of(request.id))
+        self.store.append(name, end, data, claim)
         return lines
 
     def folded(self, before: State | None, line: Line, name: str) -> State | None:
@@ -275,6 +281,8 @@ class Logs(ABC, Generic[State]):
             ):
                 before = state
                 for line in chunk:
+                    if stored is not None and self.store.sharing is not None:
+                        _check_redaction(line, stored.lines, name)
                     state = self.folded(state, line, name)
                     totals.messages += line.entry is not None and isinstance(
                         line.entry.content, self.message
@@ -306,6 +314,20 @@ class Logs(ABC, Generic[State]):
             if refused:
                 raise IndexUnavailable(f"the index refused lines of {name}: {refused[0]}")
         return number, state, end
+
+
+def claim_of(request_id: str) -> str:
+    """Return the name of a request among the claims of a space."""
+    return f"request {request_id}"
+
+
+def _check_redaction(line: Line, indexed: int, name: str) -> None:
+    """Raise IndexAhead if a line redacts messages whose text is indexed: to take it in would leave
+    their words. Another process wrote it, and `following` takes it in.
+    """
+    content = line.entry.content if line.entry else None
+    if isinstance(content, MessagesRedacted) and min(content.sequences) <= indexed:
+        raise IndexAhead(f"{name} was redacted by another server since it was indexed")
 
 
 class Damage:

@@ -12,6 +12,7 @@ from contextlib import suppress
 import structlog
 
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.services.space.overlay import Overlay
 from recollect_server.storage.index.index import Index
 
@@ -54,7 +55,9 @@ class Suspects:
 class Projection:
     """The index of a space, with what it lacks. Safe to call from any thread."""
 
-    def __init__(self, index: Index, unverified: Iterable[str] = ()) -> None:
+    def __init__(
+        self, index: Index, unverified: Iterable[str] = (), telemetry: Telemetry = UNMEASURED
+    ) -> None:
         """`unverified` conversations are compared with the index before it is believed."""
         self.index = index
         """The index that is used now."""
@@ -62,6 +65,8 @@ class Projection:
         self.suspects = Suspects(
             unverified, "the index was not closed, and is being compared with the transcripts"
         )
+        self._telemetry = telemetry
+        index.measure(telemetry)
         self._retired: list[Index] = []  # closed at the end: somebody may still read them
 
     @property
@@ -75,6 +80,7 @@ class Projection:
     def replace(self, index: Index) -> None:
         """Use another index, which was made from the logs. Nobody may write meanwhile."""
         self._retired.append(self.index)
+        index.measure(self._telemetry)
         self.index = index
         self.suspects.end()
 

@@ -54,7 +54,7 @@ from recollect_server.storage.index.redaction import Erased
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, contents_of, encoded, line_of, messages_of
 from recollect_server.storage.logs.redaction import erased
-from recollect_server.storage.logs.store import LogNotFound, LogStore
+from recollect_server.storage.logs.store import LogNotFound, LogStore, Position
 from recollect_server.storage.vectors.file import VectorsUnavailable
 from recollect_server.storage.vectors.store import ABBREVIATION, forget_lines
 
@@ -151,13 +151,15 @@ class Redactions:
             entries = entries_of([MessagesRedacted(sequences, time, by)], request)
             event, data = encoded(entries, state.lines, state.size)
             self._projection.index.settle()  # what it lacks after a crash would have it made anew
-            self._store.begin_redaction(conversation_id, [*after, *data])
+            self._store.begin_redaction(conversation_id, [*after, *data], state.size)
             return self._finish(state, event[0], time)
 
     def _raw(self, conversation_id: str) -> list[bytes]:
         if conversation_id in self._store.redacting():
             raise StorageUnavailable(
                 "an earlier redaction of it was interrupted, and ends with the next start"
+                if self._store.sharing is None
+                else "an earlier redaction of it has not reached every server: try again"
             )
         try:
             return self._store.raw(conversation_id).split(b"\n")[:-1]
@@ -187,6 +189,53 @@ class Redactions:
         self._publish(Appended(conversation_id, [event]))
         hit("redact.log_emptied")
         return self._answer(conversation, event, cursor, duplicate=False)
+
+    def follow(self, conversation_id: str) -> None:
+        """Take the text out of the index that another process redacted, with its line. Raises
+        IndexUnavailable, StorageUnavailable. Hold the conversation's lock.
+        """
+        index = self._projection.index
+        if (stored := index.conversations.find(conversation_id)) is None:
+            self._store.end_redaction(conversation_id)
+            return
+        try:
+            old = _lines_of(self._store.raw_redacting(conversation_id))
+        except LogNotFound:
+            return  # to catch up with its line finds out whether the index has the text
+        if stored.lines < old[-1].sequence:
+            state = self._states.held(conversation_id)
+            self._writes.take_in(conversation_id, state, old[stored.lines :])
+            index.settle()
+        self._counts[conversation_id] += 1
+        try:
+            finish_redaction(
+                self._transcripts,
+                index,
+                self._anchors,
+                conversation_id,
+                self._clock(),
+                self._publish,
+            )
+        except IndexUnavailable as error:
+            index.condemn(f"a redaction of {conversation_id} was not followed: {error}")
+            with suppress(IndexUnavailable):
+                index.want_rebuild(str(error))
+            raise
+        finally:
+            self._states.forget(conversation_id)
+            self._routes.changed()
+        if stored.lines <= old[-1].sequence:
+            end = Position(old[-1].sequence, old[-1].end)
+            event = next(self._store.read(conversation_id, end))
+            self._publish(Appended(conversation_id, [event]))
+
+    def find_interrupted(self) -> None:
+        """Finish the redactions that a process began and did not end. Raises StorageUnavailable,
+        IndexUnavailable. Hold no lock.
+        """
+        for conversation_id in self._store.redacting():
+            with self._locks.conversations.hold(conversation_id):
+                self.follow(conversation_id)
 
     def _answer(
         self, conversation: Conversation, event: Line, cursor: int, *, duplicate: bool
@@ -247,6 +296,8 @@ def finish_redaction(
     old = _lines_of(store.raw_redacting(conversation_id))
     lines, conversation = transcripts.read_whole(conversation_id)
     event = lines[len(old)]
+    if len(lines) > len(old) + 1:  # another process wrote behind it
+        conversation = transcripts.behind(None, lines[: len(old) + 1], conversation_id)
     redacted = event.entry.content if event.entry else None
     stored = index.conversations.find(conversation_id)
     if conversation is None or not isinstance(redacted, MessagesRedacted) or stored is None:
@@ -312,6 +363,8 @@ def finish_interrupted(store: LogStore, index: Index, conversation_id: str, time
     if not exchanged:
         store.cancel_redaction(conversation_id)
         return
+    if store.sharing is not None and conversation_id not in store.redacting():
+        return  # another process was the last that had the text
 
     def forget(event: object) -> None:
         assert isinstance(event, Redacted)

@@ -1,5 +1,6 @@
 """One owner's data, open: its logs, their index, and every verb that the services have for them."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TypeVar
@@ -8,10 +9,12 @@ from recollect_server.domain.conversation import AnchorSet, Began, Content, Conv
 from recollect_server.domain.errors import (
     ConversationExists,
     ConversationNotFound,
+    IndexUnavailable,
     StorageUnavailable,
 )
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import Place as ChannelPlace
+from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
@@ -24,6 +27,7 @@ from recollect_server.services.space.events import (
     Subscribers,
     Suspended,
 )
+from recollect_server.services.space.following import Following
 from recollect_server.services.space.locks import LockOrder, Locks
 from recollect_server.services.space.pending import PendingWrites
 from recollect_server.services.space.projection import Projection
@@ -40,9 +44,12 @@ from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, Place, contents_of
-from recollect_server.storage.logs.store import START, LogStore, Position
+from recollect_server.storage.logs.store import NO_CLAIM, START, Claim, LogStore, Position
 
 E = TypeVar("E")
+R = TypeVar("R")
+
+_LOOK = 10.0  # seconds between two looks for what another process left half removed
 
 
 class Space:
@@ -65,23 +72,28 @@ class Space:
         unverified: Iterable[str] = (),
         lock_order: LockOrder | None = None,
         admit_conversation: Callable[[], None] = lambda: None,
+        moment: str = "",
+        telemetry: Telemetry = UNMEASURED,
     ) -> None:
         """`unverified` conversations are compared with the index before it is believed.
 
         `lock_order` checks the order in which locks are taken. `admit_conversation` is called
-        before a conversation begins, and may raise LimitExceeded.
+        before a conversation begins, and may raise LimitExceeded. `moment`: of a store that
+        processes share, one before the index was brought up.
         """
         self._admit_conversation = admit_conversation
+        self._looked = time.monotonic()
         self.clock = clock
+        self.telemetry = telemetry
         self.anchors = AnchorLedger(store)
         self.communications = CommunicationLogs(store)
         self._store = store
-        self._locks = Locks(lock_order)
+        self._locks = Locks(lock_order, telemetry)
         self.exclusive = self._locks.exclusive
         self._subscribers = Subscribers()
         self.publish = self._subscribers.publish
         transcripts = ConversationLogs(store)
-        self._projection = Projection(index, unverified)
+        self._projection = Projection(index, unverified, telemetry)
         self._overlay = self._projection.overlay
         self._pending = PendingWrites(self._overlay)
         self._states = States(transcripts, self._projection, self._pending, clock, self.publish)
@@ -95,6 +107,7 @@ class Space:
             self._routes,
             clock,
             self.publish,
+            telemetry,
         )
         self._deletions = Deletions(
             store,
@@ -141,6 +154,21 @@ class Space:
             clock,
             self.publish,
         )
+        self._following = store.sharing and Following(
+            store,
+            store.sharing,
+            moment,
+            (transcripts, self.communications),
+            self._projection,
+            self._pending,
+            self._states,
+            self._writes,
+            self._deletions,
+            self._redactions,
+            self.anchors,
+            self._locks,
+            self.publish,
+        )
         self.subscribe(Appended, self._appended)
         self.subscribe(Reloaded, lambda event: self._requests.forget(event.conversation_id))
         self.subscribe(CaughtUp, self._index_changed)
@@ -170,7 +198,7 @@ class Space:
         Pending messages are written first or, where that still fails, stand before the end. Raises
         ConversationNotFound, StorageUnavailable.
         """
-        with self._locks.exclusive(request=request, conversation=conversation_id):
+        with self._locks.to_write(conversation_id, request):
             yield self._writes.end(conversation_id)
 
     def subscribe(self, kind: type[E], handler: Callable[[E], None]) -> None:
@@ -182,9 +210,42 @@ class Space:
             self.anchors.changed()
         self._requests.follow(event.conversation_id, event.lines)
 
-    def _index_changed(self, _: CaughtUp | IndexReplaced) -> None:
+    def _index_changed(self, event: CaughtUp | IndexReplaced) -> None:
+        if self._following and isinstance(event, IndexReplaced):
+            self._following.compare_all()
         self.anchors.changed()
         self._routes.changed()
+
+    # Other processes ----------------------------------------------------------------------------
+
+    def carry_out(self, work: Callable[[], R]) -> R:
+        """Return the result of a call, which begins behind what other processes wrote before, and
+        is done again if one wrote to the same log just then (see `services.space.following`). Hold
+        no lock.
+        """
+        return self._following.carry_out(work) if self._following else work()
+
+    def follow(self) -> None:
+        """Take in what other processes wrote. Raises nothing. Hold no lock."""
+        if self._following:
+            self._following.follow()
+
+    @property
+    def is_shared(self) -> bool:
+        """True if other processes may write to the same logs."""
+        return self._following is not None
+
+    def claim(self, places: Sequence[str]) -> Claim:
+        """Return the claim of who is about to begin a log at places, and take in what other
+        processes began there before: look once more. Empty where nobody else writes.
+
+        Raises LogUnavailable. Hold no conversation's lock.
+        """
+        if not (self._following and self._store.sharing):
+            return NO_CLAIM
+        claim = Claim(places=self._store.sharing.claims(places))
+        self._following.follow()
+        return claim
 
     # Reading ------------------------------------------------------------------------------------
 
@@ -215,6 +276,14 @@ class Space:
         with suppress(ConversationNotFound, StorageUnavailable):
             return self.read(conversation.id).conversation
         return conversation
+
+    def held(self) -> tuple[int, int]:
+        """Return the number of pending messages of all conversations, and their bytes."""
+        return self._pending.messages, self._pending.bytes
+
+    def not_indexed(self) -> int:
+        """Return the number of conversations that the index lacks lines of."""
+        return len(self._overlay.lagging())
 
     def pending_messages(self, conversation_id: str) -> list[Message]:
         """Return a conversation's pending messages as they will be written. Hold its lock."""
@@ -287,13 +356,18 @@ class Space:
     # Writing ------------------------------------------------------------------------------------
 
     def begin(
-        self, contents: list[Content], request: RequestKey | None, *, is_named: bool = False
+        self,
+        contents: list[Content],
+        request: RequestKey | None,
+        *,
+        is_named: bool = False,
+        claim: Claim = NO_CLAIM,
     ) -> Committed:
         """Write the first lines of a new conversation, all or none, durable on return.
 
         The first says that it began; a message brings its sequence and turn. `is_named`: the caller
-        chose the id. Raises ConversationExists if that is taken, LimitExceeded,
-        StorageUnavailable.
+        chose the id. `claim`: of the place where it begins (see `claim`). Raises ConversationExists
+        if that is taken, LimitExceeded, StorageUnavailable.
         """
         assert isinstance(contents[0], Began)
         conversation_id = contents[0].id
@@ -301,7 +375,7 @@ class Space:
             if is_named and self._store.is_taken(conversation_id):
                 raise ConversationExists(conversation_id)
             self._admit_conversation()
-            return self._writes.begin(conversation_id, contents, request)
+            return self._writes.begin(conversation_id, contents, request, claim)
 
     def append(
         self,
@@ -417,7 +491,7 @@ class Space:
     @property
     def doubt(self) -> str:
         """Return why the index may lack something of what is stored; empty if it has everything."""
-        return self._projection.doubt
+        return self._projection.doubt or (self._following.failure if self._following else "")
 
     @property
     def is_verified(self) -> bool:
@@ -446,8 +520,18 @@ class Space:
 
         Raises nothing. Hold no lock.
         """
+        if self._following:
+            self._find_interrupted()
         finished = self._deletions.finish_interrupted()
         return self._upkeep.repair(stopping) and finished
+
+    def _find_interrupted(self) -> None:
+        """Look at times for what another process began to remove and did not end."""
+        if (now := time.monotonic()) > self._looked + _LOOK:
+            self._looked = now
+            with suppress(StorageUnavailable, IndexUnavailable):
+                self._deletions.find_interrupted()
+                self._redactions.find_interrupted()
 
     # Suspended ----------------------------------------------------------------------------------
 

@@ -65,6 +65,25 @@ class States:
         self.keep(state)
         return state
 
+    def held(self, conversation_id: str) -> ConversationState | None:
+        """Return the state at the end of what is known here, whatever others wrote; None of a
+        conversation that is not known. Raises IndexUnavailable.
+        """
+        with self._guard:
+            if state := self._states.get(conversation_id):
+                return state
+        stored = self._projection.index.conversations.find(conversation_id)
+        if stored is None:
+            return None
+        is_sound = not (
+            stored.calls_unknown
+            or self._projection.overlay.is_lagging(conversation_id)
+            or self._projection.suspects.has(conversation_id)
+        )
+        return ConversationState(
+            stored.conversation, stored.bytes, stored.lines, stored.number, indexed=is_sound
+        )
+
     def load(self, conversation_id: str) -> ConversationState:
         """Read a state, and index what the index lacks of the conversation.
 

@@ -22,6 +22,7 @@ from recollect_server.domain.errors import (
 from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
+from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.events import Appended, Reindexed
@@ -39,6 +40,7 @@ from recollect_server.services.space.states import States
 from recollect_server.storage.logs.lines import Line, contents_of, encoded
 from recollect_server.storage.logs.store import (
     START,
+    Claim,
     LogConflict,
     LogNotFound,
     LogUnavailable,
@@ -60,7 +62,9 @@ class Writes:
         routes: Routes,
         clock: Clock,
         publish: Callable[[object], None],
+        telemetry: Telemetry = UNMEASURED,
     ) -> None:
+        self._telemetry = telemetry
         self._transcripts = transcripts
         self._projection = projection
         self._pending = pending
@@ -70,11 +74,17 @@ class Writes:
         self._publish = publish
 
     def begin(
-        self, conversation_id: str, contents: list[Content], request: RequestKey | None
+        self,
+        conversation_id: str,
+        contents: list[Content],
+        request: RequestKey | None,
+        claim: Claim,
     ) -> Committed:
         """Write the first lines of a new conversation. Raises StorageUnavailable."""
-        lines = self._transcripts.append(conversation_id, START, contents, request)
-        return self._take_in(conversation_id, None, lines)
+        with self._telemetry.step(Step.WRITE):
+            lines = self._transcripts.append(conversation_id, START, contents, request, claim=claim)
+        with self._telemetry.step(Step.INDEX):
+            return self.take_in(conversation_id, None, lines)
 
     def append(
         self,
@@ -145,8 +155,10 @@ class Writes:
         draft_id: str,
     ) -> Committed:
         conversation_id, end = state.conversation.id, Position(state.lines, state.size)
-        lines = self._transcripts.append(conversation_id, end, contents, request, draft_id)
-        return self._take_in(conversation_id, state, lines)
+        with self._telemetry.step(Step.WRITE):
+            lines = self._transcripts.append(conversation_id, end, contents, request, draft_id)
+        with self._telemetry.step(Step.INDEX):
+            return self.take_in(conversation_id, state, lines)
 
     def _write_pending(self, stuck: Stuck) -> None:
         conversation_id = stuck.written.conversation.id
@@ -207,7 +219,7 @@ class Writes:
             )
         return StorageUnavailable(f"{refusal}, and no more messages can be held")
 
-    def _take_in(
+    def take_in(
         self, conversation_id: str, state: ConversationState | None, lines: list[Line]
     ) -> Committed:
         """Index durable lines behind a state, remember the state behind them, and tell subscribers

@@ -7,32 +7,54 @@ vectors too: words answer while they are worked out anew, and they may be of tex
 since. A backup has the shape of a data folder, so a server can run on it. `backup.json` is written
 last, so a backup without it is not complete: it has the size and the checksum of each file, which
 `check` compares, and how many damaged lines were copied.
+
+With keys, all of this is one encrypted file, `backup.encrypted` (see `storage.archive`), and
+nothing of it is written in plain text. A restore decrypts it into the new data folder first.
 """
 
+import io
 import os
 import shutil
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Protocol
 
 import orjson
 
+from recollect_server import __version__
 from recollect_server.domain.ids import is_space_name
+from recollect_server.domain.keys import Keyring
 from recollect_server.services.upkeep.recovery import Progress
-from recollect_server.storage.logs.files import Syncs, make_folder, open_transcript, sync_folder
+from recollect_server.storage import archive
+from recollect_server.storage.format import FORMAT, NewerFormat, check_number, mark_format
+from recollect_server.storage.logs.files import (
+    Syncs,
+    make_folder,
+    open_transcript,
+    opened,
+    sync_folder,
+)
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.repair import whole_end
 from recollect_server.storage.logs.store import LEDGERS, Kind
 
 MANIFEST = "backup.json"
+ARCHIVE = "backup.encrypted"
 RESTORING = ".restoring"  # behind a folder's name until all of it is there
 _CHUNK = 1 << 20
+_STAGING = ".restoring"  # folder in the data folder for what a restore decrypts
 
 
 class CannotCopy(Exception):
     """The text says why, and what to do."""
+
+
+class NoKey(CannotCopy):
+    """The key of an encrypted backup is not among those that were given."""
 
 
 @dataclass(slots=True)
@@ -48,76 +70,200 @@ class Copied:
     problems: list[str] = field(default_factory=list)
 
 
-def back_up(sources: dict[str, FolderStore], target: Path, progress: Progress) -> Copied:
-    """Copy the logs of spaces into an empty or new folder, durably. Raises CannotCopy, OSError.
+class _Target(Protocol):
+    """Destination of a backup: a folder, or an archive."""
+
+    @contextmanager
+    def folder(self, path: Path) -> Iterator[None]:
+        """Make a folder; its files are durable at the end of the block."""
+
+    def copy(self, source: Path, path: Path, damages: list[Line]) -> tuple[int, int]:
+        """Copy a log up to the end of a whole batch, unless it has none. Return its size and its
+        checksum. Its damaged lines are added to `damages`. Raises FileNotFoundError, OSError.
+        """
+
+    def finish(self, manifest: bytes) -> None:
+        """End the backup with its manifest, durably."""
+
+
+def back_up(
+    sources: dict[str, FolderStore],
+    target: Path,
+    progress: Progress,
+    keys: Keyring | None = None,
+) -> Copied:
+    """Copy the logs of spaces into an empty or new folder, durably; into an archive there if there
+    are keys to encrypt it with. Raises CannotCopy, OSError.
 
     The first of the spaces is the one that a restore puts into the default space.
     """
     if target.exists() and any(target.iterdir()):
         raise CannotCopy(f"{target} is not empty: name a new folder")
     done = Copied()
-    first, *others = (
-        {"space": space} | _back_up_space(source, FolderStore.of(target, space), done, progress)
-        for space, source in sources.items()
-    )
-    manifest = first | ({"spaces": others} if others else {}) | {"damaged": len(done.problems)}
-    _write(target / MANIFEST, orjson.dumps(manifest))
-    sync_folder(target)
+    with _target(target, keys) as writing:
+        first, *others = (
+            {"space": space}
+            | _back_up_space(source, FolderStore.of(target, space), writing, done, progress)
+            for space, source in sources.items()
+        )
+        manifest = first | ({"spaces": others} if others else {})
+        manifest |= {"damaged": len(done.problems), "format": FORMAT, "version": __version__}
+        writing.finish(orjson.dumps(manifest))
     return done
 
 
+@contextmanager
+def _target(target: Path, keys: Keyring | None) -> Iterator[_Target]:
+    if keys is None:
+        yield _FolderTarget(target)
+        return
+    make_folder(target)
+    with plainly():
+        writer = archive.ArchiveWriter(target / ARCHIVE, keys.first)
+    try:
+        yield _ArchiveTarget(target, writer)
+    except BaseException:
+        writer.discard()
+        raise
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Turn what is wrong with an archive into CannotCopy, or NoKey."""
+    try:
+        yield
+    except archive.NoKey as error:
+        raise NoKey(str(error)) from error
+    except archive.ArchiveError as error:
+        raise CannotCopy(str(error)) from error
+
+
+class _FolderTarget:
+    """A backup as a folder of files."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._syncs: Syncs | None = None
+
+    @contextmanager
+    def folder(self, path: Path) -> Iterator[None]:
+        make_folder(path)
+        with Syncs() as self._syncs:
+            yield
+        self._syncs = None
+        sync_folder(path)
+
+    def copy(self, source: Path, path: Path, damages: list[Line]) -> tuple[int, int]:
+        size, checksum = _copy(source, path, self._syncs, damages)
+        if size == 0:
+            path.unlink()
+        return size, checksum
+
+    def finish(self, manifest: bytes) -> None:
+        mark_format(self._root)
+        _write(self._root / MANIFEST, manifest)
+        sync_folder(self._root)
+
+
+class _ArchiveTarget:
+    """A backup as an archive. Paths are those that a folder would have."""
+
+    def __init__(self, root: Path, writer: archive.ArchiveWriter) -> None:
+        self._root = root
+        self._writer = writer
+
+    @contextmanager
+    def folder(self, path: Path) -> Iterator[None]:  # noqa: ARG002 - an archive has files only
+        yield
+
+    def copy(self, source: Path, path: Path, damages: list[Line]) -> tuple[int, int]:
+        def see(line: Line) -> None:
+            if line.entry is None:
+                damages.append(line)
+
+        with opened(source) as handle:
+            # The bytes of whole batches stay as they are in a file that is open: a log only grows,
+            # and what replaces lines is another file. Only the size is looked at once.
+            size = os.fstat(handle).st_size
+            whole = min(size, whole_end(handle, 0, 1, size, see)[0])
+            damages[:] = [line for line in damages if line.end <= whole]
+            if whole == 0:
+                return 0, 0
+            content = _Checksummed(handle)
+            self._writer.add(path.relative_to(self._root).as_posix(), whole, content)
+        return whole, content.checksum
+
+    def finish(self, manifest: bytes) -> None:
+        self._writer.add(MANIFEST, len(manifest), io.BytesIO(manifest))
+        self._writer.finish()
+
+
+class _Checksummed:
+    """Reads a file from its start, by a handle that stays open, and keeps the checksum."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._at = 0
+        self.checksum = 0
+
+    def read(self, size: int = -1) -> bytes:
+        part = os.pread(self._handle, size, self._at)
+        self._at += len(part)
+        self.checksum = zlib.crc32(part, self.checksum)
+        return part
+
+
 def _back_up_space(
-    source: FolderStore, copy: FolderStore, done: Copied, progress: Progress
+    source: FolderStore, copy: FolderStore, target: _Target, done: Copied, progress: Progress
 ) -> dict[str, object]:
     """Copy the logs of one space. Return its part of the manifest."""
-    copy.create()
-    files, conversations = _back_up_all(source, copy, Kind.CONVERSATION, done, progress)
-    done.conversations += conversations
-    manifest: dict[str, object] = {"files": files}
-    if source.folder(Kind.COMMUNICATION).is_dir():
-        make_folder(copy.folder(Kind.COMMUNICATION))
-        manifest["external"], communications = _back_up_all(
-            source, copy, Kind.COMMUNICATION, done, progress
-        )
-        done.communications += communications
-    if source.folder(Kind.THREAD).is_dir():
-        make_folder(copy.folder(Kind.THREAD))
-        manifest["threads"], threads = _back_up_all(source, copy, Kind.THREAD, done, progress)
-        done.threads += threads
-    # Last: what is deleted while this runs, and so in no copy, must be known as forgotten.
-    manifest["ledgers"] = {
-        name: list(_copy(source.path(name), copy.path(name)))
-        for name in LEDGERS
-        if source.path(name).exists()
+    parts: dict[Kind, tuple[str, str]] = {
+        Kind.CONVERSATION: ("files", "conversations"),
+        Kind.COMMUNICATION: ("external", "communications"),
+        Kind.THREAD: ("threads", "threads"),
     }
-    sync_folder(copy.root.parent)
+    manifest: dict[str, object] = {}
+    for kind, (name, counter) in parts.items():
+        if kind is Kind.CONVERSATION or source.folder(kind).is_dir():
+            files = _back_up_all(source, copy, kind, target, done, progress)
+            manifest[name] = files
+            setattr(done, counter, getattr(done, counter) + len(files))
+    # Last: what is deleted while this runs, and so in no copy, must be known as forgotten.
+    with target.folder(copy.root.parent):
+        ledgers = {
+            name: list(target.copy(source.path(name), copy.path(name), []))
+            for name in LEDGERS
+            if source.path(name).exists()
+        }
+    manifest["ledgers"] = {name: it for name, it in ledgers.items() if it[0]}
     return manifest
 
 
 def _back_up_all(
-    source: FolderStore, target: FolderStore, kind: Kind, done: Copied, progress: Progress
-) -> tuple[dict[str, list[int]], int]:
-    """Copy the logs of a kind into another folder. Return the size and checksum of each, and how
-    many there are.
-    """
+    source: FolderStore,
+    copy: FolderStore,
+    kind: Kind,
+    target: _Target,
+    done: Copied,
+    progress: Progress,
+) -> dict[str, list[int]]:
+    """Copy the logs of a kind. Return the size and checksum of each."""
     files: dict[str, list[int]] = {}
     names = sorted(name for name, _ in source.logs(kind))
-    with Syncs() as syncs:
+    with target.folder(copy.folder(kind)):
         for number, name in enumerate(names):
             progress(number, len(names))
             damages: list[Line] = []
             try:
-                size, checksum = _copy(source.path(name), target.path(name), syncs, damages)
+                size, checksum = target.copy(source.path(name), copy.path(name), damages)
             except FileNotFoundError:
                 continue  # it was deleted meanwhile
-            if size == 0:  # its first line is being written
-                target.path(name).unlink()
-                continue
+            if size == 0:
+                continue  # its first line is being written
             done.bytes += size
             files[name] = [size, checksum]
             done.problems += _said(name, damages)
-    sync_folder(target.folder(kind))
-    return files, len(files)
+    return files
 
 
 @dataclass(slots=True)
@@ -154,31 +300,98 @@ class Checked:
         return not self.problems and not self.damaged
 
 
-def check(source: Path, progress: Progress) -> Checked:
+def check(source: Path, progress: Progress, keys: Keyring | None = None) -> Checked:
     """Compare each file of a backup with the manifest, as the disk has it. Raises CannotCopy,
-    OSError.
+    NoKey, OSError.
     """
-    manifests = _manifests(source)
-    done = Checked(damaged=_damaged(manifests[0], source))
-    for number, manifest in enumerate(manifests):
-        backup = _backup_of(source, str(manifest["space"]))
+    if (source / ARCHIVE).is_file():
+        return _check_archive(source, progress, keys)
+    parts = _manifests(source)
+    done = Checked(damaged=_damaged(parts[0], source))
+
+    def there(store: FolderStore, name: str) -> tuple[int, int] | None:
+        try:
+            return _size_and_checksum(store.path(name))
+        except FileNotFoundError:
+            return None
+
+    _compare(source, parts, there, done, progress)
+    return done
+
+
+def _check_archive(source: Path, progress: Progress, keys: Keyring | None) -> Checked:
+    contents: dict[Path, tuple[int, int]] = {}
+    manifest = b""
+    with plainly():
+        for name, content in archive.members(source / ARCHIVE, keys):
+            progress(len(contents), 0)
+            if name == MANIFEST:
+                manifest = content.read()
+            else:
+                contents[source / name] = _size_and_checksum_of(content)
+    parts = _parsed(manifest, source)
+    done = Checked(damaged=_damaged(parts[0], source))
+    _compare(source, parts, lambda store, name: contents.get(store.path(name)), done, progress)
+    return done
+
+
+def _compare(
+    source: Path,
+    manifests: list[dict[str, Any]],
+    there: Callable[[FolderStore, str], tuple[int, int] | None],
+    done: Checked,
+    progress: Progress,
+) -> None:
+    """Compare what is there of each file with the manifest."""
+    for manifest in manifests:
+        backup = _parts_of(source, manifest)
         files = {
-            name: size_and_checksum
+            name: expected
             for part in (backup.files, backup.external, backup.threads, backup.ledgers)
-            for name, size_and_checksum in (part or {}).items()
+            for name, expected in (part or {}).items()
         }
-        for name, expected in sorted(files.items()):
-            progress(number, len(manifests))
-            try:
-                there = _size_and_checksum(backup.origin.path(name))
-            except FileNotFoundError:
+        for number, (name, expected) in enumerate(sorted(files.items())):
+            progress(number, len(files))
+            actual = there(backup.origin, name)
+            if actual is None:
                 done.problems.append(f"{name}: is missing in the backup")
                 continue
             done.files += 1
-            done.bytes += there[0]
-            if there != expected:
-                done.problems.append(_changed(name, there, expected))
-    return done
+            done.bytes += actual[0]
+            if actual != expected:
+                done.problems.append(_changed(name, actual, expected))
+
+
+@contextmanager
+def decrypted(source: Path, data_dir: Path, keys: Keyring | None) -> Iterator[Path]:
+    """Yield the folder of a backup. An encrypted one is decrypted into a folder in the data folder,
+    which is removed afterwards, and before if a kill left it. Raises CannotCopy, NoKey, OSError.
+    """
+    staging = data_dir / _STAGING
+    if staging.is_symlink():
+        staging.unlink()
+    shutil.rmtree(staging, ignore_errors=True)
+    if not (source / ARCHIVE).is_file():
+        yield source
+        return
+    try:
+        with plainly():
+            for name, content in archive.members(source / ARCHIVE, keys):
+                _extract(staging, name, content)
+        yield staging
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _extract(folder: Path, name: str, content: IO[bytes]) -> None:
+    """Write a file of an archive. Raises CannotCopy, OSError."""
+    parts = PurePosixPath(name).parts
+    if name.startswith("/") or ".." in parts or not parts:
+        raise CannotCopy(f"the backup has a file {name!r}, which is not in its folder")
+    path = folder.joinpath(*parts)
+    make_folder(path.parent)
+    with os.fdopen(open_transcript(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+        shutil.copyfileobj(content, file, _CHUNK)
 
 
 def _damaged(manifest: dict[str, Any], source: Path) -> int:
@@ -229,14 +442,23 @@ def _manifests(source: Path) -> list[dict[str, Any]]:
     """Return the manifest of each space of a backup. Raises CannotCopy."""
     try:
         with os.fdopen(open_transcript(source / MANIFEST, os.O_RDONLY), "rb") as file:
-            manifest = orjson.loads(file.read())
-        parts = [manifest, *manifest.get("spaces", ())]
-        if strange := [part for part in parts if not is_space_name(part["space"])]:
-            raise ValueError(f"{strange[0]['space']} is no name of a space")
+            return _parsed(file.read(), source)
     except FileNotFoundError:
         raise CannotCopy(
             f"{source} has no {MANIFEST}: it is no backup, or not a complete one"
         ) from None
+
+
+def _parsed(data: bytes, source: Path) -> list[dict[str, Any]]:
+    """Return the parts of a manifest, one for each space. Raises CannotCopy."""
+    try:
+        manifest = orjson.loads(data)
+        parts = [manifest, *manifest.get("spaces", ())]
+        check_number(manifest.get("format", 1), manifest.get("version", ""), f"the backup {source}")
+        if strange := [part for part in parts if not is_space_name(part["space"])]:
+            raise ValueError(f"{strange[0]['space']} is no name of a space")
+    except NewerFormat as error:
+        raise CannotCopy(str(error)) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CannotCopy(f"{source / MANIFEST} cannot be read: {error}") from error
     return parts
@@ -247,6 +469,11 @@ def _backup_of(source: Path, space: str) -> _Backup:
     manifest = next((part for part in _manifests(source) if part["space"] == space), None)
     if manifest is None:
         raise CannotCopy(f"{source} has no space {space}: name another with --space")
+    return _parts_of(source, manifest)
+
+
+def _parts_of(source: Path, manifest: dict[str, Any]) -> _Backup:
+    """Return what a manifest says of a space. Raises CannotCopy."""
     try:
         origin = FolderStore.of(source, manifest["space"])
         communications = origin.folder(Kind.COMMUNICATION)
@@ -399,12 +626,16 @@ def _size_and_checksum(path: Path) -> tuple[int, int]:
     """Read a file, from the disk where the system allows it: what is in its cache was never wrong.
     Raises OSError.
     """
-    size, value = 0, 0
     with os.fdopen(open_transcript(path, os.O_RDONLY), "rb", buffering=0) as file:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        while part := file.read(_CHUNK):
-            size, value = size + len(part), zlib.crc32(part, value)
+        return _size_and_checksum_of(file)
+
+
+def _size_and_checksum_of(file: IO[bytes]) -> tuple[int, int]:
+    size, value = 0, 0
+    while part := file.read(_CHUNK):
+        size, value = size + len(part), zlib.crc32(part, value)
     return size, value
 
 

@@ -10,8 +10,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from recollect_server.domain.backups import KeepRule, backup_time, kept
-from recollect_server.services.upkeep.backing_up import MANIFEST, CannotCopy, Checked, check
+from recollect_server.domain.keys import Keyring
+from recollect_server.services.upkeep.backing_up import (
+    ARCHIVE,
+    MANIFEST,
+    CannotCopy,
+    Checked,
+    NoKey,
+    check,
+    plainly,
+)
 from recollect_server.services.upkeep.recovery import Progress, unheard
+from recollect_server.storage import archive
 from recollect_server.storage.logs.files import sync_folder
 
 _REMOVING = ".removing-"  # before the name of a backup of which only a part may be left
@@ -26,6 +36,8 @@ class StoredBackup:
     path: Path
     time: datetime
     is_complete: bool
+    key_id: str | None
+    """Id of the key that it is encrypted with; None: it is not encrypted."""
 
 
 @dataclass(slots=True)
@@ -41,10 +53,12 @@ class Pruned:
 class BackupFolder:
     """Folder of backups. One process at a time removes from it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, keys: Keyring | None = None) -> None:
+        """`keys` are those of encrypted backups; the first one encrypts."""
         self._path = path
+        self._keys = keys
 
-    def list(self) -> list[StoredBackup]:
+    def stored(self) -> list[StoredBackup]:
         """Return the backups of all spaces, newest first. What has another name is left alone.
         Raises OSError.
         """
@@ -56,7 +70,9 @@ class BackupFolder:
                 time = backup_time(entry.name)
                 if time is not None and entry.is_dir(follow_symlinks=False):
                     path = self._path / entry.name
-                    backups.append(StoredBackup(path, time, (path / MANIFEST).is_file()))
+                    key_id = _key_id(path)
+                    is_complete = key_id is not None or (path / MANIFEST).is_file()
+                    backups.append(StoredBackup(path, time, is_complete, key_id))
         return sorted(backups, key=lambda it: it.time, reverse=True)
 
     def prune(
@@ -73,7 +89,7 @@ class BackupFolder:
         The newest good one always stays: it is looked for from the newest on, so usually one is
         read.
         """
-        backups = self.list()
+        backups = self.stored()
         complete = [it for it in backups if it.is_complete]
         chosen = kept((it.time for it in complete), rules)
         time = datetime.fromtimestamp(now / 1000, UTC)
@@ -94,7 +110,7 @@ class BackupFolder:
 
     def _newest_good(self, complete: Sequence[StoredBackup], progress: Progress) -> StoredBackup:
         for backup in complete:
-            if is_good(backup.path, progress):
+            if is_good(backup.path, progress, self._keys):
                 return backup
         raise CannotCopy(
             f"no backup in {self._path} is good: nothing is removed (recollect-server backups verify"
@@ -110,20 +126,52 @@ class BackupFolder:
             for path in self._path.glob(f"{_REMOVING}recollect-*"):
                 shutil.rmtree(path)
 
+    def encrypt_anew(self, progress: Progress = unheard) -> list[StoredBackup]:
+        """Encrypt all encrypted backups with the first of the keys, and return those that were not
+        yet. What a kill interrupts, the next call ends. Raises CannotCopy, NoKey, OSError.
+        """
+        if self._keys is None:
+            raise NoKey(
+                "there is no key to encrypt with: name a file of keys with --backup-key-file, or set"
+                " RECOLLECT_BACKUP_KEY"
+            )
+        encrypted = [it for it in self.stored() if it.key_id is not None]
+        changed = []
+        for number, backup in enumerate(encrypted):
+            progress(number, len(encrypted))
+            with plainly():
+                if archive.encrypt_anew(backup.path / ARCHIVE, self._keys):
+                    changed.append(backup)
+        return changed
 
-def is_good(backup: Path, progress: Progress) -> bool:
-    """Return whether a backup is whole and holds no damaged line."""
+
+def _key_id(backup: Path) -> str | None:
+    """Return the id of the key of a backup; None if it is not encrypted. Empty if its start is
+    damaged.
+    """
     try:
-        return check(backup, progress).is_good
+        return archive.key_id_of(backup / ARCHIVE)
+    except archive.ArchiveError:
+        return ""
+    except FileNotFoundError:
+        return None
+
+
+def is_good(backup: Path, progress: Progress, keys: Keyring | None = None) -> bool:
+    """Return whether a backup is whole and holds no damaged line. Raises NoKey."""
+    try:
+        return check(backup, progress, keys).is_good
+    except NoKey:
+        raise
     except (CannotCopy, OSError):
         return False
 
 
-def verified(backup: Path, progress: Progress = unheard) -> Checked:
+def verified(backup: Path, progress: Progress = unheard, keys: Keyring | None = None) -> Checked:
     """Compare a backup that was just made with what was read. Raises CannotCopy if it is not the
     same; OSError.
     """
-    checked = check(backup, progress)
+    checked = check(backup, progress, keys)
     if checked.problems:
         raise CannotCopy(
             f"{backup} is not as it was written, so its disk may be failing: {checked.problems[0]}"

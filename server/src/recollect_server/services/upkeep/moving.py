@@ -25,6 +25,9 @@ from recollect_server.storage.logs.store import LEDGERS, Kind, LogNotFound, LogS
 
 T = TypeVar("T")
 
+TOKENS = "(tokens)"
+"""Name of the ledger of tokens among spaces: no space has it."""
+
 _COPIED_AT_ONCE = 8  # logs: each waits for a disk or a database most of its time
 _CHUNK = 4 << 20  # bytes of a log in one change
 _NAMES = 1000  # logs that are given to the threads at once
@@ -47,13 +50,19 @@ class Place(Marked, Protocol):
     def of(self, space: str) -> LogStore:
         """Return the store of a space."""
 
+    def tokens(self) -> list[bytes]:
+        """Return the lines of the ledger of tokens, without their newlines."""
+
+    def set_tokens(self, lines: list[bytes]) -> None:
+        """Let the ledger of tokens have these lines, durably."""
+
     def create(self, space: str) -> None:
         """Make a space, if the place has it without logs. Raises OSError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A space as it is at both places."""
+    """A space as it is at both places, or the ledger of tokens."""
 
     space: str
     logs: int
@@ -102,15 +111,19 @@ def move(
         for space in names:
             target.create(space)
             _copy_space(source.of(space), target.of(space), pool, copying)
-        moved = tuple(
+        if target.tokens() != (tokens := source.tokens()):
+            target.set_tokens(tokens)
+        moved = [
             _compare_space(space, source.of(space), target.of(space), pool, comparing)
             for space in names
-        )
+        ]
+    if tokens:
+        moved.append(_compare_tokens(tokens, target.tokens()))
     hit("move.compared")
     if all(it.is_same for it in moved):
         target.set_mark(MoveMark(source.identity, to_text(clock())))
         hit("move.ended")
-    return Move(moved)
+    return Move(tuple(moved))
 
 
 def _check_source(source: Place) -> None:
@@ -136,6 +149,10 @@ def _check_empty(target: Place) -> None:
                 f"{target.name} is not empty, it has logs of the space {space}: name an empty place"
                 " with --to"
             )
+    if target.tokens():
+        raise CannotCopy(
+            f"{target.name} is not empty, it has tokens: name an empty place with --to"
+        )
 
 
 def _logs_of(store: LogStore) -> list[str]:
@@ -234,6 +251,11 @@ def _compare_space(
         is_same = is_same and is_equal
     is_same = is_same and _logs_of(target) == names
     return Moved(space, len(names), size, total.hexdigest(), is_same)
+
+
+def _compare_tokens(ours: list[bytes], theirs: list[bytes]) -> Moved:
+    digest = hashlib.sha256(b"".join(line + b"\n" for line in ours)).hexdigest()
+    return Moved(TOKENS, 1, sum(len(line) + 1 for line in ours), digest, ours == theirs)
 
 
 def _digest(store: LogStore, log: str) -> tuple[int, str]:

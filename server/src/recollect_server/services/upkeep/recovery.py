@@ -48,7 +48,7 @@ from recollect_server.storage.index.file import (
 )
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorLedger
-from recollect_server.storage.logs.store import Kind, LogStore
+from recollect_server.storage.logs.store import Kind, LogNotFound, LogStore
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -203,7 +203,7 @@ def _differences(
         if whole:
             reading = comparison.read(name, stored)
             yield from (f"{name}: {it}" for it in comparison.differences(name, stored, reading))
-        elif lost := comparison.lost_requests(name):
+        elif lost := comparison.lost_requests(name, stored.bytes):
             yield f"{name}: the index does not know {len(lost)} of its requests, as {lost[0]}"
 
 
@@ -256,6 +256,9 @@ def _catch_up_all(
         done.logs += 1
         if indexed.pop(name, -1) != size:
             behind.append(name)
+    if indexed and logs.store.sharing is not None:
+        for name in logs.store.deleted(logs.kind):  # just now: whoever follows it takes it out
+            indexed.pop(name, None)
     if indexed:
         raise IndexAhead(
             f"{len(indexed)} {logs.plural} are indexed and have no transcript, as {next(iter(indexed))}"
@@ -295,7 +298,10 @@ def _finish_interrupted_delete(
     """Finish a delete that a crash interrupted, and log it; for a long one, log the progress
     too.
     """
-    size = logs.deleted_length(conversation_id)
+    try:
+        size = logs.deleted_length(conversation_id)
+    except LogNotFound:  # another process was the last that had words of it
+        return
     log.warning("finishing_interrupted_delete", conversation=conversation_id, bytes=size)
     reported = began = time.monotonic()
 
@@ -307,7 +313,12 @@ def _finish_interrupted_delete(
                 "finishing_interrupted_delete", conversation=conversation_id, bytes=size, done=done
             )
 
-    removed = finish_delete(logs, index, conversation_id, clock(), progress)
+    try:
+        removed = finish_delete(logs, index, conversation_id, clock(), progress)
+    except LogNotFound:
+        if logs.sharing is None or index.removal.find(conversation_id) is None:
+            raise
+        raise IndexUnavailable(f"it has words of {conversation_id}, which is deleted") from None
     seconds = round(time.monotonic() - began, 1)
     log.warning(
         "interrupted_delete_finished",

@@ -12,6 +12,7 @@ import apsw
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.telemetry import Telemetry
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index import redaction, requests, words
 from recollect_server.storage.index.activity import ActivityTable
@@ -191,6 +192,14 @@ class Index:
         only grow.
         """
         return self._database.writer.taken, self._database.writer.puts
+
+    def measure(self, telemetry: Telemetry) -> None:
+        """Measure by this what is taken in from now on."""
+        self._database.writer.telemetry = telemetry
+
+    def lag(self) -> float:
+        """Return the seconds that the oldest addition waits; 0 if none does."""
+        return self._database.writer.lag()
 
     def last_number(self) -> int:
         """Return a number above those of all conversations."""

@@ -114,6 +114,11 @@ class IndexLog:
         """
         self._database.writer.watched = watched
 
+    @property
+    def is_watched(self) -> bool:
+        """True while somebody watches."""
+        return self._database.writer.watched
+
     def given_out(self) -> int:
         """Return the last cursor that was given out."""
         return self._database.writer.given_out()

@@ -171,6 +171,19 @@ class NoteQueue:
             )
             return {row[0]: row[1] for row in rows}
 
+    def counts(self) -> tuple[int, int]:
+        """Return the number of conversations with turns that no notes have, and of those whose last
+        try failed. What is not taken in yet is not counted. Raises IndexUnavailable.
+        """
+        with self._database.reading(settled=False) as connection:
+            due = connection.execute(
+                "SELECT count(*) FROM conversations WHERE turn_count > abbreviated_through"
+            ).get
+            failed = connection.execute(
+                "SELECT count(*) FROM conversations WHERE needs_abbreviation <> ''"
+            ).get
+        return int(due), int(failed)
+
     def labels(self, limit: int) -> list[tuple[str, int]]:
         """Return the topics of all conversations, with how many have each, the most used first."""
         with self._database.reading() as connection:

@@ -7,6 +7,7 @@ without Python's global lock and its cost per append falls as the load grows.
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, TypeVar, cast
 import apsw
 
 from recollect_server.domain.errors import IndexSuspended, IndexUnavailable
+from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index import updates as update_log
 from recollect_server.storage.index.file import Readers, open_writer
@@ -33,7 +35,7 @@ _LINGER_WATCHED = 0.002  # while somebody watches the updates: each waits for it
 class _Document:
     """Document of an append, and the callback for when it cannot be taken in."""
 
-    __slots__ = ("build", "cursor", "failed", "news", "size", "updates")
+    __slots__ = ("build", "cursor", "failed", "news", "since", "size", "updates")
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class _Document:
         self.updates = updates
         self.failed = failed
         self.news = news
+        self.since = time.monotonic()
 
 
 class _Job:
@@ -88,12 +91,14 @@ class Writer:
         """
         self.watched = False
         """True if somebody watches: then documents wait less for company."""
+        self.telemetry: Telemetry = UNMEASURED
         # guards everything below; nothing slow happens under it
         self._changed = threading.Condition()
         self._waiting: deque[_Document | _Job] = deque()
         self._waiting_size = 0
         self._put = 0  # how many were put in, ever
         self._taken = 0  # how many of them are done with
+        self._at_work_since = 0.0  # of the first document that is being taken in; 0: none is
         self._expecting = 0  # how many callers wait for `_taken` or for room
         self._stopping = self._stopped = False
         self.is_suspended = False
@@ -237,6 +242,13 @@ class Writer:
         with self._changed:
             return len(self._waiting), self._waiting_size
 
+    def lag(self) -> float:
+        """Return the seconds that the oldest addition waits; 0 if none does."""
+        with self._changed:
+            waiting = (it.since for it in self._waiting if isinstance(it, _Document))
+            since = self._at_work_since or next(waiting, 0.0)
+        return time.monotonic() - since if since else 0.0
+
     def suspend(self, readers: Readers) -> None:
         """Execute what is queued and close every connection, until `resume`. No call may be under
         way.
@@ -307,6 +319,7 @@ class Writer:
                     self._take_in(cast(list[_Document], batch))
                 with self._changed:
                     self._taken += len(batch)
+                    self._at_work_since = 0.0
                     if self._expecting:
                         self._changed.notify_all()
         finally:
@@ -331,6 +344,7 @@ class Writer:
                 if isinstance(item := self._waiting[0], _Job):
                     return batch or [self._waiting.popleft()]
                 self._waiting_size -= item.size
+                self._at_work_since = self._at_work_since or item.since
                 batch.append(self._waiting.popleft())
             return batch
 
@@ -338,7 +352,8 @@ class Writer:
         text = f"[{','.join(document.build(document.cursor) for document in documents)}]"
         hit("index.taking_in")
         try:
-            self._writer.execute(_TAKE_IN, (text,))
+            with self.telemetry.step(Step.TAKE_IN):
+                self._writer.execute(_TAKE_IN, (text,))
             hit("index.taken_in")
             if news := [
                 (document.cursor, document.news)

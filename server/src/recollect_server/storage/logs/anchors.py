@@ -16,7 +16,9 @@ from recollect_server.storage.logs.lines import Line, encoded
 from recollect_server.storage.logs.record import Entry
 from recollect_server.storage.logs.store import (
     ANCHORS,
+    NO_CLAIM,
     START,
+    Claim,
     LogConflict,
     LogNotFound,
     LogStore,
@@ -25,6 +27,8 @@ from recollect_server.storage.logs.store import (
 )
 
 log = structlog.get_logger("recollect.anchors")
+
+_TRIES = 20  # of a rewriting that others keep from its place
 
 
 class AnchorLedger:
@@ -71,8 +75,11 @@ class AnchorLedger:
         with self.lock:
             end = Position(self._lines[-1].sequence, self._lines[-1].end) if self._lines else START
             lines, data = encoded([entry], *end)
+            request = entry.stamp.request_id
             try:
-                self._store.append(ANCHORS, end, data)
+                self._store.append(
+                    ANCHORS, end, data, Claim(f"request {request}") if request else NO_CLAIM
+                )
             except LogConflict:
                 self._read()  # something else wrote to it: the next call knows what
                 raise
@@ -88,6 +95,20 @@ class AnchorLedger:
         Damaged lines are left out too: they may have what is to be forgotten. Raises
         LogUnavailable; then it is as it was.
         """
+        for left in reversed(range(_TRIES)):
+            try:
+                return self._rewrite(change, added or [])
+            except LogConflict:  # another process wrote to it, and it was read anew
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    def reload(self) -> None:
+        """Read it anew: another process wrote to it. Raises LogUnavailable."""
+        with self.lock:
+            self._read()
+
+    def _rewrite(self, change: Callable[[AnchorSet], AnchorSet | None], added: list[Entry]) -> int:
         with self.lock:
             entries: list[Entry] = []
             removed = 0
@@ -99,11 +120,12 @@ class AnchorLedger:
                     entries += [Entry(after, entry.stamp)] if after else []
                 elif not any(
                     isinstance(new.content, AnchorForgotten) and _key(content) == new.content.key
-                    for new in added or ()
+                    for new in added
                 ):
                     entries.append(entry)
             try:
-                self._store.replace(ANCHORS, encoded(entries + (added or []))[1])
+                before = self._lines[-1].end if self._lines else 0
+                self._store.replace(ANCHORS, encoded(entries + added)[1], before)
             except LogUnavailable:
                 with suppress(LogUnavailable):
                     self._read()  # it may have been replaced, and only the sync have failed

@@ -322,6 +322,9 @@ _ALL: tuple[Codec[Any], ...] = (
     *_EVENTS.values(),
     *_THREAD.values(),
 )
+KINDS = frozenset(codec.head.get("event", codec.head["type"]) for codec in _ALL)
+"""Kinds of lines, by the name of the event or of the type; a new one raises `FORMAT`."""
+
 _CODECS: dict[type, Codec[Any]] = {codec.kind: codec for codec in _ALL}
 
 

@@ -4,7 +4,9 @@ import errno
 import os
 import stat
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from recollect_server.storage.failpoints import hit
@@ -30,6 +32,19 @@ def open_transcript(path: Path, flags: int) -> int:
         os.close(handle)
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     return handle
+
+
+@contextmanager
+def opened(file: Path | int) -> Iterator[int]:
+    """Yield a handle to read a file by. One that is given stays open. Raises OSError."""
+    if isinstance(file, int):
+        yield file
+        return
+    handle = open_transcript(file, os.O_RDONLY)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 class Syncs:
@@ -61,6 +76,20 @@ def _sync_and_close(handle: int) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a small file that only its owner may read, whole or not at all, durably. Raises
+    OSError.
+    """
+    copy = path.with_name(path.name + COPY)
+    copy.unlink(missing_ok=True)
+    with os.fdopen(open_transcript(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    copy.rename(path)
+    sync_folder(path.absolute().parent)
 
 
 def make_folder(folder: Path) -> None:

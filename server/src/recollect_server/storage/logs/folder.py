@@ -31,12 +31,15 @@ from recollect_server.storage.logs.reader import ends_a_line, raw_lines, read_pl
 from recollect_server.storage.logs.repair import look_through, mend
 from recollect_server.storage.logs.store import (
     FORGOTTEN,
+    NO_CLAIM,
     START,
+    Claim,
     Kind,
     LogConflict,
     LogNotFound,
     LogUnavailable,
     Position,
+    Sharing,
     TornTail,
 )
 from recollect_server.storage.logs.writer import LogWriter, TranscriptChanged
@@ -63,6 +66,8 @@ class FolderStore:
         (setting `durability: os`).
         """
         self.root = root
+        self.sharing: Sharing | None = None
+        """Nothing: one process has the folder."""
         """Folder of the conversations, where the index and the vectors are kept too."""
         self._writer = LogWriter(sync=sync)
         self._always_synced = self._writer if sync else LogWriter(sync=True)
@@ -75,7 +80,13 @@ class FolderStore:
 
     # Append and read ------------------------------------------------------------------------------
 
-    def append(self, log: str, after: Position, lines: Sequence[bytes]) -> None:
+    def append(
+        self,
+        log: str,
+        after: Position,
+        lines: Sequence[bytes],
+        claim: Claim = NO_CLAIM,  # noqa: ARG002 - it has one writer
+    ) -> None:
         """Add whole lines behind the position, where the file must end; `START` makes the file."""
         path, data = self.path(log), b"".join(lines)
         writer = self._always_synced if log == FORGOTTEN else self._writer
@@ -86,7 +97,12 @@ class FolderStore:
                 make_folder(path.parent)
                 writer.create(path, data)
 
-    def replace(self, log: str, lines: Iterable[bytes]) -> None:
+    def replace(
+        self,
+        log: str,
+        lines: Iterable[bytes],
+        before: int | None = None,  # noqa: ARG002 - it has one writer
+    ) -> None:
         """Write a file anew, as a copy that takes its name when it is whole. What was cut off its
         tail before goes too.
         """
@@ -259,7 +275,11 @@ class FolderStore:
 
     # Deleting -------------------------------------------------------------------------------------
 
-    def begin_delete(self, log: str) -> None:
+    def begin_delete(
+        self,
+        log: str,
+        before: int | None = None,  # noqa: ARG002 - it has one writer
+    ) -> None:
         """Rename a file to `….deleting`, durably."""
         path = self.path(log)
         with _failing(log, "deleted"):
@@ -306,7 +326,12 @@ class FolderStore:
 
     # Redacting ------------------------------------------------------------------------------------
 
-    def begin_redaction(self, log: str, lines: Sequence[bytes]) -> None:
+    def begin_redaction(
+        self,
+        log: str,
+        lines: Sequence[bytes],
+        before: int | None = None,  # noqa: ARG002 - it has one writer
+    ) -> None:
         """Exchange a file, durably, for one of these lines, and keep what it was until
         `end_redaction`. What cannot be exchanged is as it was.
         """

@@ -21,6 +21,7 @@ from recollect_server.storage.logs.store import (
     FORGOTTEN,
     IDENTITIES,
     RETENTION,
+    LogConflict,
     LogNotFound,
     LogStore,
     Position,
@@ -28,6 +29,7 @@ from recollect_server.storage.logs.store import (
 
 E = TypeVar("E")
 
+_TRIES = 20  # of a line that others keep from its place
 _guard = threading.Lock()  # one write of a ledger at a time, whoever opened it
 
 log = structlog.get_logger("recollect.ledger")
@@ -79,12 +81,23 @@ class Ledger(Generic[E]):
                 log.warning("damaged_line", ledger=self.name, line=number, reason=reason)
 
     def append(self, entry: E) -> None:
-        """Add a line, durable when it returns. Raises LogUnavailable."""
+        """Add a line, durable when it returns. Raises LogConflict if another process added one just
+        now, LogUnavailable.
+        """
         line = seal(self._codec.fields(entry))
         with _guard:
-            # How many lines there are is not counted: a ledger has one writer, and its bytes say
-            # where it ends.
+            # How many lines there are is not counted: its bytes say where it ends.
             self._store.append(self.name, Position(bytes=self.size()), [line])
+
+    def add(self, entry: E) -> None:
+        """Add a line that is true whatever the lines before it say. Raises LogUnavailable."""
+        for left in reversed(range(_TRIES)):
+            try:
+                return self.append(entry)
+            except LogConflict:  # another process added one
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
 
 
 _IDENTITY = Codec(Identity, Field("channel", TEXT), Field("identity", TEXT, "address"))

@@ -6,18 +6,17 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from recollect_server.storage.logs.files import open_transcript
+from recollect_server.storage.logs.files import open_transcript, opened
 from recollect_server.storage.logs.lines import Line, Place, line_of
 
 _CHUNK = 1 << 18
 
 
-def raw_lines(path: Path, offset: int = 0, until: int | None = None) -> Iterator[bytes]:
+def raw_lines(path: Path | int, offset: int = 0, until: int | None = None) -> Iterator[bytes]:
     """Yield the whole lines between two bytes, without their newlines. An unended tail is not a
-    line. Raises OSError.
+    line. A number is the handle of an open file. Raises OSError.
     """
-    handle = open_transcript(path, os.O_RDONLY)
-    try:
+    with opened(path) as handle:
         # of a line that is longer than what is read at once: joined once, not with every part
         rest: list[bytes] = []
         while chunk := os.pread(
@@ -30,12 +29,10 @@ def raw_lines(path: Path, offset: int = 0, until: int | None = None) -> Iterator
                 yield b"".join(rest)
                 rest = [others.pop()]
                 yield from others
-    finally:
-        os.close(handle)
 
 
 def scan(
-    path: Path, offset: int = 0, sequence: int = 1, until: int | None = None
+    path: Path | int, offset: int = 0, sequence: int = 1, until: int | None = None
 ) -> Iterator[Line]:
     """Yield the whole lines from `offset` on, where line `sequence` begins. An unended tail is not
     a line. Raises OSError.

@@ -46,7 +46,7 @@ def deliveries(lines: Iterable[bytes]) -> list[str]:
 def forget_deliveries(ledger: Ledger[Forgotten], hashes: list[str]) -> None:
     """Add deliveries to the ledger, durably. Raises LogUnavailable."""
     for start in range(0, len(hashes), _LINE):
-        ledger.append(Forgotten(tuple(hashes[start : start + _LINE])))
+        ledger.add(Forgotten(tuple(hashes[start : start + _LINE])))
 
 
 def forgotten_deliveries(ledger: Ledger[Forgotten]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from recollect_server.storage.failpoints import hit, hit_half_way
-from recollect_server.storage.logs.files import open_transcript, sync_folder
+from recollect_server.storage.logs.files import open_transcript, opened, sync_folder
 from recollect_server.storage.logs.lines import Line, line_of
 from recollect_server.storage.logs.reader import scan
 from recollect_server.storage.logs.record import has_checksum, is_object
@@ -79,17 +79,22 @@ def make_durable(path: Path, start: int, end: int) -> None:
 
 
 def whole_end(
-    path: Path, offset: int, sequence: int, size: int, see: Callable[[Line], None] | None = None
+    path: Path | int,
+    offset: int,
+    sequence: int,
+    size: int,
+    see: Callable[[Line], None] | None = None,
 ) -> tuple[int, str, int]:
-    """Return the end of the whole batches (one past the end of the file: its newline is missing),
-    the reason for it, and the begin of the last batch.
+    """Return the end of the whole batches of the first `size` bytes (one past the end of the file:
+    its newline is missing), the reason for it, and the begin of the last batch.
 
-    `see` is called with each line that is ended. Raises OSError.
+    A number is the handle of an open file. `see` is called with each line that is ended. Raises
+    OSError.
     """
     good, why, last = offset, "", offset
     batch: list[Line] = []
     end = offset
-    for line in scan(path, offset, sequence):
+    for line in scan(path, offset, sequence, size):
         end, sequence = line.end, line.sequence + 1
         if see is not None:
             see(line)
@@ -131,7 +136,7 @@ def _is_whole(batch: list[Line]) -> bool:
     return places == [(index, len(batch)) for index in range(1, len(batch) + 1)]
 
 
-def _is_foreign(path: Path, good: int, size: int) -> bool:
+def _is_foreign(path: Path | int, good: int, size: int) -> bool:
     """Return whether another program wrote the tail behind the good lines; False for what is left
     of a write of this program.
 
@@ -150,12 +155,9 @@ def _is_foreign(path: Path, good: int, size: int) -> bool:
     return not has_checksum(before.removesuffix(b"\n")) if good else b"\n" in tail
 
 
-def _tail(path: Path, start: int, size: int) -> bytes:
-    handle = open_transcript(path, os.O_RDONLY)
-    try:
+def _tail(path: Path | int, start: int, size: int) -> bytes:
+    with opened(path) as handle:
         return os.pread(handle, size - start, start)
-    finally:
-        os.close(handle)
 
 
 def _keep(torn: Path, data: bytes) -> None:

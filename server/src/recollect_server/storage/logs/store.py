@@ -21,10 +21,9 @@ Guarantees of every store:
   raised.
 - A deleted log has no lines and no length from `begin_delete` on, whatever happens after.
 
-A store that several processes share needs one operation more, `changes(after)`: what anybody
-committed since a position, so that each process can keep its own index up to it. A folder has one
-writer, which knows what it wrote, and finds the rest by the lengths of the logs at its start
-(`logs`): the operation comes with the store that needs it.
+A folder has one writer, which knows what it wrote, and finds the rest by the lengths of the logs at
+its start (`logs`). A store that several processes share has more (`Sharing`): what anybody
+committed since a moment, so that each process keeps its own index up to it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -97,6 +96,133 @@ class LogConflict(LogUnavailable):
     """
 
 
+class LogTaken(LogConflict):
+    """The request is carried out elsewhere, or somebody else began a log at the place. Nothing was
+    added.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Names that exactly one append may have, whichever process makes it. One process needs none:
+    its locks see to it.
+    """
+
+    request: str = ""
+    """Name of a request; empty: of none."""
+    places: tuple[tuple[str, str], ...] = ()
+    """Names of places where a log is begun, each with its last claim (`Sharing.claims`)."""
+
+
+NO_CLAIM = Claim()
+
+
+class Action(StrEnum):
+    """Kind of change of a log."""
+
+    APPEND = "append"
+    """Lines were added behind `start`."""
+    REPLACE = "replace"
+    """It has other lines."""
+    REDACT = "redact"
+    """Lines have lost their text, and kept their places; one was added behind `start`."""
+    DELETE = "delete"
+    """It is gone. Its lines can be read by `raw_deleted` until each process has ended the delete,
+    but for one that nobody heard of for half a minute.
+    """
+
+
+class ChangePosition(NamedTuple):
+    """Position of a change in the order that all processes agree on. Nothing stands at (0, 0)."""
+
+    transaction: int = 0
+    number: int = 0
+
+
+class Change(NamedTuple):
+    """A change of a log that somebody committed."""
+
+    position: ChangePosition
+    log: str
+    kind: str
+    """As `Kind`, or `ledger`."""
+    action: Action
+    start: int
+    """Bytes of the log before it."""
+    end: int
+    """Bytes of the log behind it."""
+    replica: int
+    """Number of the process that made it (`Sharing.replica`)."""
+    time: int
+    """Milliseconds since 1970, by the database's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Changes that were committed between two moments."""
+
+    changes: list[Change]
+    """In the order of their positions. Those of one log are in the order of its lines."""
+    moment: str
+    """The later moment, for the next call."""
+    is_whole: bool
+    """False if some were pruned, or the database is another one than before: then only the lengths
+    of all logs tell what changed.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A part of the one order of changes."""
+
+    changes: list[Change]
+    is_whole: bool
+    """False if some behind the position were pruned."""
+    horizon: int
+    """Number of the oldest transaction that still ran: the changes of it and later ones are not in
+    the order yet, though `changes` may have given them out.
+    """
+
+
+class Sharing(Protocol):
+    """Operations of processes that share a store, beside those of `LogStore`. Every method raises
+    LogUnavailable. Safe to call from any thread.
+
+    The two ways to read changes differ in what they promise. `changes` gives out everything that is
+    committed, at once, for an index: what it has given out is known to it by a moment, not by a
+    position, for a transaction that began earlier may commit later. `history` gives out an order
+    that is the same for every process and never changes, for streams: it ends below the oldest
+    transaction that runs, so a transaction that stays open stalls it, and nothing else.
+    """
+
+    replica: int
+    """Number of this process among all that ever used the store."""
+
+    def join(self) -> str:
+        """Let this process be one that follows the space: what others delete can be read until it
+        has ended the delete too. Return the present moment.
+        """
+
+    def moment(self) -> str:
+        """Return the present moment: everything that is committed now lies before it."""
+
+    def changes(self, after: str) -> Changes:
+        """Return everything that was committed between a moment and now."""
+
+    def history(self, after: ChangePosition, limit: int) -> History:
+        """Return the oldest changes behind a position, in the one order, at most `limit`."""
+
+    def claims(self, places: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Return places with what claimed each last; empty: nothing did. An append that begins a
+        log there names it, and fails if there is another one by then.
+        """
+
+    def prune_changes(self, max_age: float, most: int) -> int:
+        """Remove the changes that are older than so many seconds, and all but the newest `most`.
+        Return how many.
+        """
+
+
 class LogStore(Protocol):
     """Logs of one space. Every method raises LogUnavailable; those that name a log raise
     LogNotFound if there is none.
@@ -108,6 +234,10 @@ class LogStore(Protocol):
     @property
     def root(self) -> Path:
         """Return the local folder of what is derived from the logs: the index and the vectors."""
+
+    @property
+    def sharing(self) -> Sharing | None:
+        """Return what processes that share the store need; None if it has one process alone."""
 
     def create(self) -> None:
         """Make the local folder. Raises OSError."""
@@ -128,14 +258,19 @@ class LogStore(Protocol):
         something is left. Nobody may have the space open.
         """
 
-    def append(self, log: str, after: Position, lines: Sequence[bytes]) -> None:
+    def append(
+        self, log: str, after: Position, lines: Sequence[bytes], claim: Claim = NO_CLAIM
+    ) -> None:
         """Add whole lines behind the position, where the log must end; `START` begins a new log.
-        Raises LogConflict.
+        Raises LogConflict, LogTaken.
         """
 
-    def replace(self, log: str, lines: Iterable[bytes]) -> None:
+    def replace(self, log: str, lines: Iterable[bytes], before: int | None = None) -> None:
         """Let a log have these lines and nothing else: of what it had before, no byte is left. The
         log may be read while the lines are made.
+
+        `before`: bytes of the log that the lines were made from, where another process may have
+        changed it. Raises LogConflict.
         """
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
@@ -198,9 +333,12 @@ class LogStore(Protocol):
         has something.
         """
 
-    def begin_delete(self, log: str) -> None:
+    def begin_delete(self, log: str, before: int | None = None) -> None:
         """Delete a log: it is gone, durably, when this returns. Its bytes can be read by
         `raw_deleted` until `end_delete`.
+
+        `before`: bytes of the log that was looked at, where another process may have changed it.
+        Raises LogConflict.
         """
 
     def deleted(self, kind: Kind = Kind.CONVERSATION) -> list[str]:
@@ -215,10 +353,12 @@ class LogStore(Protocol):
     def raw_deleted(self, log: str) -> Iterator[bytes]:
         """Yield the lines of a log whose delete has begun, undecoded and without their newlines."""
 
-    def begin_redaction(self, log: str, lines: Sequence[bytes]) -> None:
+    def begin_redaction(self, log: str, lines: Sequence[bytes], before: int | None = None) -> None:
         """Let a log have these lines and nothing else, durably: more of them than it had, each of
         the first ones as long as it was. What it was can be read by `raw_redacting` until
         `end_redaction`.
+
+        `before`: as of `begin_delete`. Raises LogConflict.
         """
 
     def redacting(self) -> list[str]:

@@ -1,4 +1,5 @@
-"""The ledger of tokens: `tokens.jsonl` in the data folder, for its owner alone (0600).
+"""The ledger of tokens: `tokens.jsonl` in the data folder, for its owner alone (0600). Over
+PostgreSQL the same lines are in a table instead (`storage.postgres.tokens`).
 
 Its lines are sealed as those of the other ledgers: one JSON object, ended by its checksum. Each is
 one event: a token was created, or revoked. Unlike other ledgers it belongs to no space, and has
@@ -8,9 +9,10 @@ it appends. An append that was cut short was never acknowledged; the next one cu
 
 import fcntl
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -25,6 +27,21 @@ TOKENS = "tokens"
 Mark = tuple[int, int, int]
 """State of the file: inode, size and time of its last change."""
 NO_FILE: Mark = (0, 0, 0)
+
+
+class TokenLines(Protocol):
+    """Protocol of a ledger of tokens: a file, or a table of a database."""
+
+    def mark(self) -> Mark:
+        """Return its state: another one after every change. Raises LogUnavailable."""
+
+    def lines(self) -> list[dict[str, Any] | None]:
+        """Return what the lines say, oldest first, None for a damaged one. Raises
+        LogUnavailable.
+        """
+
+    def append(self, fields: dict[str, Any]) -> None:
+        """Add a line, durable when it returns. Raises LogUnavailable."""
 
 
 class TokenLedger:
@@ -48,6 +65,12 @@ class TokenLedger:
         """Return what the lines say, oldest first, None for a damaged one. An unended tail is no
         line. Raises LogUnavailable.
         """
+        return [fields_of(line) for line in self.raw()]
+
+    def raw(self) -> list[bytes]:
+        """Return the lines without their newlines. An unended tail is no line. Raises
+        LogUnavailable.
+        """
         try:
             handle = open_transcript(self.path, os.O_RDONLY)
         except FileNotFoundError:
@@ -60,7 +83,25 @@ class TokenLedger:
             raise _failure("read", error) from error
         finally:
             os.close(handle)
-        return [_fields(line) for line in data.split(b"\n")[:-1]]
+        return data.split(b"\n")[:-1]
+
+    def fill(self, lines: Iterable[bytes]) -> None:
+        """Let the file have these lines, without their newlines, and no others, durably. Raises
+        LogUnavailable.
+        """
+        new = self.path.with_name(f"{self.path.name}.new")
+        try:
+            make_folder(self.path.parent)
+            handle = open_transcript(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            with os.fdopen(handle, "wb") as file:
+                self._hand_over(handle)
+                file.writelines(line + b"\n" for line in lines)
+                file.flush()
+                os.fsync(handle)
+            new.replace(self.path)
+            sync_folder(self.path.parent)
+        except OSError as error:
+            raise _failure("written", error) from error
 
     def append(self, fields: dict[str, Any]) -> None:
         """Add a line, durable when it returns. Raises LogUnavailable; then nothing is added."""
@@ -108,7 +149,7 @@ class TokenLedger:
         end = data.rfind(b"\n") + 1
         if end == len(data):
             return end
-        if _fields(data[end:]) is not None:
+        if fields_of(data[end:]) is not None:
             os.pwrite(handle, b"\n", len(data))
             hit("tokens.recovered")
             return len(data) + 1
@@ -128,7 +169,8 @@ def _read(handle: int) -> bytes:
     return b"".join(parts)
 
 
-def _fields(line: bytes) -> dict[str, Any] | None:
+def fields_of(line: bytes) -> dict[str, Any] | None:
+    """Return what a line says, without its newline; None for a damaged one."""
     try:
         fields = unseal(line)
     except (Damaged, ValueError):

@@ -1,12 +1,13 @@
-"""The PostgreSQL store: the same lines as rows, in a database that one server process uses.
+"""The PostgreSQL store: the same lines as rows, in a database that any number of servers use.
 
-`database` holds the connections, the schema and the right to write; `store` is the log store of a
-space on them. `migrations` has the steps of the schema as SQL, in the order of their numbers: each
-is applied once, whole or not at all, and never changed after a release.
+`database` holds the connections and the schema; `store` is the log store of a space on them, and
+what the servers ("replicas") share of it. `migrations` has the steps of the schema as SQL, in the
+order of their numbers: each is applied once, whole or not at all, and never changed after a
+release.
 
-A server takes the database over when it starts (`Database.open`): it holds an advisory lock, so
-that a second one is refused, and a number that every change is checked against, so that a server
-that lost its connection and was replaced can change nothing any more.
+All replicas are equal. Whoever appends names the end of the log that it knows, so of two that
+append at the same time one is told of a conflict and tries again behind the other. Each has a
+number, which its changes name.
 
 Needs the extra `recollect-server[postgres]` (psycopg and psycopg-pool), which no
 other package knows.

@@ -1,5 +1,5 @@
-"""A database of PostgreSQL that one server process uses: its connections, its schema, and the right
-to write to it.
+"""A database of PostgreSQL that any number of server processes use: its connections, its schema,
+and the number of this process among them.
 """
 
 import logging
@@ -25,14 +25,14 @@ log = structlog.get_logger("recollect.postgres")
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 _LOCK = 7018351  # of this program's advisory locks; the second number tells them apart
-_SERVER, _SCHEMA = 1, 3  # 2 is that of the functions of the schema
+_ALONE, _SCHEMA = 1, 3
 _OLDEST = 160000
-_CONNECTIONS = 10  # of the pool, beside the one that holds the lock
+_CONNECTIONS = 10
 _PATIENCE = 2.0  # seconds that a call waits for a connection
 _AWAY = 0.5  # seconds after a failure in which others fail at once
-_RENEW_EVERY = 5.0  # seconds between two tries to have the lock again
 _TRIES = 3  # of a call whose connection is lost
-_TAKE_OVER = 2.0  # seconds that a start waits for a server that is just ending
+_BEAT = 5.0  # seconds between two signs of life; after 30 the schema takes a replica for gone
+_GONE = "1 hour"  # without a sign of life; then a replica's number is forgotten
 
 # Of each connection, unless the URL says otherwise: a server that is gone is noticed in seconds.
 _DEFAULTS = {
@@ -52,12 +52,6 @@ _SESSION = """
            set_config('lock_timeout', '10s', false),
            set_config('idle_in_transaction_session_timeout', '60s', false)
 """
-# The lock of a server whose machine is gone ends within half a minute.
-_HOLDER = """
-    SELECT set_config('tcp_keepalives_idle', '10', false),
-           set_config('tcp_keepalives_interval', '5', false),
-           set_config('tcp_keepalives_count', '3', false)
-"""
 
 
 class DatabaseUnavailable(Exception):
@@ -68,21 +62,13 @@ class DatabaseRefused(Exception):
     """The database cannot be used as it is. The text says why, and what to do."""
 
 
-class Fenced(DatabaseUnavailable):
-    """Another server took the database over: this one may not change it any more."""
-
-    def __init__(self) -> None:
-        super().__init__("another server has taken the database over: restart one of them alone")
-
-
 class Database:
     """One database, opened. Safe to call from any thread."""
 
     def __init__(
-        self, url: str, *, connections: int = _CONNECTIONS, patience: float = _TAKE_OVER
+        self, url: str, *, connections: int = _CONNECTIONS, is_alone: bool = False
     ) -> None:
-        """Connect, bring the schema up to date, and take the right to write. A server that has it
-        may take `patience` seconds to end.
+        """Connect, bring the schema up to date, and take a number. `is_alone`: with nobody beside.
 
         Raises DatabaseUnavailable, DatabaseRefused; then nothing is left open.
         """
@@ -95,29 +81,28 @@ class Database:
             raise DatabaseRefused(f"{self.name} is no URL of PostgreSQL") from None
         missing = {key: value for key, value in _DEFAULTS.items() if key not in given}
         self._conninfo = make_conninfo(url, **missing)
-        self._guard = threading.Lock()  # guards everything below
         self._away_until = 0.0
-        self._renew_at = 0.0
+        self._stopping = threading.Event()
+        self._holder: Connection | None = None  # its session holds the lock of who is alone
         try:
-            self._holder = self._connected()
+            with self._connected() as connection:
+                if connection.info.server_version < _OLDEST:
+                    raise DatabaseRefused(
+                        f"{self.name} is PostgreSQL {connection.info.server_version // 10000}:"
+                        f" {_OLDEST // 10000} or newer is needed"
+                    )
+                _migrate(connection)
+                self.number = self._take_number(connection, is_alone=is_alone)
+                """Number of this replica, which every change names."""
+                row = connection.execute("SELECT identity::text FROM recollect.owner").fetchone()
+                assert row is not None
+                self.identity = str(row[0])
+                """Name of the database's contents, the same in every copy and backup."""
         except psycopg.Error as error:
-            raise DatabaseUnavailable(said(error)) from error
-        try:
-            self._take_lock(patience)
-            _migrate(self._holder)
-            row = self._holder.execute("SELECT recollect.take_over()").fetchone()
-            assert row is not None
-            self.number = int(row[0])
-            """Number of this server, which every change names."""
-            row = self._holder.execute("SELECT identity::text FROM recollect.owner").fetchone()
-            assert row is not None
-            self.identity = str(row[0])
-            """Name of the database's contents, the same in every copy and backup."""
-        except psycopg.Error as error:
-            self._holder.close()
+            self._release()
             raise DatabaseUnavailable(said(error)) from error
         except BaseException:
-            self._holder.close()
+            self._release()
             raise
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             self._conninfo,
@@ -132,12 +117,76 @@ class Database:
             configure=_configure,
             name="recollect",
         )
+        self._beats = threading.Thread(target=self._beat, name="replica-beat", daemon=True)
+        if not is_alone:
+            self._beats.start()
 
     def close(self) -> None:
-        """Close every connection, and let another server have the database."""
+        """Sign off, and close every connection."""
+        self._stopping.set()
+        if self._beats.is_alive():
+            self._beats.join()
+        with suppress(DatabaseUnavailable):
+            self.run(
+                lambda connection, _: connection.execute(
+                    "DELETE FROM recollect.replicas WHERE number = %s", [self.number]
+                )
+            )
         self._pool.close()
-        with suppress(psycopg.Error):
+        self._release()
+
+    def _release(self) -> None:
+        if self._holder is not None:
             self._holder.close()
+
+    def _take_number(self, connection: Connection, *, is_alone: bool) -> int:
+        """Take a number among the replicas. Raises DatabaseRefused if somebody is there who lets
+        nobody in, or, to be alone, anybody at all.
+        """
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, _SCHEMA])
+            if is_alone:
+                self._holder = self._connected()
+                if not _is_locked(self._holder, "pg_try_advisory_lock"):
+                    raise DatabaseRefused(
+                        f"a command moves the logs of the database {self.name} already"
+                    )
+                row = connection.execute(
+                    "SELECT FROM recollect.replicas WHERE seen > now() - interval '30 seconds'"
+                ).fetchone()
+                if row is not None:
+                    raise DatabaseRefused(
+                        f"another server uses the database {self.name}: stop it (one that was"
+                        " killed counts for 30 seconds), or name another database"
+                    )
+            elif not _is_locked(connection, "pg_try_advisory_xact_lock_shared"):
+                raise DatabaseRefused(
+                    f"a command moves the logs of the database {self.name}: wait for its end"
+                )
+            row = connection.execute(
+                "INSERT INTO recollect.replicas (seen) VALUES (CASE WHEN %s THEN '-infinity'"
+                " ELSE now() END) RETURNING number",
+                [is_alone],
+            ).fetchone()
+            assert row is not None
+            return int(row[0])
+
+    def _beat(self) -> None:
+        """Give signs of life, so that what others delete waits until it is gone here too."""
+        while not self._stopping.wait(_BEAT):
+            with suppress(DatabaseUnavailable):
+                self.run(lambda connection, _: self.sign(connection))
+
+    def sign(self, connection: Connection) -> None:
+        """Give a sign of life, and forget replicas that gave none for long."""
+        connection.execute(
+            "INSERT INTO recollect.replicas (number) OVERRIDING SYSTEM VALUE VALUES (%s)"
+            " ON CONFLICT (number) DO UPDATE SET seen = now()",
+            [self.number],
+        )
+        connection.execute(
+            f"DELETE FROM recollect.replicas WHERE seen < now() - interval '{_GONE}'".encode()
+        )
 
     def run(self, work: Callable[[Connection, bool], T]) -> T:
         """Return the result of work on a connection, which commits each statement.
@@ -162,14 +211,21 @@ class Database:
             except psycopg.Error as error:
                 log.warning("database_connection_lost", reason=said(error), tried=tried + 1)
                 self._pool.check()
-                self._renew_lock()
                 if tried == _TRIES - 1:
                     raise DatabaseUnavailable(said(error)) from error
                 continue
-            if self._holder.closed and time.monotonic() > self._renew_at:
-                self._renew_lock()
             return result
         raise AssertionError("unreachable")
+
+    def horizon_age(self) -> float:
+        """Return the seconds since the oldest transaction began that writes, in any database of the
+        cluster; 0 if there is none that this role may see. Raises DatabaseUnavailable.
+        """
+        return self.run(lambda connection, _: _horizon_age(connection))
+
+    def pool_counts(self) -> dict[str, int]:
+        """Return the counts of the pool, as psycopg-pool names them."""
+        return self._pool.get_stats()
 
     def _is_away(self) -> None:
         self._away_until = time.monotonic() + _AWAY
@@ -191,43 +247,6 @@ class Database:
             raise
         return connection
 
-    def _take_lock(self, patience: float) -> None:
-        """Take the lock of the one server. Raises DatabaseRefused if another one has it."""
-        if self._holder.info.server_version < _OLDEST:
-            raise DatabaseRefused(
-                f"{self.name} is PostgreSQL {self._holder.info.server_version // 10000}:"
-                f" {_OLDEST // 10000} or newer is needed"
-            )
-        end = time.monotonic() + patience
-        while not _try_lock(self._holder):
-            if time.monotonic() > end:
-                raise DatabaseRefused(
-                    f"another server{_address_of_holder(self._holder)} uses the database {self.name}:"
-                    " stop it, or name another database with --store"
-                )
-            time.sleep(0.05)
-
-    def _renew_lock(self) -> None:
-        """Take the lock again if its connection was lost too. A server that was replaced meanwhile
-        is told so by its next change.
-        """
-        with self._guard:
-            try:
-                if not self._holder.closed:
-                    self._holder.execute("SELECT 1")
-                    return
-                self._renew_at = time.monotonic() + _RENEW_EVERY
-            except psycopg.Error:
-                self._holder.close()
-            try:
-                self._holder = self._connected()
-                if not _try_lock(self._holder):
-                    # The session that was lost may still have it. The number protects the data.
-                    log.warning("database_lock_not_renewed", database=self.name)
-                    self._holder.close()
-            except psycopg.Error:
-                return  # tried again at the next call
-
 
 def said(error: BaseException) -> str:
     """Return the text of an error of PostgreSQL on one line."""
@@ -238,26 +257,22 @@ def said(error: BaseException) -> str:
     return f"PostgreSQL: {text}"
 
 
+def _is_locked(connection: Connection, function: str) -> bool:
+    """Try to take the lock of who is alone, and return whether it is taken now."""
+    row = connection.execute(f"SELECT {function}(%s, %s)".encode(), [_LOCK, _ALONE]).fetchone()
+    return bool(row and row[0])
+
+
+def _horizon_age(connection: Connection) -> float:
+    row = connection.execute(
+        "SELECT extract(epoch FROM clock_timestamp() - min(xact_start)) FROM pg_stat_activity"
+        " WHERE backend_xid IS NOT NULL"
+    ).fetchone()
+    return 0.0 if row is None or row[0] is None else max(0.0, float(row[0]))
+
+
 def _configure(connection: Connection) -> None:
     connection.execute(_SESSION)
-
-
-def _try_lock(connection: Connection) -> bool:
-    row = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [_LOCK, _SERVER]).fetchone()
-    if row is None or not row[0]:
-        return False
-    connection.execute(_HOLDER)
-    return True
-
-
-def _address_of_holder(connection: Connection) -> str:
-    row = connection.execute(
-        "SELECT host(a.client_addr) FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
-        " WHERE l.locktype = 'advisory' AND l.granted AND l.classid = %s AND l.objid = %s"
-        " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-        [_LOCK, _SERVER],
-    ).fetchone()
-    return f" at {row[0]}" if row and row[0] else ""
 
 
 def _migrate(connection: Connection) -> None:

@@ -5,6 +5,8 @@ schema, one round trip and one transaction: all of it or nothing, durable when i
 has an id, so that one whose answer was lost with its connection is recognised when it is sent
 again, by this call or by the next one with the same lines. One that would have begun a log is
 undone before anything else is begun, for its caller was told that there is none.
+
+Several processes share the store (`PostgresSharing`): each change is a row of `changes` too.
 """
 
 import hashlib
@@ -15,16 +17,26 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
+import psycopg
+
 from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_thread_log
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import make_folder
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.lines import Line, Place, line_of
 from recollect_server.storage.logs.store import (
+    NO_CLAIM,
     START,
+    Action,
+    Change,
+    ChangePosition,
+    Changes,
+    Claim,
+    History,
     Kind,
     LogConflict,
     LogNotFound,
+    LogTaken,
     LogUnavailable,
     Position,
     TornTail,
@@ -33,15 +45,15 @@ from recollect_server.storage.postgres.database import (
     Connection,
     Database,
     DatabaseUnavailable,
-    Fenced,
 )
 
 _PAGE_BYTES = 1 << 20  # of lines that are read at once
 _PAGE_NAMES = 10_000
 _CHANGED = "the log is not as this server left it: something else wrote to it"
+_TAKEN = "another server carries the same out"
+_CLAIMED = "RC001"  # SQLSTATE of a claim that is not free
 _LEDGER = "ledger"
-Change = Literal[
-    "append",
+_Verb = Literal[
     "cancel_begin",
     "replace",
     "begin_redaction",
@@ -50,6 +62,16 @@ Change = Literal[
     "end_delete",
     "remove_empty",
 ]
+_APPEND = (
+    b"SELECT recollect.append(%b, %b, %b, %b, %b, %b, %b, %b::bytea[], %b::bytea, %b::bytea[],"
+    b" %b::uuid[])"
+)
+# Whoever was told of the timeline's name knows that no change was lost with a failover.
+_MOMENT = "pg_current_snapshot()::text || ' ' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
+_COLUMNS = (
+    'c.xid::text, c.id, c.log, c.kind, c.action, c."from", c.until, c.replica,'
+    " (extract(epoch FROM c.time) * 1000)::bigint"
+)
 
 
 class PostgresStore:
@@ -63,13 +85,17 @@ class PostgresStore:
         """Folder of the index and the vectors."""
         self._database = database
         self._space = space
+        self.sharing = PostgresSharing(database, space)
+        """The part that the replicas share."""
         self._guard = threading.Lock()  # guards `_unanswered`
         self._unanswered: dict[str, tuple[int, bytes, UUID]] = {}
         """Appends that failed without an answer, which may have been made: by log."""
 
     # Append and read ------------------------------------------------------------------------------
 
-    def append(self, log: str, after: Position, lines: Sequence[bytes]) -> None:
+    def append(
+        self, log: str, after: Position, lines: Sequence[bytes], claim: Claim = NO_CLAIM
+    ) -> None:
         """Add whole lines behind the position, where the log must end; `START` makes the log."""
         kind, bodies = _kind_of(log), _bodies(lines)
         with self._guard:
@@ -80,20 +106,24 @@ class PostgresStore:
         name = unanswered[2] if unanswered is not None and is_again else uuid4()
         hit("append.begun" if after.bytes else "create.begun")
         try:
-            status = self._change("append", "written", log, kind, after.bytes, name, bodies)
+            status = self._append(log, kind, after.bytes, name, bodies, claim, is_again=is_again)
         except LogUnavailable:
             with self._guard:
                 self._unanswered[log] = (after.bytes, _digest(bodies), name)
             raise
         if status == "missing":
             raise LogNotFound(log, "written", "there is no log of that name")
+        if status == "taken":
+            raise LogTaken(log, "written", _TAKEN)
         if status != "done":
             raise LogConflict(log, "written", _CHANGED)
         hit("append.written" if after.bytes else "create.synced")
 
-    def replace(self, log: str, lines: Iterable[bytes]) -> None:
+    def replace(self, log: str, lines: Iterable[bytes], before: int | None = None) -> None:
         """Replace all lines of a log, in one transaction."""
-        self._change("replace", "written", log, _kind_of(log), _bodies(lines))
+        status = self._change("replace", "written", log, _kind_of(log), before, _bodies(lines))
+        if status == "conflict":
+            raise LogConflict(log, "written", _CHANGED)
         hit("anchors.replaced")
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
@@ -255,7 +285,7 @@ class PostgresStore:
 
     # Deleting -------------------------------------------------------------------------------------
 
-    def begin_delete(self, log: str) -> None:
+    def begin_delete(self, log: str, before: int | None = None) -> None:
         """Mark a log as deleted: nobody reads it any more."""
         again = False
 
@@ -264,7 +294,9 @@ class PostgresStore:
             again = is_again
 
         hit("delete.begun")
-        status = self._change("begin_delete", "deleted", log, tried=seen)
+        status = self._change("begin_delete", "deleted", log, before, tried=seen)
+        if status == "conflict":
+            raise LogConflict(log, "deleted", _CHANGED)
         if status == "missing" or (status == "begun" and not again):
             raise LogNotFound(log, "deleted", "there is no log of that name")
         hit("delete.durable")
@@ -296,17 +328,22 @@ class PostgresStore:
 
     def end_delete(self, log: str) -> dict[str, int]:
         """Remove the rows of a deleted log."""
-        size = self.deleted_length(log)
+        try:
+            size = self.deleted_length(log)
+        except LogNotFound:  # another replica was the last that had words of it
+            return {}
         self._change("end_delete", "deleted", log)
         hit("delete.file_gone")
         return {"transcript": size}
 
     # Redacting ------------------------------------------------------------------------------------
 
-    def begin_redaction(self, log: str, lines: Sequence[bytes]) -> None:
+    def begin_redaction(self, log: str, lines: Sequence[bytes], before: int | None = None) -> None:
         """Replace the lines of a log, and keep what they were, in one transaction."""
         hit("redact.begun")
-        status = self._change("begin_redaction", "written", log, uuid4(), _bodies(lines))
+        status = self._change("begin_redaction", "written", log, before, uuid4(), _bodies(lines))
+        if status == "conflict":
+            raise LogConflict(log, "written", _CHANGED)
         if status == "missing":
             raise LogNotFound(log, "written", "there is no log of that name")
         hit("redact.durable")
@@ -351,9 +388,48 @@ class PostgresStore:
 
     # Statements -----------------------------------------------------------------------------------
 
+    def _append(
+        self,
+        log: str,
+        kind: str,
+        after_bytes: int,
+        name: UUID,
+        bodies: list[bytes],
+        claim: Claim,
+        *,
+        is_again: bool,
+    ) -> str:
+        """Call the function that appends, and return its status."""
+        space, database = self._space, self._database
+        # In one order, so that two appends never wait for each other.
+        places = sorted(
+            (_key(place), UUID(holder) if holder else None) for place, holder in claim.places
+        )
+        claims = (
+            _key(claim.request) if claim.request else None,
+            [key for key, _ in places],
+            [holder for _, holder in places],
+        )
+
+        def work(connection: Connection, is_repeated: bool) -> str:
+            again = is_again or is_repeated
+            arguments: list[object] = [database.number, space, log, kind, after_bytes, name, again]
+            arguments += [bodies, *claims]
+            try:
+                row = connection.execute(_APPEND, arguments).fetchone()
+            except psycopg.Error as error:
+                if error.sqlstate == _CLAIMED:
+                    return "taken"
+                raise
+            assert row is not None
+            return str(row[0])
+
+        with _failing(log, "written"):
+            return database.run(work)
+
     def _change(
         self,
-        change: Change,
+        change: _Verb,
         action: str,
         log: str,
         *values: object,
@@ -374,10 +450,7 @@ class PostgresStore:
             return str(row[0])
 
         with _failing(log, action):
-            status = self._database.run(work)
-            if status == "fenced":
-                raise Fenced
-        return status
+            return self._database.run(work)
 
     def _query(
         self, log: str, action: str, statement: str, *values: object, is_name: bool = False
@@ -471,6 +544,116 @@ class PostgresStore:
             log,
         )
         return bool(rows)
+
+
+class PostgresSharing:
+    """The part of one space that replicas share (see `Sharing`)."""
+
+    def __init__(self, database: Database, space: str) -> None:
+        self.replica = database.number
+        self._database = database
+        self._space = space
+
+    def join(self) -> str:
+        """Let this replica be one that follows the space. Return the present moment."""
+
+        def work(connection: Connection, _: bool) -> None:
+            # Its number is forgotten if nobody heard of it for long.
+            self._database.sign(connection)
+            connection.execute(
+                "INSERT INTO recollect.followers (space, replica) VALUES (%s, %s)"
+                " ON CONFLICT DO NOTHING",
+                [self._space, self.replica],
+            )
+
+        with _failing(Kind.CONVERSATION, "followed"):
+            self._database.run(work)
+        return self.moment()
+
+    def moment(self) -> str:
+        """Return the present moment: a snapshot of the database, and its timeline."""
+        ((moment,),) = self._rows(f"SELECT {_MOMENT}")
+        return str(moment)
+
+    def changes(self, after: str) -> Changes:
+        """Return everything that was committed between a moment and now, by one statement."""
+        snapshot, _, timeline = after.partition(" ")
+        rows = self._rows(
+            f"SELECT {_MOMENT}, p.xid IS NOT NULL, {_COLUMNS} FROM (SELECT 1) one"
+            " LEFT JOIN recollect.pruned p ON p.space = %s AND NOT pg_visible_in_snapshot(p.xid, %s)"
+            " LEFT JOIN recollect.changes c ON c.space = %s"
+            " AND c.xid >= pg_snapshot_xmin(%s) AND NOT pg_visible_in_snapshot(c.xid, %s)"
+            " ORDER BY c.xid, c.id",
+            *(self._space, snapshot, self._space, snapshot, snapshot),
+        )
+        moment, is_pruned = rows[0][:2]
+        return Changes(
+            [_change_of(row[2:]) for row in rows if row[2] is not None],
+            moment,
+            not is_pruned and moment.endswith(f" {timeline}") and _follows(moment, snapshot),
+        )
+
+    def history(self, after: ChangePosition, limit: int) -> History:
+        """Return the oldest changes behind a position, below the oldest transaction that runs."""
+        rows = self._rows(
+            "SELECT pg_snapshot_xmin(pg_current_snapshot())::text, p.xid IS NOT NULL,"
+            f" {_COLUMNS} FROM (SELECT 1) one"
+            " LEFT JOIN recollect.pruned p ON p.space = %s AND p.xid > %s::xid8"
+            " LEFT JOIN LATERAL (SELECT * FROM recollect.changes c WHERE c.space = %s"
+            " AND (c.xid, c.id) > (%s::xid8, %s::bigint)"
+            " AND c.xid < pg_snapshot_xmin(pg_current_snapshot())"
+            " ORDER BY c.xid, c.id LIMIT %s) c ON true ORDER BY c.xid, c.id",
+            *(self._space, str(after.transaction), self._space, str(after.transaction)),
+            *(after.number, limit),
+        )
+        horizon, is_pruned = rows[0][:2]
+        return History(
+            [_change_of(row[2:]) for row in rows if row[2] is not None],
+            not is_pruned,
+            int(horizon),
+        )
+
+    def claims(self, places: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Return places with what claimed each last."""
+        keys = {_key(place): place for place in places}
+        rows = self._rows(
+            "SELECT key, append::text FROM recollect.claims WHERE space = %s AND key = ANY(%s)",
+            *(self._space, list(keys)),
+        )
+        last = {keys[bytes(key)]: str(append) for key, append in rows}
+        return tuple((place, last.get(place, "")) for place in keys.values())
+
+    def prune_changes(self, max_age: float, most: int) -> int:
+        """Remove old changes, none of a transaction that may still run."""
+        ((count,),) = self._rows(
+            "SELECT recollect.prune_changes(%s, %s::double precision, %s::bigint)",
+            *(self._space, max_age, most),
+        )
+        return int(count)
+
+    def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
+            return connection.execute(statement.encode(), values).fetchall()
+
+        with _failing(Kind.CONVERSATION, "followed"):
+            return self._database.run(work)
+
+
+def _key(name: str) -> bytes:
+    """Return the key of a claim: it tells nobody who said what to whom."""
+    return hashlib.sha256(name.encode()).digest()[:16]
+
+
+def _change_of(row: tuple[Any, ...]) -> Change:
+    xid, number, log, kind, action, start, end, replica, time = row
+    return Change(
+        ChangePosition(int(xid), number), log, kind, Action(action), start, end, replica, time
+    )
+
+
+def _follows(moment: str, snapshot: str) -> bool:
+    """Return whether a moment can lie behind a snapshot: transactions begin anew in a copy."""
+    return int(moment.split(":")[1]) >= int(snapshot.split(":")[1])
 
 
 def spaces_of(database: Database) -> list[str]:

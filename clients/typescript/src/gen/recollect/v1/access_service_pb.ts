@@ -47,8 +47,8 @@ export type WhoAmIResponse = Message<"recollect.v1.WhoAmIResponse"> & {
   tokenId: string;
 
   /**
-   * Kind of the token: `brain`, `project`, `gateway`, `panel`, `reader`, `admin` or `custom`. Empty
-   * without a token.
+   * Kind of the token: `brain`, `project`, `gateway`, `panel`, `reader`, `monitor`, `admin` or
+   * `custom`. Empty without a token.
    *
    * @generated from field: string kind = 2;
    */

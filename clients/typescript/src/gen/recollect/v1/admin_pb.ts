@@ -435,7 +435,7 @@ export type Token = Message<"recollect.v1.Token"> & {
   id: string;
 
   /**
-   * Kind: `brain`, `project`, `gateway`, `panel`, `reader`, `admin` or `custom`.
+   * Kind: `brain`, `project`, `gateway`, `panel`, `reader`, `monitor`, `admin` or `custom`.
    *
    * @generated from field: string kind = 2;
    */

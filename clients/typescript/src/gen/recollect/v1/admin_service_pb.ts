@@ -582,7 +582,8 @@ export const ListTokensResponseSchema: GenMessage<ListTokensResponse> = /*@__PUR
  */
 export type CreateTokenRequest = Message<"recollect.v1.CreateTokenRequest"> & {
   /**
-   * Kind: `brain`, `project`, `gateway`, `panel`, `reader`, `admin`, or `custom` with `scopes`.
+   * Kind: `brain`, `project`, `gateway`, `panel`, `reader`, `monitor`, `admin`, or `custom` with
+   * `scopes`.
    *
    * @generated from field: string kind = 1;
    */

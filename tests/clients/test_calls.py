@@ -1,6 +1,8 @@
-"""Calls of the TypeScript client: retries, errors with reasons, metadata, TLS, watches."""
+"""Calls of the clients in other languages: retries, errors with reasons, metadata, deadlines,
+compression, TLS, watches.
+"""
 
-import json
+import subprocess
 from pathlib import Path
 
 import grpc
@@ -11,11 +13,11 @@ from recollect.v1 import conversation_service_pb2 as pb
 from recollect.v1 import error_pb2, update_pb2
 
 from tests.client.conftest import Fault, Scripted, bad_request, error_info, retry_info
+from tests.clients.conftest import Driver, Failed, Language, go_programs
 from tests.conformance.runner import FOLDER, cases
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import server_process
 from tests.streaming.proxy import Proxy
-from tests.typescript.conftest import CLIENT, Driver, Failed, built, ran
 
 CONVERSATION = "conv-01HQ0000000000000000000000"
 UNAVAILABLE, CANCELLED = Fault(grpc.StatusCode.UNAVAILABLE), Fault(grpc.StatusCode.CANCELLED)
@@ -45,16 +47,15 @@ def failure(driver: Driver) -> dict[str, object]:
 
 
 def test_the_client_gets_what_every_case_of_the_conformance_suite_says(
-    server: RunningServer,
+    server: RunningServer, language: Language
 ) -> None:
     folders = (FOLDER, FOLDER / "wrong")
     files = [file for folder in folders for file in sorted(folder.glob("*.json"))]
     expected = [f"ok     {case.file}: {case.name}" for folder in folders for case in cases(folder)]
-    assert ran(built() / "conformance.js", server.target, *files).splitlines() == expected
-
-
-def test_the_tests_in_typescript_pass(server: RunningServer) -> None:
-    ran("--test", built() / "client.test.js", RECOLLECT_TEST_ADDRESS=server.target)
+    command = [*language.conformance, server.target, *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert (done.stderr, done.stdout.splitlines()) == ("", expected)
+    assert done.returncode == 0
 
 
 def test_a_write_is_repeated_with_its_request_id_until_it_is_answered(
@@ -205,11 +206,11 @@ def test_a_watch_goes_on_over_servers_that_are_killed_without_a_gap_or_a_repeat(
 ) -> None:
     written: list[str] = []
     proxy = Proxy("")
-    driver.do(connect=proxy.address)
     for life in range(3):
         with server_process(tmp_path / "data") as (process, address), Client(address) as client:
             proxy.target = address
             if life == 0:
+                driver.do(connect=proxy.address)
                 conversation = client.conversations.create("web").id
                 driver.do(watch=True, until="conversationLoaded")
                 driver.begin(until="conversationRenamed")
@@ -263,10 +264,12 @@ def test_a_snapshot_that_begins_anew_replaces_the_one_that_broke(
     assert {it.request.max_batch for it in scripted.requests} == {1000}
 
 
-def test_the_package_json_pins_what_the_lock_file_has() -> None:
-    lock_text = (CLIENT / "package-lock.json").read_text()
-    package, lock = json.loads((CLIENT / "package.json").read_text()), json.loads(lock_text)
-    pins = package["dependencies"] | package["devDependencies"]
-    locked = {name: lock["packages"][f"node_modules/{name}"]["version"] for name in pins}
-    assert locked == pins
-    assert "://" not in lock_text
+def test_the_example_in_go_runs(server: RunningServer) -> None:
+    command: list[str | Path] = [go_programs() / "example", server.target]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == [
+        "turn 1, ROLE_USER: Why is the disk of the build server full?",
+        "turn 1, ROLE_ASSISTANT: Old images: 212 GB of them. I can remove those older than a week.",
+        "found: true",
+        f"not there: {CONVERSATION}",
+    ]

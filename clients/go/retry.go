@@ -1,0 +1,172 @@
+package recollect
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	mathrand "math/rand"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	pb "recollect.example/go/recollectv1"
+)
+
+// RetryPolicy says how often a failed call is sent, and how long the client waits between two
+// attempts: exponential back-off with full jitter. Only what is safe is repeated: a call that changes
+// nothing, or one with a request id, which the client adds where the caller gives none. The time-out
+// bounds the call as a whole.
+type RetryPolicy struct {
+	// MaxAttempts is the most times that a call is sent, the first time included. 1 never repeats.
+	MaxAttempts int
+	// InitialDelay is the longest wait before the second attempt.
+	InitialDelay time.Duration
+	// Multiplier is the factor by which each wait may be longer than the one before.
+	Multiplier float64
+	// MaxDelay is the longest wait, unless the server asks for more.
+	MaxDelay time.Duration
+}
+
+// DefaultRetry is the policy of a client that is given none.
+var DefaultRetry = RetryPolicy{MaxAttempts: 6, InitialDelay: 100 * time.Millisecond, Multiplier: 2, MaxDelay: 5 * time.Second}
+
+func (p RetryPolicy) check() error {
+	if p.MaxAttempts < 1 {
+		return invalid("MaxAttempts", "is at least 1")
+	}
+	if p.InitialDelay < 0 || p.MaxDelay < 0 || p.Multiplier < 1 {
+		return invalid("RetryPolicy", "needs delays that are not negative and a multiplier of at least 1")
+	}
+	return nil
+}
+
+// delay returns how long to wait after so many failures, never less than the server asked for.
+func (p RetryPolicy) delay(failures int, asked time.Duration) time.Duration {
+	longest := float64(p.InitialDelay)
+	for ; failures > 1 && longest < float64(p.MaxDelay); failures-- {
+		longest *= p.Multiplier
+	}
+	return max(asked, 0) + time.Duration(mathrand.Float64()*min(longest, float64(p.MaxDelay)))
+}
+
+// isWorthRepeating returns whether another attempt may do what this one did not. Unavailable says so;
+// Cancelled, where the caller did not, is how a server refuses a burst of calls. A limit and a lack
+// of places are refused before anything was done, and lift after the delay that the server names.
+func (e *Error) isWorthRepeating() bool {
+	switch e.Reason {
+	case pb.ErrorReason_ERROR_REASON_LIMIT_EXCEEDED, pb.ErrorReason_ERROR_REASON_TOO_MANY_SPACES:
+		return e.RetryAfter >= 0
+	}
+	return e.Code == codes.Unavailable || e.Code == codes.Canceled
+}
+
+// pause waits. It returns false if the context ends first, or would.
+func pause(ctx context.Context, delay time.Duration) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < delay {
+		return false
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// unary makes every unary call: with a time-out, a request id, and as many attempts as the policy
+// allows.
+func (c *Client) unary(ctx context.Context, path string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if c.ctx.Err() != nil {
+		return closed()
+	}
+	if _, ok := ctx.Deadline(); !ok && c.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.timeout)
+		defer cancel()
+	}
+	attempts := 1
+	message, named := withRequestID(path, request.(proto.Message))
+	if named || readsOnly(path) {
+		attempts = c.retry.MaxAttempts
+	}
+	for failures := 1; ; failures++ {
+		err := invoke(ctx, path, message, answer, conn, opts...)
+		if err == nil {
+			return nil
+		}
+		if c.ctx.Err() != nil {
+			return closed()
+		}
+		failed := asError(ctx, err)
+		if failures >= attempts || ctx.Err() != nil || !failed.isWorthRepeating() {
+			return failed
+		}
+		if !pause(ctx, c.retry.delay(failures, failed.RetryAfter)) {
+			return failed
+		}
+	}
+}
+
+func closed() error {
+	return &Error{Code: codes.Canceled, Message: ErrClosed.Error(), RetryAfter: -1, cause: ErrClosed}
+}
+
+// withRequestID returns the request with an id, and whether the call has one. The caller's message is
+// left as it is.
+func withRequestID(path string, request proto.Message) (proto.Message, bool) {
+	reflected := request.ProtoReflect()
+	field := reflected.Descriptor().Fields().ByName("request_id")
+	if field == nil || field.Kind() != protoreflect.StringKind {
+		return request, false
+	}
+	if reflected.Get(field).String() != "" {
+		return request, true
+	}
+	named := proto.Clone(request)
+	named.ProtoReflect().Set(field, protoreflect.ValueOfString(newRequestID()))
+	return named, true
+}
+
+func newRequestID() string {
+	var random [16]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		panic(err)
+	}
+	return hex.EncodeToString(random[:])
+}
+
+var reading sync.Map // whether a method changes nothing, by its path
+
+// readsOnly returns whether the contract says that a call changes nothing.
+func readsOnly(path string) bool {
+	if known, ok := reading.Load(path); ok {
+		return known.(bool)
+	}
+	reads := path == "/grpc.health.v1.Health/Check"
+	if method := methodOf(path); method != nil {
+		options, _ := method.Options().(*descriptorpb.MethodOptions)
+		reads = options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS
+	}
+	reading.Store(path, reads)
+	return reads
+}
+
+func findMethod(service protoreflect.FullName, name protoreflect.Name) protoreflect.MethodDescriptor {
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(service)
+	if err != nil {
+		return nil
+	}
+	described, ok := found.(protoreflect.ServiceDescriptor)
+	if !ok {
+		return nil
+	}
+	return described.Methods().ByName(name)
+}

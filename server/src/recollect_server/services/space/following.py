@@ -1,0 +1,268 @@
+"""Following: the index of this process is kept up to what other processes write to the same logs.
+
+`follow` asks the store what was committed since it last asked, by one cheap query, and takes it in
+before it returns: whoever calls it before it reads sees everything that was acknowledged anywhere.
+Lines that another process appended are taken in as if they were appended here; deletes and
+redactions of others remove here what they remove there.
+
+A process that was away for long, whose changes were pruned, compares the lengths of all logs. One
+that another process took for gone may find that a text was deleted whose words it still has: then
+its index is made anew.
+
+States of a query, of which one runs at a time: begun, done. A caller waits for one that began after
+its call, so callers that wait at once share one.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import structlog
+
+from recollect_server.domain.errors import (
+    ConversationNotFound,
+    IndexUnavailable,
+    StorageUnavailable,
+)
+from recollect_server.services.space.deletion import (
+    Deletions,
+    bring_up_forgotten,
+    forget_anchors_again,
+)
+from recollect_server.services.space.events import ChangedElsewhere
+from recollect_server.services.space.locks import Locks
+from recollect_server.services.space.logs import Logs
+from recollect_server.services.space.pending import PendingWrites
+from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.redaction import Redactions
+from recollect_server.services.space.states import States
+from recollect_server.services.space.writes import Writes
+from recollect_server.storage.logs.anchors import AnchorLedger
+from recollect_server.storage.logs.store import (
+    ANCHORS,
+    FORGOTTEN,
+    Action,
+    Change,
+    ChangePosition,
+    Kind,
+    LogConflict,
+    LogNotFound,
+    LogStore,
+    Position,
+    Sharing,
+)
+
+R = TypeVar("R")
+
+log = structlog.get_logger("recollect.following")
+
+_TRIES = 50  # of a call that others' changes keep from being carried out
+_FEW = 3  # of a call that found a log gone
+_LONGEST = 8.0  # seconds in which they are made
+_PAUSE, _MOST_PAUSE = 0.001, 0.05  # seconds between two, at most so much at random
+
+
+class Following:
+    """Follows what other processes write to a space. Safe to call from any thread."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        sharing: Sharing,
+        moment: str,
+        kinds: tuple[Logs[Any], ...],
+        projection: Projection,
+        pending: PendingWrites,
+        states: States,
+        writes: Writes,
+        deletions: Deletions,
+        redactions: Redactions,
+        anchors: AnchorLedger,
+        locks: Locks,
+        publish: Callable[[object], None],
+    ) -> None:
+        """`moment`: one before the index was brought up to the logs."""
+        self.failure = ""
+        """Reason for which it is not known what others wrote; empty if it is."""
+        self._store = store
+        self._sharing = sharing
+        self._kinds = kinds
+        self._projection = projection
+        self._pending = pending
+        self._states = states
+        self._writes = writes
+        self._deletions = deletions
+        self._redactions = redactions
+        self._anchors = anchors
+        self._locks = locks
+        self._publish = publish
+        self._turns = threading.Condition()  # guards the next three
+        self._last = self._done = 0
+        self._is_busy = False
+        # Used by one thread at a time: the one whose query runs.
+        self._moment = moment
+        self._due: dict[str, list[Change]] = {}
+        """Changes that are not taken in yet, by log."""
+        self._must_compare = False
+
+    def carry_out(self, work: Callable[[], R]) -> R:
+        """Return the result of work that begins behind what others wrote. It is done again while
+        others write to the same logs just then: nothing is stored of work that raised for that.
+        """
+        until = time.monotonic() + _LONGEST
+        for left in reversed(range(_TRIES)):
+            self.follow()
+            try:
+                return work()
+            except LogConflict:
+                if not left or time.monotonic() > until:
+                    raise
+            except LogNotFound:  # deleted just then: the next try knows
+                if left < _TRIES - _FEW:
+                    raise
+            pause = min(_MOST_PAUSE, _PAUSE * 2 ** (_TRIES - left))
+            time.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
+        raise AssertionError("unreachable")
+
+    def follow(self) -> None:
+        """Take in what others committed before this call. Raises nothing: where the store cannot be
+        asked, `failure` says so. Hold no lock of a conversation.
+        """
+        with self._turns:
+            target = self._last + 1
+            while self._done < target and self._is_busy:
+                self._turns.wait()
+            if self._done >= target:
+                return
+            self._is_busy = True
+            self._last += 1
+            number = self._last
+        try:
+            self._take_in()
+        finally:
+            with self._turns:
+                self._is_busy = False
+                self._done = number
+                self._turns.notify_all()
+
+    def compare_all(self) -> None:
+        """Compare the lengths of all logs at the next call: the index is another one."""
+        self._must_compare = True
+
+    # Inside ---------------------------------------------------------------------------------------
+
+    def _take_in(self) -> None:
+        try:
+            news = self._sharing.changes(self._moment)
+            self._moment = news.moment
+            for change in news.changes:
+                if change.replica != self._sharing.replica:
+                    self._due.setdefault(change.log, []).append(change)
+            if not news.is_whole:
+                log.warning("changes_missed", reason="they were pruned, or the database changed")
+            if not news.is_whole or self._must_compare:
+                self._must_compare = True
+                self._compare_lengths()
+                self._must_compare = False
+            for name in list(self._due):
+                self._take_in_log(name, self._due[name])
+                del self._due[name]
+            self.failure = ""
+        except (IndexUnavailable, StorageUnavailable) as error:
+            if not self.failure:
+                log.warning("changes_not_followed", reason=str(error))
+            self.failure = f"what other servers wrote is not known: {error}"
+
+    def _take_in_log(self, name: str, changes: list[Change]) -> None:
+        """Take in the changes of one log. Raises LogUnavailable, IndexUnavailable."""
+        if changes[0].kind != Kind.CONVERSATION:
+            self._take_in_other(name, changes[0].kind)
+            return
+        try:
+            deletes = [at for at, it in enumerate(changes) if it.action is Action.DELETE]
+            if deletes:
+                self._deletions.follow(name)
+                changes = changes[deletes[-1] + 1 :]
+            if any(it.action is Action.REDACT for it in changes):
+                self._redact(name)
+            elif changes:
+                self._append(name, changes)
+        except LogNotFound:
+            pass  # deleted meanwhile: its delete comes
+        except IndexUnavailable as error:
+            # The index refuses, or is lost: it is caught up as after a write that it refused.
+            self._states.forget(name)
+            self._projection.overlay.note_lag(name, str(error))
+
+    def _take_in_other(self, name: str, kind: str) -> None:
+        if name == ANCHORS:
+            self._anchors.reload()
+            with suppress(IndexUnavailable):
+                forget_anchors_again(self._store, self._projection.index)
+        elif name == FORGOTTEN:
+            with suppress(IndexUnavailable):
+                bring_up_forgotten(self._store, self._projection.index)
+        self._publish(ChangedElsewhere(name, kind))
+
+    def _append(self, name: str, changes: list[Change]) -> None:
+        with self._locks.conversations.hold(name):
+            state = self._states.held(name)
+            size = state.size if state else 0
+            if state is not None and size >= changes[-1].end:
+                return
+            is_next = size == changes[0].start and (state is None or state.indexed)
+            if is_next and not self._pending.of(name):
+                end = Position(state.lines, state.size) if state else Position()
+                lines = list(self._store.read(name, end, changes[-1].end))
+                is_whole = bool(lines) and all(line.entry for line in lines)
+                # Asked behind the read: lines of a redacted log are not to meet an index of before.
+                if name in self._store.redacting():
+                    self._redactions.follow(name)
+                elif is_whole and lines[-1].end == changes[-1].end:
+                    self._writes.take_in(name, state, lines)
+                    return
+            self._reload(name)
+
+    def _redact(self, name: str) -> None:
+        with self._locks.conversations.hold(name):
+            self._redactions.follow(name)
+            self._reload(name)
+
+    def _reload(self, name: str) -> None:
+        """Index what the index lacks of a conversation. Hold its lock."""
+        self._states.forget(name)
+        with suppress(ConversationNotFound):
+            if stuck := self._pending.of(name):
+                stuck.written = self._states.load(name)
+            else:
+                self._states.get(name)
+
+    def _compare_lengths(self) -> None:
+        """Make changes of what the lengths of all logs say. Raises LogUnavailable,
+        IndexUnavailable.
+        """
+        index = self._projection.index
+        for logs in self._kinds:
+            indexed = logs.progress(index)
+            there = dict(self._store.logs(logs.kind))
+            for name, size in there.items():
+                if indexed.pop(name, 0) != size:
+                    self._due.setdefault(name, []).append(
+                        _change(name, logs.kind, Action.APPEND, size)
+                    )
+            for name in indexed:
+                self._due[name] = [_change(name, logs.kind, Action.DELETE, 0)]
+        for name in self._store.redacting():
+            self._due.setdefault(name, []).append(
+                _change(name, Kind.CONVERSATION, Action.REDACT, 0)
+            )
+        for name in (ANCHORS, FORGOTTEN):
+            self._due.setdefault(name, []).append(_change(name, "ledger", Action.REPLACE, 0))
+        self._publish(ChangedElsewhere("", ""))
+
+
+def _change(name: str, kind: str, action: Action, end: int) -> Change:
+    return Change(ChangePosition(), name, kind, action, -1, end, 0, 0)

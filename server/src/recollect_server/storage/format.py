@@ -1,0 +1,88 @@
+"""The format of a data folder: a number, in `recollect.format`, that grows with every kind of line
+that an older server would pass over.
+
+A server keeps lines that it does not know, and answers as if they were not there: a redaction that
+it passes over would give back the text. So a folder that a newer server has opened is refused by an
+older one, which names the version that can open it. A folder without the file is of format 1.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import orjson
+import structlog
+
+from recollect_server import __version__
+from recollect_server.storage.logs.files import open_transcript, sync_folder
+
+log = structlog.get_logger("recollect.format")
+
+FORMAT = 1
+NAME = "recollect.format"
+_NEW = ".new"
+_MOST_BYTES = 1000
+
+
+class NewerFormat(Exception):
+    """Data that a newer server wrote; the text says what to do."""
+
+
+def check_format(data_dir: Path) -> int:
+    """Return the format of a data folder, 0 where it is not said. Raises NewerFormat if this server
+    does not know it, OSError.
+    """
+    path = data_dir / NAME
+    try:
+        handle = open_transcript(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return 0
+    try:
+        text = os.read(handle, _MOST_BYTES)
+    finally:
+        os.close(handle)
+    try:
+        value = orjson.loads(text)
+        number, version = value["format"], value["version"]
+        if type(number) is not int or type(version) is not str:
+            raise TypeError("format is not a number, or version is not a text")
+    except (ValueError, KeyError, TypeError) as error:
+        raise NewerFormat(
+            f"{path} cannot be read ({error}): remove it if no server newer than {__version__} has"
+            " used the folder"
+        ) from error
+    check_number(number, version, f"the data folder {data_dir}")
+    return number
+
+
+def check_number(number: object, version: object, place: str) -> None:
+    """Raise NewerFormat if this server does not know a format; `version` wrote it, in `place`."""
+    if type(number) is not int or number > FORMAT:
+        raise NewerFormat(
+            f"{place} was written by Recollect {version}, in format {number}, and this server"
+            f" ({__version__}) reads formats up to {FORMAT}: run {version} or a later version, or"
+            " restore a backup that is older than the upgrade into another folder"
+        )
+
+
+def mark_format(data_dir: Path) -> None:
+    """Write down that this server has used a data folder, so that an older one refuses it. Raises
+    NewerFormat, OSError.
+    """
+    if check_format(data_dir) == FORMAT:
+        return
+    new = data_dir / (NAME + _NEW)
+    try:
+        with suppress(FileNotFoundError):
+            new.unlink()
+        handle = open_transcript(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            os.write(handle, orjson.dumps({"format": FORMAT, "version": __version__}))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        new.rename(data_dir / NAME)
+        sync_folder(data_dir)
+    except OSError as error:
+        # A disk that takes nothing takes no lines of a newer format either.
+        log.warning("format_not_written", reason=str(error))

@@ -1,0 +1,94 @@
+"""Tokens of servers whose logs are in PostgreSQL: in a table that every server and command
+reads.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from recollect import Client, Unauthenticated
+
+from tests.conftest import Start
+from tests.postgres import Postgres
+from tests.server_cli.conftest import run
+from tests.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def _logs_apart(no_log: None) -> None:
+    """Keep the log of servers out of what commands print."""
+
+
+def listed(target: str, token: str | None) -> bool:
+    """List conversations with a token or without one, and return whether that is allowed."""
+    with Client(target, token=token, retry=None) as client:
+        try:
+            list(client.conversations.list())
+        except Unauthenticated:
+            return False
+        return True
+
+
+def test_a_token_made_beside_the_server_counts_at_once_and_a_revoked_one_within_a_second(
+    postgres: Postgres, start_server: Start, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    server = start_server(store=url, auth="required")
+    store = ("--store", url, "--data-dir", tmp_path / "of the command")
+    created = run("token", "create", "--kind", "brain", *store)
+    assert created.exit_code == 0, created.output
+    token = created.stdout.strip()
+    assert listed(server.target, token)
+    assert not (server.data_dir / "tokens.jsonl").exists()
+    with Client(server.target, token=token) as client:
+        with pytest.raises(Exception, match="admin"):
+            client.admin.list_tokens()
+        admin = run("token", "create", "--kind", "admin", "--space", "*", *store).stdout.strip()
+    with Client(server.target, token=admin) as client:
+        made = client.admin.create_token("reader", spaces=["default"])
+        assert listed(server.target, made.secret)
+        assert len(client.admin.list_tokens().tokens) == 3
+    shown = run("token", "list", "--json", *store)
+    assert [it["kind"] for it in json.loads(shown.stdout)] == ["brain", "admin", "reader"]
+    assert token.split("_")[2] not in shown.stdout
+    revoked = run("token", "revoke", token, *store)
+    assert revoked.exit_code == 0, revoked.output
+    until(lambda: not listed(server.target, token), 5)
+    server.stop()
+    shutil.rmtree(server.data_dir)
+    again = start_server(store=url)
+    assert listed(again.target, admin)
+    assert not listed(again.target, token)
+    assert not listed(again.target, None)
+
+
+def test_tokens_of_the_data_folder_are_taken_over_once(
+    postgres: Postgres, start_server: Start, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    data_dir = tmp_path / "data"
+    folder = run("token", "create", "--kind", "brain", "--data-dir", data_dir).stdout.strip()
+    server = start_server(store=url)
+    assert listed(server.target, folder)
+    assert run("token", "revoke", folder, "--store", url).exit_code == 0
+    server.stop()
+    server = start_server(store=url)
+    assert not listed(server.target, folder)
+
+
+def test_a_database_that_is_away_leaves_the_tokens_as_they_are(
+    postgres: Postgres, start_server: Start
+) -> None:
+    url = postgres.new_database()
+    token = run("token", "create", "--kind", "brain", "--store", url).stdout.strip()
+    server = start_server(store=url)
+    postgres.kill()
+    try:
+        assert listed(server.target, token)
+        assert not listed(server.target, token[:-1] + ("0" if token[-1] != "0" else "1"))
+        refused = run("token", "create", "--kind", "brain", "--store", url)
+        assert refused.exit_code == 1
+        assert refused.stderr.startswith(f"Error: cannot use the database {url}: PostgreSQL: ")
+    finally:
+        postgres.start()

@@ -1,0 +1,112 @@
+"""Data that a newer version wrote is refused in one sentence, and left as it is."""
+
+import json
+import re
+from pathlib import Path
+
+import psycopg
+import pytest
+from recollect_server.app import CannotStart
+from recollect_server.storage.format import FORMAT, NAME
+
+from tests.conftest import RunningServer, Start
+from tests.postgres import Postgres
+from tests.server.conftest import Connect, connect
+from tests.server_cli.conftest import run
+
+__all__ = ["connect"]
+
+SENTENCE = (
+    r"%s was written by Recollect 9\.8\.7, in format 99, and this server \(\d+\.\d+\.\d+\) reads"
+    r" formats up to 1: run 9\.8\.7 or a later version, or restore a backup that is older than the"
+    r" upgrade into another folder"
+)
+
+
+def of_a_newer_version(data_dir: Path) -> Path:
+    marker = data_dir / NAME
+    assert json.loads(marker.read_text())["format"] == FORMAT
+    marker.write_text('{"format": 99, "version": "9.8.7"}')
+    return marker
+
+
+def files_of(folder: Path) -> dict[Path, bytes]:
+    return {
+        it: it.read_bytes()
+        for it in folder.rglob("*")
+        if it.is_file() and it.name != "recollect.lock"
+    }
+
+
+@pytest.mark.usefixtures("no_log")
+def test_a_folder_of_a_newer_version_is_refused_by_the_server_and_every_command(
+    server: RunningServer, start_server: Start, connect: Connect, tmp_path: Path
+) -> None:
+    connect(server).create("web")
+    server.stop()
+    of_a_newer_version(server.data_dir)
+    before = files_of(server.data_dir)
+    sentence = SENTENCE % re.escape(f"the data folder {server.data_dir}")
+    with pytest.raises(CannotStart) as refusal:
+        start_server()
+    assert re.fullmatch(sentence, str(refusal.value))
+    commands = (
+        ("serve", "--listen", "127.0.0.1:0"),
+        ("verify",),
+        ("rebuild",),
+        ("stats",),
+        ("backup", tmp_path / "copy"),
+        ("token", "list"),
+    )
+    for command in commands:
+        result = run(*command, "--data-dir", server.data_dir)
+        assert result.exit_code == 1, command
+        assert re.search(rf"^(Error: )?(recollect-server: )?.*{sentence}\n$", result.stderr), (
+            command,
+            result.stderr,
+        )
+    assert files_of(server.data_dir) == before
+    assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.usefixtures("no_log")
+def test_a_backup_of_a_newer_version_is_refused(
+    server: RunningServer, connect: Connect, tmp_path: Path
+) -> None:
+    connect(server).create("web")
+    copy, new = tmp_path / "copy", tmp_path / "new"
+    assert run("backup", copy, "--data-dir", server.data_dir).exit_code == 0
+    manifest = json.loads((copy / "backup.json").read_text())
+    (copy / "backup.json").write_text(json.dumps(manifest | {"format": 99, "version": "9.8.7"}))
+    result = run("restore", copy, "--data-dir", new)
+    assert result.exit_code == 1
+    assert re.fullmatch(f"Error: {SENTENCE % re.escape(f'the backup {copy}')}\n", result.stderr), (
+        result.stderr
+    )
+    assert not list(new.rglob("*.jsonl"))
+
+
+@pytest.mark.usefixtures("no_log")
+def test_a_marker_that_cannot_be_read_is_refused_with_what_to_do(
+    server: RunningServer, start_server: Start
+) -> None:
+    server.stop()
+    of_a_newer_version(server.data_dir).write_text('{"format')
+    with pytest.raises(CannotStart, match=r"recollect\.format cannot be read .*: remove it if"):
+        start_server()
+    (server.data_dir / NAME).unlink()
+    start_server()
+
+
+def test_a_schema_of_a_newer_version_is_refused(start_server: Start, postgres: Postgres) -> None:
+    url = postgres.new_database()
+    start_server(store=url).stop()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("INSERT INTO recollect.schema_version (version) VALUES (99)")
+    with pytest.raises(CannotStart) as refusal:
+        start_server(store=url)
+    assert re.search(
+        r"the database has version 99 of the schema, and this server knows \d+:"
+        r" run the newer server$",
+        str(refusal.value),
+    )
