@@ -1,6 +1,7 @@
 """Conversations as a whole on the page: topics, the archive, and the space that they are in."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -145,6 +146,27 @@ def test_what_is_said_before_the_stream_stands_is_shown(stage: Stage, window: Br
     stage.client.conversations.append_turn(it, [Message.user("before it stood")])
     held[0].continue_()
     page.wait_for_selector(".message >> text=before it stood")
+    page.close()
+
+
+def test_a_conversation_that_is_not_searched_says_so(stage: Stage, window: Browsing) -> None:
+    time = datetime.now(UTC) - timedelta(days=40)
+    old = stage.client.conversations.create("oldest", create_time=time)
+    stage.client.conversations.append_turn(old.id, [Message.user("Long ago", timestamp=time)])
+    page = window.tab("/?on=oldest")
+    page.wait_for_selector(f"#row-{old.id}")
+    assert "not searched" not in page.inner_text(f"#row-{old.id}")
+    stage.client.admin.set_setting("retention", "unindex channel=oldest idle=30d")
+
+    def is_unindexed() -> bool:
+        stage.server.spaces.open_now()[0].jobs["retention-keeper"].next_at = 0.0
+        return stage.client.conversations.get(old.id).unindexed
+
+    until(is_unindexed)
+    page.reload()
+    page.wait_for_selector(f"#row-{old.id} >> text=not searched")
+    page.click(f"#row-{old.id}")
+    page.wait_for_selector(".view-meta .badge >> text=Not searched")
     page.close()
 
 
