@@ -5,7 +5,7 @@ CODEGEN ?= .codegen
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
 
-.PHONY: help serve serve-postgres test hostile bench install docs lint format proto proto-check breaking contract clean
+.PHONY: help serve serve-postgres test hostile bench install docs site lint format proto proto-check breaking contract clean
 
 help:
 	@echo "make serve   install what is missing and start the server on 127.0.0.1:50051 over ./.recollect, and the page"
@@ -14,6 +14,7 @@ help:
 	@echo "make hostile the tests of hostile callers in their long form"
 	@echo "make bench   every benchmark in a short form, one table, and the pictures in bench/"
 	@echo "make docs    write the generated parts of docs/ from the code"
+	@echo "make site    build the site of the documentation into site/, and follow every link of it"
 	@echo "make lint    ruff, mypy, import-linter, buf, hadolint, codespell; generated code and docs; language"
 	@echo "make format  let ruff and buf format the sources, and generate the blocking client anew"
 	@echo "make proto   write the generated code anew from proto/"
@@ -62,6 +63,9 @@ $(VENV)/.tested: $(VENV)/.served pyproject.toml
 
 docs: $(VENV)/.tested
 	$(VENV)/bin/python scripts/reference.py
+
+site: $(VENV)/.tested
+	$(VENV)/bin/python scripts/docs_site.py $(ARGS)
 
 lint: $(VENV)/.tested
 	$(VENV)/bin/ruff check .

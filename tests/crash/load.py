@@ -77,8 +77,12 @@ def connected(target: str) -> Iterator[Service]:
 class Callers:
     """Callers whose every call is written down."""
 
-    def __init__(self, history: History, service: Service, seed: int) -> None:
+    def __init__(
+        self, history: History, service: Service, seed: int, shared: int | None = None
+    ) -> None:
+        """`shared`: seed of the conversation that all callers share, on several servers too."""
         self._history = history
+        self._shared_seed = seed if shared is None else shared
         self._service = service
         self._seed = seed
         self._shared = ""
@@ -87,7 +91,7 @@ class Callers:
         """Make calls until each caller made `calls` of them or got no answer. One conversation is
         shared by all callers.
         """
-        create = Call("create", f"s{self._seed}all")
+        create = Call("create", f"s{self._shared_seed}all")
         if not self._do(create):
             return
         self._shared = create.conversation_id

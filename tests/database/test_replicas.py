@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from recollect import Client
+from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
+from recollect.v1.checkpoint_pb2 import CheckpointRecord
+from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 
 from tests.channels.conftest import ALEX, STRANGER, Post, home
 from tests.conftest import RunningServer, Start
@@ -152,3 +156,119 @@ def test_eight_deliveries_at_once_on_two_servers_begin_one_conversation(
     assert len({it.external.communication.id for it in mails}) == 1
     once = at_once(8, lambda number: replicas[number].whatsapp("once", delivery="same"))
     assert [it.duplicate for it in once].count(False) == 1
+
+
+def test_identities_anchors_third_parties_and_threads_are_known_to_every_server(
+    replicas: Replicas, postgres: Postgres
+) -> None:
+    one, two = replicas.one, replicas.two
+    one.own("whatsapp", ALEX, request_id="own")
+    assert two.identities() == one.identities() != []
+    assert home(two.whatsapp("from the owner")) == home(one.whatsapp("again"))
+    with Client(replicas.servers[0].target) as first, Client(replicas.servers[1].target) as second:
+        first.recall.set_anchor("city", "Vienna")
+        assert [it.value for it in second.recall.list_anchors()] == ["Vienna"]
+        second.recall.delete_anchor("city")
+        assert list(first.recall.list_anchors()) == []
+    received = one.whatsapp("hello", STRANGER, delivery="m1")
+    again = two.whatsapp("hello", STRANGER, delivery="m1")
+    assert (again.duplicate, again.external) == (True, received.external)
+    threads = [
+        (CheckpointServiceStub(service.channel), f"t{number}")
+        for number, service in enumerate((one, two, one, two))
+    ]
+    for number, (stub, key) in enumerate(threads):
+        stub.PutRecords(
+            checkpoint_api.PutRecordsRequest(
+                thread_id="alex",
+                records=[
+                    checkpoint_api.PutRecord(record=CheckpointRecord(key=key, value=b"%d" % number))
+                ],
+            )
+        )
+        for reader, _ in threads:
+            records = reader.ListRecords(
+                checkpoint_api.ListRecordsRequest(thread_id="alex")
+            ).records
+            assert [it.key for it in records] == [it for _, it in threads[: number + 1]]
+    threads[0][0].DeleteThread(checkpoint_api.DeleteThreadRequest(thread_id="alex"))
+    listed = checkpoint_api.ListRecordsRequest(thread_id="alex")
+    assert list(threads[1][0].ListRecords(listed).records) == []
+    lines = "SELECT log FROM recollect.lines WHERE log LIKE 'thread-%'"
+    assert postgres.execute(lines, replicas.url) == []
+
+
+def test_a_server_follows_what_was_written_while_its_changes_were_pruned_and_from_nothing(
+    replicas: Replicas, postgres: Postgres, start_server: Start, tmp_path: Path
+) -> None:
+    one, two = replicas.one, replicas.two
+    names = [one.told(f"apricot {number}") for number in range(4)]
+    assert set(two.found("apricot")) == set(names)
+    # In one transaction with the write, so that nothing is taken in between.
+    postgres.execute(
+        "CREATE FUNCTION recollect.forget() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " INSERT INTO recollect.pruned VALUES (NEW.space, pg_current_xact_id())"
+        " ON CONFLICT (space) DO UPDATE SET xid = excluded.xid; RETURN NULL; END $$;"
+        "CREATE TRIGGER forget BEFORE INSERT ON recollect.changes"
+        " FOR EACH ROW EXECUTE FUNCTION recollect.forget()",
+        replicas.url,
+    )
+    one.append(names[0], user("zebra"))
+    assert two.found("zebra") == [names[0]]
+    later, secret = one.told("butter"), one.told("secretword")
+    one.append(names[1], user("zebra"))
+    assert two.found("secretword") == [secret]
+    one.delete(secret)
+    assert two.found("secretword") == []
+    assert set(two.found("zebra")) == set(names[:2])
+    assert two.found("butter") == [later]
+    cold = start_server(store=replicas.url, data_dir=tmp_path / "three")
+    with Post(cold.target) as three:
+        assert set(three.found("zebra")) == set(names[:2])
+        three.append(names[2], user("zebra"))
+    assert set(one.found("zebra")) == set(two.found("zebra")) == set(names[:3])
+
+
+def test_a_server_that_others_took_for_gone_keeps_no_word_of_what_they_deleted(
+    replicas: Replicas, postgres: Postgres
+) -> None:
+    one, two = replicas.one, replicas.two
+    name, redacted, other = one.told("secretword"), one.told("secretword"), one.told("zebra")
+    assert set(two.found("secretword")) == {name, redacted}
+    postgres.execute("DELETE FROM recollect.followers", replicas.url)  # as after half a minute
+    one.delete(name)
+    redact(one, redacted, sequence=one.load(redacted).messages[0].sequence)
+    one.append(redacted, user("butter"))
+    assert postgres.execute("SELECT FROM recollect.redacted_lines", replicas.url) == []
+    until(lambda: two.found("secretword") == [])
+    assert code_of(lambda: two.get(name)) == "NOT_FOUND"
+    until(lambda: files_with(replicas.servers[1].data_dir, "secretword") == [])
+    until(lambda: set(two.found("zebra")) == {other} and two.found("butter") == [redacted])
+    assert said(two, redacted) == said(one, redacted)
+
+
+def test_notes_are_taken_once_by_whichever_server_has_the_lease(
+    postgres: Postgres, start_server: Start, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    servers = [
+        start_server(store=url, data_dir=tmp_path / name, abbreviator="extractive")
+        for name in ("one", "two")
+    ]
+    with Post(servers[0].target) as one, Post(servers[1].target) as two:
+        names = [
+            (one, two)[number % 2].told(f"The zebra {number} lives in Vienna.", "It eats apricots.")
+            for number in range(6)
+        ]
+        servers[0].clock.now += 7_200_000
+        until(lambda: all(two.get(name).abbreviation for name in names), 20)
+        for name in names:
+            assert one.get(name) == two.get(name)
+    query = (
+        "SELECT log, count(*) FROM recollect.lines WHERE position('abbreviat' IN"
+        " convert_from(body, 'UTF8')) > 0 GROUP BY log"
+    )
+    rows = postgres.execute(query, url)
+    assert sorted(rows) == sorted((name, 1) for name in names)
+    (held,) = postgres.execute("SELECT fence FROM recollect.leases WHERE purpose = 'notes'", url)
+    assert held == (1,)

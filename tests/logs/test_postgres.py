@@ -25,6 +25,7 @@ from recollect_server.storage.logs.store import (
     Kind,
     LogConflict,
     LogNotFound,
+    LogTaken,
     LogUnavailable,
     Position,
 )
@@ -359,6 +360,26 @@ def test_who_stands_before_changes_that_were_pruned_is_told_so(
     now = sharing.moment()
     assert sharing.prune_changes(max_age=0, most=10) == 1
     assert sharing.changes(now).is_whole
+
+
+def test_whoever_lost_a_lease_appends_nothing_within_it(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    one, two = (PostgresStore(opened(url), "default", tmp_path) for _ in range(2))
+    end = begin(one)
+    number = one.sharing.lease("notes", 60)
+    assert (number, one.sharing.lease("notes", 60), two.sharing.lease("notes", 60)) == (1, 1, 0)
+    assert two.sharing.lease("retention", 60) == 1
+    with one.sharing.holding("notes", number):
+        end = add(one, CONVERSATION, end, message(5))
+        postgres.execute("UPDATE recollect.leases SET until = now() - interval '1 second'", url)
+        end = add(one, CONVERSATION, end, message(6))  # nobody else has it
+        assert two.sharing.lease("notes", 60) == 2
+        with pytest.raises(LogTaken):
+            add(one, CONVERSATION, end, message(7))
+    assert one.sharing.lease("notes", 60) == 0
+    add(one, CONVERSATION, end, message(7))
 
 
 def test_a_newer_schema_is_refused(postgres: Postgres, opened: Opened) -> None:

@@ -49,6 +49,7 @@ from recollect_server.services.insight import Insight
 from recollect_server.services.limits import Limiter, Quota, Rate, Stored
 from recollect_server.services.notes.compaction import Compaction
 from recollect_server.services.notes.naming import Naming
+from recollect_server.services.notes.one_at_a_time import OneAtATime
 from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.models import EmbeddingModels
@@ -533,6 +534,9 @@ class OpenSpace:
         )
         if compaction is not None:
             tasks.append(compaction)
+
+        if space.is_shared:
+            tasks = [OneAtATime(space, task) for task in tasks]
 
         def due_at(sweep: int) -> int | None:
             if compaction is not None and compaction.due(1):

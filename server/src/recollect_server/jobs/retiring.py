@@ -33,7 +33,9 @@ class RetentionKeeper(Job):
         """Delete or unindex a slice, and finish a piece of what is left of earlier turns."""
         try:
             is_left = self._retention.settle()
-            wait = _PAUSE if self._retention.carry_out(_SLICE) or is_left else self._seconds
+            with self._retention.alone() as may:
+                is_left = bool(may and self._retention.carry_out(_SLICE)) or is_left
+            wait = _PAUSE if is_left else self._seconds
         except (IndexUnavailable, StorageUnavailable) as error:
             self._reason = str(error)
             log.warning("retention_not_carried_out", reason=self._reason)

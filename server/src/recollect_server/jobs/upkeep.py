@@ -5,12 +5,13 @@ vectors of what was said. `Rounds` gives each its turns.
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
 
-from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.time import milliseconds
 from recollect_server.jobs.loop import Loop
@@ -25,6 +26,7 @@ log = structlog.get_logger("recollect.jobs")
 
 _INDEX_SECONDS = 1.0
 _MOST_INDEX_SECONDS = 30.0  # between two tries of an index that still refuses
+_PRUNE_CHANGES_SECONDS = 600.0
 _FOLLOW_SECONDS = 1.0
 _FOLLOW_WATCHED_SECONDS = 0.02
 _TIER_SECONDS = 1.0
@@ -64,10 +66,15 @@ class Follower(Job):
         super().__init__(_FOLLOW_SECONDS)
         self._space = space
         self._is_watched = is_watched
+        self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
 
     def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
-        """Follow once."""
+        """Follow once, and prune at times what all have followed."""
         self._space.follow()
+        if time.monotonic() > self._prune_at:
+            self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
+            with suppress(StorageUnavailable):
+                self._space.prune_changes()
         return _FOLLOW_WATCHED_SECONDS if self._is_watched() else _FOLLOW_SECONDS
 
 

@@ -10,6 +10,7 @@ long as it is still idle.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from itertools import islice
 
 import structlog
@@ -63,6 +64,10 @@ class Retention:
     def settle(self) -> bool:
         """Finish what is left of unindexing; one conversation. Return False if nothing is left."""
         return self._space.settle_words()
+
+    def alone(self) -> AbstractContextManager[bool]:
+        """Enter to carry the rules out, if no other process does now."""
+        return self._space.alone("retention")
 
     def carry_out(self, limit: int) -> int:
         """Delete or unindex at most `limit` of those that are due. Return how many were."""

@@ -35,7 +35,7 @@ from recollect_server.domain.errors import (
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.principal import Principal
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
-from recollect_server.services.audit import Audit, object_of, objects_of
+from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces import Spaces
 from recollect_server.transport.confining import confine
@@ -54,6 +54,10 @@ class Call:
     principal: Principal
     size: int = 0
     """Bytes of the request."""
+    record: Callable[[str], None] = lambda _: None
+    """Records in the audit, durably, that the call changes an object of this id now. The calls of
+    `RECORDING` use it.
+    """
 
 
 Handler = Callable[[Any, Call], ProtoMessage | None]
@@ -96,10 +100,18 @@ class Rules:
         answer: ProtoMessage | None,
         principal: Principal,
     ) -> None:
-        """Record a call that was carried out, if it is an administrative one."""
-        if self.audit is not None and method in ADMINISTRATIVE:
-            objects = objects_of(request, answer)
-            self.audit.record(principal, method, object_of(request, answer), targets=objects)
+        """Record a call that was carried out, if it is an administrative one that does not record
+        by itself.
+        """
+        if self.audit is not None and method in ADMINISTRATIVE - RECORDING:
+            self.audit.record(principal, method, object_of(request, answer))
+
+    def recorder(self, method: str, principal: Principal) -> Callable[[str], None]:
+        """Return what records each object that a call changes (see `Call.record`)."""
+        audit = self.audit
+        if audit is None or method not in RECORDING:
+            return lambda _: None
+        return lambda target: audit.record(principal, method, target)
 
     def refuse(self, method: str, principal: Principal, failed: status_pb2.Status) -> None:
         """Record a call that was refused for its caller's credentials."""
@@ -158,6 +170,11 @@ ADMINISTRATIVE = frozenset(
     }
 )
 """Calls that delete data or change who is trusted: each has a line in the log at `info`."""
+
+RECORDING = frozenset({"ConversationService.Delete", "ConversationService.DeleteMany"})
+"""Those of them that record each conversation right before it goes: none is missing in the audit,
+whatever fails or is killed then.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +389,9 @@ def _run(
         else:
             if principal.conversation_id or principal.channel:
                 confine(method, request, principal)
-            answer = handler(request, Call(context, principal, size))
+            answer = handler(
+                request, Call(context, principal, size, rules.recorder(name, principal))
+            )
             rules.record(name, request, answer, principal)
     except Denied as error:
         failed = status_of(error)

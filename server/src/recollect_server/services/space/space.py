@@ -18,7 +18,7 @@ from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.deletion import Deletions, Receipt
+from recollect_server.services.space.deletion import Deletions, Receipt, nobody
 from recollect_server.services.space.events import (
     Appended,
     CaughtUp,
@@ -49,6 +49,9 @@ from recollect_server.storage.logs.store import NO_CLAIM, START, Claim, LogStore
 E = TypeVar("E")
 R = TypeVar("R")
 
+_LEASE = 60.0  # seconds of a lease; a turn of its work is shorter but for a slow model
+_LEASE_AGAIN = 5.0  # seconds until a lease is asked for again that another process has
+_CHANGES_AGE, _MOST_CHANGES = 86_400.0, 100_000  # seconds and number of changes that are kept
 _LOOK = 10.0  # seconds between two looks for what another process left half removed
 
 
@@ -83,6 +86,8 @@ class Space:
         """
         self._admit_conversation = admit_conversation
         self._looked = time.monotonic()
+        self._refused: dict[str, float] = {}
+        """Until when leases that others have are not asked for again, by purpose."""
         self.clock = clock
         self.telemetry = telemetry
         self.anchors = AnchorLedger(store)
@@ -234,6 +239,35 @@ class Space:
     def is_shared(self) -> bool:
         """True if other processes may write to the same logs."""
         return self._following is not None
+
+    @contextmanager
+    def alone(self, purpose: str) -> Iterator[bool]:
+        """Yield True if work may be done now that one process does at a time, as the notes. Once
+        another process may, what is appended within raises StorageUnavailable.
+        """
+        sharing = self._store.sharing
+        if sharing is None:
+            yield True
+            return
+        number = 0
+        if self._refused.get(purpose, 0.0) < time.monotonic():
+            with suppress(StorageUnavailable):
+                number = sharing.lease(purpose, _LEASE)
+            if not number:
+                self._refused[purpose] = time.monotonic() + _LEASE_AGAIN
+        if not number:
+            yield False
+            return
+        with sharing.holding(purpose, number):
+            yield True
+
+    def prune_changes(self) -> int:
+        """Remove old changes, which other processes have taken in or will not ask for. Return how
+        many. Raises StorageUnavailable.
+        """
+        with self.alone("pruning") as may:
+            sharing = self._store.sharing
+            return sharing.prune_changes(_CHANGES_AGE, _MOST_CHANGES) if may and sharing else 0
 
     def claim(self, places: Sequence[str]) -> Claim:
         """Return the claim of who is about to begin a log at places, and take in what other
@@ -423,16 +457,18 @@ class Space:
         *,
         force: bool = False,
         confirm: Callable[[Conversation], bool] | None = None,
+        deleting: Callable[[str], None] = nobody,
     ) -> Receipt:
         """Remove a conversation for good, its text from every file (see `services.space.deletion`).
 
         `anchors` says what becomes of its anchors. `confirm` is asked once more, under the
-        conversation's lock: NotConfirmed is raised if it returns False. Raises
+        conversation's lock: NotConfirmed is raised if it returns False. `deleting` is called with
+        the id right before anything goes, when nothing refuses it any more. Raises
         ConversationPinned for a pinned one without `force`; ConversationNotFound, AnchorsPresent,
         StorageUnavailable, IndexUnavailable. Hold no lock.
         """
         return self._deletions.delete(
-            conversation_id, anchors, request, force=force, confirm=confirm
+            conversation_id, anchors, request, force=force, confirm=confirm, deleting=deleting
         )
 
     def unindex(self, conversation_id: str, confirm: Callable[[Conversation], bool]) -> None:

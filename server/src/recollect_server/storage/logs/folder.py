@@ -205,6 +205,10 @@ class FolderStore:
         os.close(handle)
         sync_folder(self.root.parent)
 
+    def is_kept(self) -> bool:
+        """Return whether the folder stays without a log."""
+        return (self.root.parent / KEPT).exists()
+
     def settle(self) -> None:
         """Make durable what a killed process may have left to the system's cache: the names here
         and of the folders above.

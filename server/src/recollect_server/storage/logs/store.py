@@ -27,6 +27,7 @@ committed since a moment, so that each process keeps its own index up to it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -216,6 +217,14 @@ class Sharing(Protocol):
         """Return places with what claimed each last; empty: nothing did. An append that begins a
         log there names it, and fails if there is another one by then.
         """
+
+    def lease(self, purpose: str, seconds: float) -> int:
+        """Take a lease of work that one process does at a time, or hold on to it for so many
+        seconds more. Return its number; 0: another process has it.
+        """
+
+    def holding(self, purpose: str, number: int) -> AbstractContextManager[None]:
+        """Let appends of this thread fail with LogTaken once another process has the lease."""
 
     def prune_changes(self, max_age: float, most: int) -> int:
         """Remove the changes that are older than so many seconds, and all but the newest `most`.

@@ -13,6 +13,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID, uuid4
@@ -64,8 +65,10 @@ _Verb = Literal[
 ]
 _APPEND = (
     b"SELECT recollect.append(%b, %b, %b, %b, %b, %b, %b, %b::bytea[], %b::bytea, %b::bytea[],"
-    b" %b::uuid[])"
+    b" %b::uuid[], %b::text, %b::bigint)"
 )
+_held_lease: ContextVar[tuple[str | None, int | None]] = ContextVar("lease", default=(None, None))
+"""Lease of the work that this thread does: its purpose and its number."""
 # Whoever was told of the timeline's name knows that no change was lost with a failover.
 _MOMENT = "pg_current_snapshot()::text || ' ' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
 _COLUMNS = (
@@ -414,7 +417,7 @@ class PostgresStore:
         def work(connection: Connection, is_repeated: bool) -> str:
             again = is_again or is_repeated
             arguments: list[object] = [database.number, space, log, kind, after_bytes, name, again]
-            arguments += [bodies, *claims]
+            arguments += [bodies, *claims, *_held_lease.get()]
             try:
                 row = connection.execute(_APPEND, arguments).fetchone()
             except psycopg.Error as error:
@@ -622,6 +625,23 @@ class PostgresSharing:
         )
         last = {keys[bytes(key)]: str(append) for key, append in rows}
         return tuple((place, last.get(place, "")) for place in keys.values())
+
+    def lease(self, purpose: str, seconds: float) -> int:
+        """Take a lease, or hold on to it. Return its number; 0: another replica has it."""
+        ((number,),) = self._rows(
+            "SELECT recollect.take_lease(%s, %s, %s::bigint, %s::double precision)",
+            *(self._space, purpose, self.replica, seconds),
+        )
+        return int(number)
+
+    @contextmanager
+    def holding(self, purpose: str, number: int) -> Iterator[None]:
+        """Let appends of this thread fail once another replica has the lease."""
+        before = _held_lease.set((purpose, number))
+        try:
+            yield
+        finally:
+            _held_lease.reset(before)
 
     def prune_changes(self, max_age: float, most: int) -> int:
         """Remove old changes, none of a transaction that may still run."""

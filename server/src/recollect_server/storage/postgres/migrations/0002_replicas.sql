@@ -75,10 +75,29 @@ CREATE TABLE recollect.leases (
     holder bigint NOT NULL,
     fence bigint NOT NULL,
     until timestamptz NOT NULL,
-    PRIMARY KEY (space, purpose)
+    PRIMARY KEY (space, purpose),
+    UNIQUE (space, purpose, fence)
 );
 COMMENT ON TABLE recollect.leases IS
     'Work that one replica does at a time. A new holder gets a higher fence.';
+
+-- The number of a lease, taken or held on; 0 if it is another replica's. Only the clock of the
+-- database counts.
+CREATE FUNCTION recollect.take_lease(
+    in_space text, in_purpose text, in_holder bigint, seconds double precision
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    taken bigint;
+BEGIN
+    INSERT INTO recollect.leases AS l (space, purpose, holder, fence, until)
+        VALUES (in_space, in_purpose, in_holder, 1, now() + make_interval(secs => seconds))
+        ON CONFLICT (space, purpose) DO UPDATE
+        SET holder = excluded.holder, until = excluded.until,
+            fence = CASE l.holder WHEN excluded.holder THEN l.fence ELSE l.fence + 1 END
+        WHERE l.holder = excluded.holder OR l.until < now()
+        RETURNING fence INTO taken;
+    RETURN coalesce(taken, 0);
+END $$;
 
 DO $$
 BEGIN
@@ -147,11 +166,20 @@ END $$;
 -- free). Of one that is not done, nothing is stored.
 CREATE FUNCTION recollect.append(
     replica bigint, in_space text, in_log text, in_kind text, after_bytes bigint, append_id uuid,
-    is_again boolean, bodies bytea[], request bytea, places bytea[], holders uuid[]
+    is_again boolean, bodies bytea[], request bytea, places bytea[], holders uuid[],
+    lease text DEFAULT NULL, in_fence bigint DEFAULT NULL
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     held recollect.logs;
 BEGIN
+    IF lease IS NOT NULL THEN
+        -- Whoever would replace the holder waits until this transaction ends.
+        PERFORM FROM recollect.leases
+            WHERE space = in_space AND purpose = lease AND fence = in_fence FOR KEY SHARE;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION USING ERRCODE = 'RC001', MESSAGE = 'another replica does this work now';
+        END IF;
+    END IF;
     SELECT * INTO held FROM recollect.logs
         WHERE space = in_space AND log = in_log FOR NO KEY UPDATE;
     IF NOT FOUND THEN
@@ -325,7 +353,9 @@ BEGIN
         RETURN 'conflict';
     END IF;
     UPDATE recollect.logs SET deleting = true WHERE space = in_space AND log = in_log;
-    PERFORM recollect.add_traces(in_space, in_log, 'delete');
+    IF held.kind = 'conversations' THEN -- of others no index has words
+        PERFORM recollect.add_traces(in_space, in_log, 'delete');
+    END IF;
     PERFORM recollect.add_change(
         in_space, in_log, held.kind, 'delete', held.bytes, 0, replica, NULL);
     RETURN 'done';
