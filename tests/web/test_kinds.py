@@ -72,8 +72,7 @@ def test_a_token_is_offered_what_it_may_do_and_nothing_else(signing: Signing, ki
     offer = OFFERS[kind]
     window, it = signing.window, signing.conversation
     page = window.tab(wait=".gate form")
-    refused: list[str] = []
-    page.on("response", lambda answer: answer.status == 403 and refused.append(answer.url))
+    refused = refusals(page)
     page.fill("input[type=password]", signing.secrets[kind])
     page.keyboard.press("Enter")
     page.wait_for_selector(f"#row-{it}")
@@ -111,6 +110,18 @@ def test_a_token_is_offered_what_it_may_do_and_nothing_else(signing: Signing, ki
     sign_out(window, page)
 
 
+def refusals(page: Any) -> list[str]:
+    """Return a list that takes the addresses of calls that are refused from now on."""
+    refused: list[str] = []
+
+    def note(answer: Any) -> None:
+        if answer.status == 403:
+            refused.append(answer.url)
+
+    page.on("response", note)
+    return refused
+
+
 def sign_out(window: Browsing, page: Any) -> None:
     """Sign out in one tab, and see every tab signed out."""
     other = window.tab()
@@ -125,11 +136,10 @@ def sign_out(window: Browsing, page: Any) -> None:
 def test_a_token_for_less_than_a_space_sees_no_more_than_that(signing: Signing, kind: str) -> None:
     window, it = signing.window, signing.conversation
     page = window.tab(wait=".gate form")
-    refused: list[str] = []
     page.fill("input[type=password]", signing.secrets[kind])
     page.keyboard.press("Enter")
     page.wait_for_selector(".shell")
-    page.on("response", lambda answer: answer.status == 403 and refused.append(answer.url))
+    refused = refusals(page)
     assert page.locator("nav.sections a").count() == 0
     for key in ("n", "/"):
         page.keyboard.press(key)
