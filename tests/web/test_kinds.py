@@ -22,7 +22,7 @@ class Signing(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """What the page offers to a kind of token."""
+    """Views and controls that the page offers to a kind of token."""
 
     views: set[str]
     writes: bool
