@@ -5,7 +5,7 @@ CODEGEN ?= .codegen
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
 
-.PHONY: help serve serve-postgres test hostile bench install docs site lint format proto proto-check breaking contract clean
+.PHONY: help serve serve-postgres test hostile bench install docs site lint format proto proto-check breaking contract image-check clean
 
 help:
 	@echo "make serve   install what is missing and start the server on 127.0.0.1:50051 over ./.recollect, and the page"
@@ -18,6 +18,7 @@ help:
 	@echo "make lint    ruff, mypy, import-linter, buf, hadolint, codespell; generated code and docs; language"
 	@echo "make format  let ruff and buf format the sources, and generate the blocking client anew"
 	@echo "make proto   write the generated code anew from proto/"
+	@echo "make image-check  build the image and run it, where buildah is or may be installed"
 	@echo "make clean   remove what these made (not your data)"
 
 serve: $(VENV)/.served
@@ -118,6 +119,10 @@ breaking: $(VENV)/.tested
 
 contract: $(VENV)/.tested
 	$(VENV)/bin/buf build --output .ci/contract.binpb
+
+# Takes minutes, and needs root: the gate runs it only where buildah is installed.
+image-check:
+	.ci/image --install
 
 clean:
 	rm -rf $(VENV) $(CODEGEN) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -193,6 +193,9 @@ def test_a_move_refuses_places_in_use_or_with_other_logs_in_a_sentence(
     assert f"there is no folder {tmp_path / 'none'}: name another with --from" in refusals[-1]
     refusals.append(migrate(folder, folder / "."))
     assert "--from and --to are the same place" in refusals[-1]
+    (folder / "recollect.format").write_text('{"format":99,"version":"9.0"}')
+    refusals.append(migrate(folder, tmp_path / "old"))
+    assert "was written by Recollect 9.0, in format 99" in refusals[-1]
     refusals.append(migrate("folder", url))
     refusals.append(migrate("http://there", url))
     refusals.append(migrate("postgresql://a:s3cret@127.0.0.1:1/x", tmp_path / "b"))

@@ -3,12 +3,14 @@ the history of all calls must fit what both servers say.
 """
 
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import grpc
+import psycopg
 import pytest
 
 from tests.conftest import LONG
@@ -81,9 +83,19 @@ class Pair:
             self.processes[1].popen.send_signal(signal.SIGCONT)
 
     def kill_postgres(self) -> None:
-        """Kill PostgreSQL, and start it again."""
+        """Kill PostgreSQL, and start it again. `pg_ctl` itself fails there once in dozens of times:
+        it reads a file that the server is just writing.
+        """
         self.postgres.kill()
-        self.postgres.start()
+        with suppress(subprocess.CalledProcessError):
+            self.postgres.start()
+
+        def is_up() -> bool:
+            with suppress(psycopg.OperationalError):
+                return bool(self.postgres.execute("SELECT 1"))
+            return False
+
+        until(is_up)
 
     def is_well(self, service: Service) -> bool:
         """Write something, and return whether that is done."""

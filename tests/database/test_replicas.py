@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from recollect import Client
+from recollect import Client, Message
 from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
@@ -215,10 +215,10 @@ def test_a_server_follows_what_was_written_while_its_changes_were_pruned_and_fro
     )
     one.append(names[0], user("zebra"))
     assert two.found("zebra") == [names[0]]
-    later, secret = one.told("butter"), one.told("secretword")
+    later, deleted = one.told("butter"), one.told("secretword")
     one.append(names[1], user("zebra"))
-    assert two.found("secretword") == [secret]
-    one.delete(secret)
+    assert two.found("secretword") == [deleted]
+    one.delete(deleted)
     assert two.found("secretword") == []
     assert set(two.found("zebra")) == set(names[:2])
     assert two.found("butter") == [later]
@@ -272,3 +272,27 @@ def test_notes_are_taken_once_by_whichever_server_has_the_lease(
     assert sorted(rows) == sorted((name, 1) for name in names)
     (held,) = postgres.execute("SELECT fence FROM recollect.leases WHERE purpose = 'notes'", url)
     assert held == (1,)
+
+
+@pytest.mark.parametrize("suspended", [0, 5], ids=["closed", "suspended"])
+def test_a_delete_reaches_the_files_of_a_space_that_is_not_open_on_another_server(
+    postgres: Postgres, start_server: Start, tmp_path: Path, suspended: int
+) -> None:
+    url = postgres.new_database()
+    one, two = (
+        start_server(
+            store=url, data_dir=tmp_path / name, max_open_spaces=1, max_suspended_spaces=suspended
+        )
+        for name in ("one", "two")
+    )
+    with Client(one.target, space="ada") as first, Client(two.target, space="ada") as second:
+        name = first.conversations.create("web", messages=[Message.user("secretword")]).id
+        assert [hit.conversation_id for hit in second.recall.search("secretword").hits] == [name]
+        with Post(two.target) as default:
+            default.told("zebra")
+        assert "ada" not in two.app.spaces.names()
+        assert files_with(two.data_dir, "secretword") != []
+        first.conversations.delete(name)
+    lines = "SELECT FROM recollect.lines WHERE space = 'ada'"
+    until(lambda: postgres.execute(lines, url) == [])
+    until(lambda: files_with(two.data_dir, "secretword") == [])

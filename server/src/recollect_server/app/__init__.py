@@ -49,7 +49,7 @@ from recollect_server.domain.time import Clock, system_clock
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import Abbreviator
 from recollect_server.jobs.bookkeeper import Bookkeeper
-from recollect_server.jobs.due_work import DueKeeper, DueWork
+from recollect_server.jobs.due_work import Awaited, DueKeeper, DueWork
 from recollect_server.jobs.loop import Loop
 from recollect_server.jobs.rounds import Rounds
 from recollect_server.jobs.upkeep import ModelReleaser
@@ -275,6 +275,8 @@ def start(
             )
             log.info("notes_are_taken", by=writer.model.name)
         stops += (DueKeeper(spaces, due, clock).stop, stopping.set)
+        if settings.store != FOLDER:
+            stops.append(Awaited(stores.awaited, spaces, due, clock).stop)
         # as soon as no call is under way: before jobs, which may take a moment to end
         stops.append(lambda: _flush(spaces))
         gate.follow(streams.end, server.end_streams)

@@ -8,6 +8,7 @@ from typing import Protocol
 from recollect_server.app.folder import CannotStart, FolderLock, cannot_use
 from recollect_server.services.upkeep.moving import Place
 from recollect_server.settings import FOLDER, LogStoreName
+from recollect_server.storage.format import NewerFormat, check_format
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.moves import FolderMark
 from recollect_server.storage.logs.store import LogStore
@@ -58,6 +59,13 @@ class FolderPlace(FolderMark):
         self.identity = f"the folder {data_dir.resolve()}"
         """Its whole path."""
         self._lock = FolderLock(data_dir)
+        try:
+            check_format(data_dir)
+        except (NewerFormat, OSError) as error:
+            self._lock.release()
+            if isinstance(error, OSError):
+                raise cannot_use(data_dir, error) from error
+            raise CannotStart(str(error)) from error
         self._tokens = TokenLedger(data_dir)
 
     def names(self) -> list[str]:

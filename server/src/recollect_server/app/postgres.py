@@ -27,7 +27,7 @@ from recollect_server.storage.postgres.database import (
 from recollect_server.storage.postgres.moves import DatabaseMark
 from recollect_server.storage.postgres.session import Session
 from recollect_server.storage.postgres.spaces import PostgresSpaces
-from recollect_server.storage.postgres.store import PostgresStore
+from recollect_server.storage.postgres.store import PostgresStore, awaited_spaces
 from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 
 log = structlog.get_logger("recollect.postgres")
@@ -151,8 +151,12 @@ class PostgresStores:
         """Return the state of the database at the last look."""
         return self._state
 
+    def awaited(self) -> list[str]:
+        """Return the spaces where other replicas wait for this one."""
+        return awaited_spaces(self._database)
+
     def close(self) -> None:
-        """Close the connections, and let another server have the database."""
+        """Sign off, and close the connections."""
         self._looks.stop()
         self._database.close()
 

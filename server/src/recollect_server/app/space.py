@@ -212,6 +212,7 @@ class OpenSpace:
         self._shared.due.opened(self.name, self._shared.clock())
         self._is_due = False
         self._space.resume()
+        self._space.follow()
         self._watch()
         for job in self.jobs.values():
             job.resume()
@@ -278,6 +279,8 @@ class OpenSpace:
         if not self._space.is_verified or (
             isinstance(embedder, EmbedderJob) and not embedder.is_done
         ):
+            times.append(now)
+        if self._space.is_removing:
             times.append(now)
         return min((time for time in times if time is not None), default=None)
 

@@ -90,6 +90,11 @@ class Stores(Protocol):
     def state(self) -> DatabaseState | None:
         """Return the state of the database, without waiting for it; None if there is none."""
 
+    def awaited(self) -> list[str]:
+        """Return the spaces where other processes wait until this one has removed what they
+        deleted. Raises StorageUnavailable.
+        """
+
     def close(self) -> None:
         """Close what the stores share. Nobody uses one any more."""
 
@@ -158,6 +163,10 @@ class FolderStores:
     def state(self) -> DatabaseState | None:
         """Return None: there is no database."""
         return None
+
+    def awaited(self) -> list[str]:
+        """Return nothing: there is no other process."""
+        return []
 
     def close(self) -> None:
         """Do nothing: each store closes its files."""

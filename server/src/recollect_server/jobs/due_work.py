@@ -9,11 +9,13 @@ time, and closes them when it is done.
 import heapq
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import structlog
 
-from recollect_server.domain.errors import RecollectError, TooManySpaces
+from recollect_server.domain.errors import RecollectError, StorageUnavailable, TooManySpaces
 from recollect_server.domain.ids import is_space_name
 from recollect_server.domain.time import Clock
 from recollect_server.jobs.loop import Loop
@@ -26,6 +28,7 @@ _SECONDS = 0.5  # between two looks
 _AT_ONCE = 2  # spaces that are open for their work alone
 _LONGEST = 60.0  # seconds that one of them is open while others wait
 _OUT_OF_DATE = 100  # entries of the queue beyond twice those that count
+_AWAITED_SECONDS = 2.0  # between two looks for what others wait for
 _LATER = 60_000  # milliseconds to the next try of a space that cannot be opened
 
 
@@ -143,3 +146,36 @@ class DueKeeper:
         else:
             self._leases[name] = lease, time.monotonic()
         return True
+
+
+class Awaited:
+    """A thread that has closed spaces opened where other processes wait for this one: they keep
+    what was deleted until no index has words of it. Started when made.
+    """
+
+    def __init__(
+        self,
+        awaited: Callable[[], list[str]],
+        spaces: Spaces[Any],
+        due: DueWork,
+        clock: Clock,
+        seconds: float = _AWAITED_SECONDS,
+    ) -> None:
+        """`awaited` returns the names of such spaces; it raises StorageUnavailable."""
+        self._awaited = awaited
+        self._spaces = spaces
+        self._due = due
+        self._clock = clock
+        self._seconds = seconds
+        self._loop = Loop("awaited", self._look)
+        self._loop.start()
+
+    def stop(self) -> None:
+        """Stop the thread."""
+        self._loop.stop()
+
+    def _look(self) -> float:
+        with suppress(StorageUnavailable):
+            for name in set(self._awaited()).difference(self._spaces.names()):
+                self._due.postpone(name, self._clock())
+        return self._seconds

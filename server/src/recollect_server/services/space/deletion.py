@@ -195,6 +195,11 @@ class Deletions:
             if number is not None:
                 projection.index.removal.begin(number, conversation_id, self._clock())
 
+    @property
+    def is_any_left(self) -> bool:
+        """True if a delete was interrupted, or followed, and is not finished."""
+        return bool(self._interrupted)
+
     def finish_interrupted(self) -> bool:
         """Finish the deletes that the store or the index interrupted. Return False if one of them
         still refuses. Hold no lock.

@@ -240,6 +240,11 @@ class Space:
         """True if other processes may write to the same logs."""
         return self._following is not None
 
+    @property
+    def is_removing(self) -> bool:
+        """True if something of a deleted conversation is left to remove here."""
+        return self._deletions.is_any_left
+
     @contextmanager
     def alone(self, purpose: str) -> Iterator[bool]:
         """Yield True if work may be done now that one process does at a time, as the notes. Once

@@ -255,6 +255,7 @@ class LiveVerification:
                 size = self._store.length(name)
         except LogNotFound:  # it was deleted
             return [], 0
+        self._space.follow()  # another process may have written to it
         embedded: dict[int, bytes] = {}
         looked_at = 0
         with suppress(VectorsUnavailable):

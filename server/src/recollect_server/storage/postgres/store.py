@@ -694,6 +694,21 @@ def spaces_of(database: Database) -> list[str]:
         return database.run(work)
 
 
+def awaited_spaces(database: Database) -> list[str]:
+    """Return the spaces where others wait for this replica to remove what they deleted. Raises
+    LogUnavailable.
+    """
+
+    def work(connection: Connection, _: bool) -> list[str]:
+        rows = connection.execute(
+            "SELECT DISTINCT space FROM recollect.traces WHERE replica = %s", [database.number]
+        )
+        return [str(name) for (name,) in rows]
+
+    with _failing(Kind.CONVERSATION, "listed"):
+        return database.run(work)
+
+
 def _kind_of(log: str) -> str:
     """Return the kind of a log by its name. Raises ValueError for a text that is not one."""
     if is_conversation_id(log):
