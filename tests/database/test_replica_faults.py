@@ -87,10 +87,10 @@ class Pair:
         it reads a file that the server is just writing.
         """
         self.postgres.kill()
-        with suppress(subprocess.CalledProcessError):
-            self.postgres.start()
 
         def is_up() -> bool:
+            with suppress(subprocess.CalledProcessError):
+                self.postgres.start()
             with suppress(psycopg.OperationalError):
                 return bool(self.postgres.execute("SELECT 1"))
             return False

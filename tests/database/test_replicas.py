@@ -10,6 +10,7 @@ from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 
+from tests.administration.test_verification import verified
 from tests.channels.conftest import ALEX, STRANGER, Post, home
 from tests.conftest import RunningServer, Start
 from tests.postgres import Postgres
@@ -45,6 +46,13 @@ def said(service: Post, conversation_id: str) -> list[tuple[str, int, int]]:
     return [(it.content, it.sequence, it.turn_number) for it in messages]
 
 
+def index_files(replicas: Replicas) -> list[int]:
+    """Return what tells the files of the indexes from others in their places."""
+    paths = [path for it in replicas.servers for path in it.data_dir.rglob("conversations.db")]
+    assert len(paths) == 2
+    return [path.stat().st_ino for path in paths]
+
+
 def test_what_one_acknowledges_the_other_answers_at_once(replicas: Replicas) -> None:
     one, two = replicas.one, replicas.two
     names = [one.told(f"apricot {number}") for number in range(3)]
@@ -69,6 +77,7 @@ def test_a_delete_leaves_no_word_on_any_server_or_in_the_database(
     one, two = replicas.one, replicas.two
     other, name = one.told("apricot"), one.told("secretword and more")
     assert two.found("secretword") == [name]
+    made = index_files(replicas)
     one.delete(name)
     assert two.found("secretword") == []
     assert code_of(lambda: two.get(name)) == "NOT_FOUND"
@@ -81,6 +90,7 @@ def test_a_delete_leaves_no_word_on_any_server_or_in_the_database(
     for server in replicas.servers:
         until(lambda server=server: files_with(server.data_dir, "secretword") == [])  # type: ignore[misc]
     assert two.get(other).message_count == 1
+    assert index_files(replicas) == made, "an index was made anew"
 
 
 def test_a_redaction_takes_the_words_out_of_every_server(
@@ -89,6 +99,7 @@ def test_a_redaction_takes_the_words_out_of_every_server(
     one, two = replicas.one, replicas.two
     name = one.told("apricot secretword", "butter")
     assert two.found("secretword") == [name]
+    made = index_files(replicas)
     sequence = one.load(name).messages[0].sequence
     redact(one, name, sequence=sequence)
     one.append(name, user("zebra"))
@@ -98,6 +109,7 @@ def test_a_redaction_takes_the_words_out_of_every_server(
     until(lambda: postgres.execute("SELECT log FROM recollect.redacted_lines", replicas.url) == [])
     for server in replicas.servers:
         until(lambda server=server: files_with(server.data_dir, "secretword") == [])  # type: ignore[misc]
+    assert index_files(replicas) == made, "an index was made anew"
 
 
 def test_two_servers_that_write_one_conversation_leave_no_gap_and_double_nothing(
@@ -142,18 +154,17 @@ def test_of_eight_same_requests_on_two_servers_one_is_carried_out(replicas: Repl
 def test_eight_deliveries_at_once_on_two_servers_begin_one_conversation(
     replicas: Replicas,
 ) -> None:
-    for service in (replicas.one, replicas.two):
-        service.own("whatsapp", ALEX)
-
-    def deliver(number: int) -> str:
-        return home(replicas[number].whatsapp(f"text {number}"))
-
-    assert len(set(at_once(8, deliver))) == 1
-    mails = at_once(
-        8,
-        lambda number: replicas[number].whatsapp(f"from {number}", STRANGER),
-    )
-    assert len({it.external.communication.id for it in mails}) == 1
+    addresses = [f"+1 555-00{number}" for number in range(5)]
+    for address in addresses:
+        replicas.one.own("whatsapp", address)
+    for address in addresses:
+        answers = at_once(
+            8,
+            lambda number, address=address: replicas[number].whatsapp(f"text {number}", address),  # type: ignore[misc]
+        )
+        assert len({home(it) for it in answers}) == 1
+    received = at_once(8, lambda number: replicas[number].whatsapp(f"from {number}", STRANGER))
+    assert len({it.external.communication.id for it in received}) == 1
     once = at_once(8, lambda number: replicas[number].whatsapp("once", delivery="same"))
     assert [it.duplicate for it in once].count(False) == 1
 
@@ -272,6 +283,17 @@ def test_notes_are_taken_once_by_whichever_server_has_the_lease(
     assert sorted(rows) == sorted((name, 1) for name in names)
     (held,) = postgres.execute("SELECT fence FROM recollect.leases WHERE purpose = 'notes'", url)
     assert held == (1,)
+
+
+def test_a_server_verifies_what_another_one_writes_without_a_false_alarm(
+    replicas: Replicas,
+) -> None:
+    names = [replicas.one.told(f"apricot {number}") for number in range(5)]
+    replicas.one.append(names[0], user("zebra"), agent("butter"))
+    replicas.one.delete(names[1])
+    with Client(replicas.servers[1].target) as client:
+        result = verified(client)
+    assert (result.problems, result.conversations) == ((), 4)
 
 
 @pytest.mark.parametrize("suspended", [0, 5], ids=["closed", "suspended"])

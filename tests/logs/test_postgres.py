@@ -22,6 +22,7 @@ from recollect_server.storage.logs.store import (
     Action,
     ChangePosition,
     Changes,
+    Claim,
     Kind,
     LogConflict,
     LogNotFound,
@@ -386,7 +387,7 @@ def test_a_newer_schema_is_refused(postgres: Postgres, opened: Opened) -> None:
     url = postgres.new_database()
     opened(url).close()
     postgres.execute("INSERT INTO recollect.schema_version (version) VALUES (99)", url)
-    with pytest.raises(DatabaseRefused, match=r"has version 99 of the schema, and this .* knows 2"):
+    with pytest.raises(DatabaseRefused, match=r"has version 99 of the schema, and this .* knows \d"):
         Database(url)
 
 
@@ -461,3 +462,22 @@ def test_what_was_acknowledged_is_there_once_after_postgresql_is_killed_under_lo
         assert [line.sequence for line in lines] == list(range(1, acknowledged[name] + 1))
         assert all(line.entry for line in lines)
         assert end_of(lines) == ends[name]
+
+
+def test_of_two_that_claim_a_place_or_a_request_one_begins_a_log(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    one, two = (PostgresStore(opened(url), "default", tmp_path) for _ in range(2))
+    lines = encoded([message(1)])[1]
+    claims = [Claim(places=it.sharing.claims(["place", "other"])) for it in (one, two)]
+    one.append(CONVERSATION, START, lines, claims[0])
+    with pytest.raises(LogTaken):
+        two.append(OTHER, START, lines, claims[1])
+    assert not two.is_taken(OTHER)
+    two.append(OTHER, START, lines, Claim("request", two.sharing.claims(["place"])))
+    third = "conv-01J00000000000000000000009"
+    with pytest.raises(LogTaken):
+        one.append(third, START, lines, Claim("request"))
+    two.begin_delete(OTHER)
+    one.append(third, START, lines, Claim("request"))

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from recollect import Client, ReceivedExternal
 from recollect.v1 import channel_service_pb2 as channel_api
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
@@ -266,4 +267,25 @@ def test_what_is_written_and_redacted_after_a_redaction_has_read_stays_so(
     assert service.found("snorquibble") == [conversation_id]
     assert files_with(server.data_dir, "quixotriple", "wimblezark") == []
     server.stop()
+    assert verify(FolderStore(server.folder), unheard).problems == []
+
+
+def test_a_communication_is_removed_by_hand_as_the_guide_says(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server()
+    with Client(server.target) as client:
+        received = client.channels.receive("discord", "1", "My number is quixotriple", sender="eve")
+        assert isinstance(received.outcome, ReceivedExternal)
+        name = received.outcome.communication.id
+        stays = connect(server).told("zebra")
+        server.stop()
+        (server.data_dir / "default" / "external" / f"{name}.jsonl").unlink()
+        delete_index(server)
+    again = start_server(data_dir=server.data_dir)
+    with Client(again.target) as client:
+        assert list(client.external.list_communications()) == []
+        assert client.recall.search("zebra").results[0].conversation_id == stays
+    assert files_with(server.data_dir, "quixotriple") == []
+    again.stop()
     assert verify(FolderStore(server.folder), unheard).problems == []

@@ -36,6 +36,7 @@ from recollect_server.app.space import (
     Shared,
 )
 from recollect_server.app.stores import Stores, open_stores
+from recollect_server.app.tracing import tracing
 from recollect_server.domain import endpoints
 from recollect_server.domain.errors import (
     IndexUnavailable,
@@ -177,6 +178,9 @@ def start(
             stops.append(http.close)
         metrics = Metrics() if settings.metrics else None
         telemetry: Telemetry = metrics or UNMEASURED
+        if (traces := tracing(telemetry, settings.traces)) is not None:
+            telemetry = traces
+            stops.append(traces.stop)
         observed: list[Observed] = []
         metrics_address = ""
         if metrics is not None:

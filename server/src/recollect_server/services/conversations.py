@@ -226,7 +226,7 @@ class Conversations:
                 return Appended(
                     conversation,
                     stored,
-                    self._space.index.log.cursor_text(previous.cursor),
+                    self._space.cursor_of_request(previous),
                     duplicate=True,
                 )
             now = self._space.clock()
@@ -254,7 +254,7 @@ class Conversations:
         return Appended(
             done.state.conversation,
             messages_of(done.lines),
-            self._space.index.log.cursor_text(done.cursor),
+            self._space.cursor_of(done),
             duplicate=False,
         )
 
@@ -266,7 +266,7 @@ class Conversations:
         with self._space.exclusive(request=request_id):
             if request and (previous := self._space.find_request(request)):
                 stored, conversation = self._space.replay(previous, None)
-                cursor = self._space.index.log.cursor_text(previous.cursor)
+                cursor = self._space.cursor_of_request(previous)
                 return Appended(conversation, stored, cursor, duplicate=True)
             origin = self._space.read(conversation_id).conversation
             if not 0 <= through <= origin.turn_count:
@@ -299,7 +299,7 @@ class Conversations:
         return Appended(
             done.state.conversation,
             messages_of(done.lines),
-            self._space.index.log.cursor_text(done.cursor),
+            self._space.cursor_of(done),
             duplicate=False,
         )
 
@@ -393,7 +393,7 @@ class Conversations:
                 return Appended(
                     conversation,
                     stored,
-                    self._space.index.log.cursor_text(previous.cursor),
+                    self._space.cursor_of_request(previous),
                     duplicate=True,
                 )
             if expected_turn is not None and expected_turn != state.conversation.turn_count:
@@ -410,7 +410,7 @@ class Conversations:
         return Appended(
             done.state.conversation,
             messages_of(done.lines),
-            self._space.index.log.cursor_text(done.cursor),
+            self._space.cursor_of(done),
             duplicate=False,
         )
 

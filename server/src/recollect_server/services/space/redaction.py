@@ -337,11 +337,9 @@ def finish_redaction(
     old = old or _lines_of(raw)
     lines = _Read(raw, old).lines_of(store.raw(conversation_id).split(b"\n")[:-1])
     conversation: Conversation | None = None
-    for line in lines:
-        conversation = transcripts.folded(conversation, line, conversation_id)
     event = lines[len(old)]
-    if len(lines) > len(old) + 1:  # another process wrote behind it
-        conversation = transcripts.behind(None, lines[: len(old) + 1], conversation_id)
+    for line in lines[: len(old) + 1]:  # another process may have written behind it
+        conversation = transcripts.folded(conversation, line, conversation_id)
     redacted = event.entry.content if event.entry else None
     stored = index.conversations.find(conversation_id)
     if conversation is None or not isinstance(redacted, MessagesRedacted) or stored is None:

@@ -44,6 +44,7 @@ from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, Place, contents_of
+from recollect_server.storage.logs.order import Order
 from recollect_server.storage.logs.store import NO_CLAIM, START, Claim, LogStore, Position
 
 E = TypeVar("E")
@@ -97,7 +98,7 @@ class Space:
         self.exclusive = self._locks.exclusive
         self._subscribers = Subscribers()
         self.publish = self._subscribers.publish
-        transcripts = ConversationLogs(store)
+        self.transcripts = transcripts = ConversationLogs(store)
         self._projection = Projection(index, unverified, telemetry)
         self._overlay = self._projection.overlay
         self._pending = PendingWrites(self._overlay)
@@ -183,6 +184,11 @@ class Space:
     def index(self) -> Index:
         """The index that is used now."""
         return self._projection.index
+
+    @property
+    def order(self) -> Order | None:
+        """Return the order of changes that all processes agree on; None if there is one process."""
+        return self._store.order
 
     # Locks and events ---------------------------------------------------------------------------
 
@@ -391,6 +397,18 @@ class Space:
         Raises ConversationNotFound, StorageUnavailable.
         """
         return self._requests.replay_lines(request)
+
+    def cursor_of(self, done: Committed) -> str:
+        """Return the position of a write in the live updates; empty if it is not known yet."""
+        return done.place or self.index.log.cursor_text(done.cursor)
+
+    def cursor_of_request(self, request: KnownRequest) -> str:
+        """Return the position of what a request wrote in the live updates; empty if it is not known
+        any more. Raises StorageUnavailable.
+        """
+        if (order := self.order) is None:
+            return self.index.log.cursor_text(request.cursor)
+        return str(order.of_line(request.conversation_id, request.last_sequence) or "")
 
     # Writing ------------------------------------------------------------------------------------
 

@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 _AT_ONCE = 8  # logs that are deleted
 _PAGE = 1000
-_OTHER_TABLES = ("claims", "leases")
-"""Tables that have rows of a space and none of its text. `changes` keeps the names of the deleted
+_OTHER_TABLES = ("drafts", "claims", "leases")
+"""Tables that have rows of a space beside its logs. `changes` keeps the names of the deleted
 logs until they are pruned: by them other replicas know what to remove.
 """
 _RECEIPT = 'name, "time", conversations, communications, bytes'
