@@ -7,13 +7,14 @@ COPY client client
 COPY models models
 COPY server server
 RUN python -m venv /opt/recollect \
-    && /opt/recollect/bin/pip install --no-cache-dir --constraint constraints.txt ./client ./server
+    && /opt/recollect/bin/pip install --no-cache-dir --constraint constraints.txt \
+       "./client[web]" "./server[encryption,postgres]"
 
 FROM python:3.12-slim
 RUN useradd --system --uid 10001 --home-dir /data recollect \
-    && mkdir -p /data /run/recollect \
-    && chown recollect /data /run/recollect \
-    && chmod 0700 /data /run/recollect
+    && mkdir -p /data /backups /run/recollect \
+    && chown recollect /data /backups /run/recollect \
+    && chmod 0700 /data /backups /run/recollect
 COPY --from=build /opt/recollect /opt/recollect
 USER 10001
 # Reached through a Unix socket in a shared folder. With a certificate and a token it may listen on TCP too:

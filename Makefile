@@ -5,7 +5,7 @@ CODEGEN ?= .codegen
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
 
-.PHONY: help serve serve-postgres test hostile bench install docs lint format proto proto-check breaking contract clean
+.PHONY: help serve serve-postgres test hostile bench install docs site release-check lint format proto proto-check breaking contract image-check clean
 
 help:
 	@echo "make serve   install what is missing and start the server on 127.0.0.1:50051 over ./.recollect, and the page"
@@ -14,9 +14,12 @@ help:
 	@echo "make hostile the tests of hostile callers in their long form"
 	@echo "make bench   every benchmark in a short form, one table, and the pictures in bench/"
 	@echo "make docs    write the generated parts of docs/ from the code"
+	@echo "make site    build the site of the documentation into site/, and follow every link of it"
+	@echo "make release-check  build the packages twice, install and try them, lint the workflows; PACKAGES=folder keeps them"
 	@echo "make lint    ruff, mypy, import-linter, buf, hadolint, codespell; generated code and docs; language"
 	@echo "make format  let ruff and buf format the sources, and generate the blocking client anew"
 	@echo "make proto   write the generated code anew from proto/"
+	@echo "make image-check  build the image and run it, where buildah is or may be installed"
 	@echo "make clean   remove what these made (not your data)"
 
 serve: $(VENV)/.served
@@ -62,6 +65,23 @@ $(VENV)/.tested: $(VENV)/.served pyproject.toml
 
 docs: $(VENV)/.tested
 	$(VENV)/bin/python scripts/reference.py
+
+site: $(VENV)/.tested
+	$(VENV)/bin/python scripts/docs_site.py $(ARGS)
+
+# The tools of a release have an environment of their own.
+RELEASE ?= .release
+PACKAGES ?=
+$(RELEASE)/.made: Makefile pyproject.toml constraints.txt
+	@$(PYTHON) -m venv $(RELEASE)
+	@$(RELEASE)/bin/python -m pip --disable-pip-version-check --quiet install --upgrade "pip>=25.1"
+	@$(RELEASE)/bin/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt --group release
+	@touch $@
+
+release-check: $(RELEASE)/.made
+	$(RELEASE)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(RELEASE)/bin/zizmor --offline --quiet --persona pedantic .github/workflows
+	@folder="$(PACKAGES)"; $(RELEASE)/bin/python scripts/packages.py "$${folder:-$$(mktemp -d)}"
 
 lint: $(VENV)/.tested
 	$(VENV)/bin/ruff check .
@@ -115,5 +135,9 @@ breaking: $(VENV)/.tested
 contract: $(VENV)/.tested
 	$(VENV)/bin/buf build --output .ci/contract.binpb
 
+# Takes minutes, and needs root: the gate runs it only where buildah is installed.
+image-check:
+	.ci/image --install
+
 clean:
-	rm -rf $(VENV) $(CODEGEN) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(CODEGEN) $(RELEASE) site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

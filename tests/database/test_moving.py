@@ -54,6 +54,7 @@ def folder(start_server: Start, connect: Connect, tmp_path: Path) -> Path:
         for number in range(2):  # more than one part of a copy
             texts = [Message.user(f"{number}{at}" + "x" * 700_000) for at in range(5)]
             client.conversations.append_turn(long.id, texts)
+        client.admin.create_space("empty")
     set_anchor(connect(server), "name", "Alex")
     server.stop()
     return data_dir
@@ -69,7 +70,7 @@ def migrate(origin: object, target: object) -> str:
     """Move, and return what is printed, with an error too."""
     result = run("migrate", "--from", origin, "--to", target)
     assert result.exit_code in (0, 1)
-    return result.output
+    return result.stdout + result.stderr
 
 
 def test_a_folder_moves_to_a_database_and_back_byte_for_byte_with_the_same_answers(
@@ -83,28 +84,31 @@ def test_a_folder_moves_to_a_database_and_back_byte_for_byte_with_the_same_answe
         assert any(f"ada/{kind}" in name for name in before), kind
     printed = migrate(folder, url)
     assert f"All logs of the folder {folder} are in the database" in printed
-    table = [line.split() for line in printed.splitlines()[:4]]
-    assert [row[0] for row in table] == ["space", "ada", "default", "all"]
-    assert [row[4:] for row in table[1:3]] == [["the", "same"]] * 2
-    assert int(table[3][1]) == len(before)
-    assert int(table[3][2]) == sum(map(len, before.values()))
+    table = [line.split() for line in printed.splitlines()[:5]]
+    assert [row[0] for row in table] == ["space", "ada", "default", "empty", "all"]
+    assert [row[4:] for row in table[1:4]] == [["the", "same"]] * 3
+    assert int(table[4][1]) == len(before)
+    assert int(table[4][2]) == sum(map(len, before.values()))
     back = migrate(url, tmp_path / "back")
-    assert [line.split() for line in back.splitlines()[:4]] == table
+    assert [line.split() for line in back.splitlines()[:5]] == table
     assert logs_in(tmp_path / "back") == before == logs_in(folder)
     places: list[dict[str, object]] = [
         {"data_dir": folder},
         {"data_dir": tmp_path / "local", "store": url},
         {"data_dir": tmp_path / "back"},
     ]
-    everything, searches = [], []
+    everything, searches, made = [], [], []
     for place in places:
         server = start_server(**place)
         everything.append(answers(connect(server), QUERIES))
+        with Client(server.target) as client:
+            made.append([it.name for it in client.admin.list_spaces().spaces])
         with Client(server.target, space="ada") as client:
             assert client.channels.receive("whatsapp", "m1", "never", sender="+1555000").duplicate
             searches.append([client.recall.search(query).hits for query in QUERIES])
         server.stop()
     assert everything[0] == everything[1] == everything[2]
+    assert made == [["ada", "default", "empty"]] * 3
     assert searches[0] == searches[1] == searches[2]
     assert [bool(it) for it in searches[0]] == [False, True, True, False]
 
@@ -189,6 +193,9 @@ def test_a_move_refuses_places_in_use_or_with_other_logs_in_a_sentence(
     assert f"there is no folder {tmp_path / 'none'}: name another with --from" in refusals[-1]
     refusals.append(migrate(folder, folder / "."))
     assert "--from and --to are the same place" in refusals[-1]
+    (folder / "recollect.format").write_text('{"format":99,"version":"9.0"}')
+    refusals.append(migrate(folder, tmp_path / "old"))
+    assert "was written by Recollect 9.0, in format 99" in refusals[-1]
     refusals.append(migrate("folder", url))
     refusals.append(migrate("http://there", url))
     refusals.append(migrate("postgresql://a:s3cret@127.0.0.1:1/x", tmp_path / "b"))

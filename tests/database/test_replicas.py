@@ -10,6 +10,7 @@ from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 
+from tests.administration.test_verification import verified
 from tests.channels.conftest import ALEX, STRANGER, Post, home
 from tests.conftest import RunningServer, Start
 from tests.postgres import Postgres
@@ -282,6 +283,17 @@ def test_notes_are_taken_once_by_whichever_server_has_the_lease(
     assert sorted(rows) == sorted((name, 1) for name in names)
     (held,) = postgres.execute("SELECT fence FROM recollect.leases WHERE purpose = 'notes'", url)
     assert held == (1,)
+
+
+def test_a_server_verifies_what_another_one_writes_without_a_false_alarm(
+    replicas: Replicas,
+) -> None:
+    names = [replicas.one.told(f"apricot {number}") for number in range(5)]
+    replicas.one.append(names[0], user("zebra"), agent("butter"))
+    replicas.one.delete(names[1])
+    with Client(replicas.servers[1].target) as client:
+        result = verified(client)
+    assert (result.problems, result.conversations) == ((), 4)
 
 
 @pytest.mark.parametrize("suspended", [0, 5], ids=["closed", "suspended"])

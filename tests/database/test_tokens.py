@@ -63,6 +63,19 @@ def test_a_token_made_beside_the_server_counts_at_once_and_a_revoked_one_within_
     assert not listed(again.target, None)
 
 
+def test_nobody_administers_without_a_token_from_the_first_one_on(
+    postgres: Postgres, start_server: Start, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    server = start_server(store=url)
+    with Client(server.target, retry=None) as client:
+        assert client.admin.list_tokens().tokens == ()
+        store = ("--store", url, "--data-dir", tmp_path / "of the command")
+        assert run("token", "create", "--kind", "brain", *store).exit_code == 0
+        with pytest.raises(Unauthenticated):  # no look at the ledger has passed since
+            client.admin.list_tokens()
+
+
 def test_tokens_of_the_data_folder_are_taken_over_once(
     postgres: Postgres, start_server: Start, tmp_path: Path
 ) -> None:

@@ -387,7 +387,9 @@ def test_a_newer_schema_is_refused(postgres: Postgres, opened: Opened) -> None:
     url = postgres.new_database()
     opened(url).close()
     postgres.execute("INSERT INTO recollect.schema_version (version) VALUES (99)", url)
-    with pytest.raises(DatabaseRefused, match=r"has version 99 of the schema, and this .* knows 2"):
+    with pytest.raises(
+        DatabaseRefused, match=r"has version 99 of the schema, and this .* knows \d"
+    ):
         Database(url)
 
 

@@ -119,6 +119,9 @@ def test_watchers_of_health_and_standing_connections_hold_up_no_stop(start_serve
     ]
     for path, place in (("readyz", places[0]), ("metrics", places[1])):
         assert get(f"http://{place}/{path}")[0] == 200  # those who say nothing keep nobody out
+    for connection in silent[:2]:  # the oldest gave way, long before their time was over
+        connection.settimeout(3)
+        assert connection.recv(1) == b""
     began = time.monotonic()
     server.stop()
     assert time.monotonic() - began < 20

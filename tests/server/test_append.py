@@ -22,6 +22,7 @@ from tests.server.conftest import (
     transcript,
     user,
 )
+from tests.streaming.checkers import place
 
 
 def without_duplicate(answer: api.AppendTurnResponse) -> api.AppendTurnResponse:
@@ -297,6 +298,6 @@ def test_a_repeated_request_is_answered_whatever_turn_it_expected(service: Servi
 def test_cursors_grow_with_every_change(service: Service, clock: MovableClock) -> None:
     conversation_id = service.create().id
     cursors = [service.append(conversation_id, user("x")).cursor for _ in range(5)]
-    positions = [int(cursor.rsplit("-", 1)[1]) for cursor in cursors]
-    assert positions == sorted(set(positions))
-    assert len({cursor.rsplit("-", 1)[0] for cursor in cursors}) == 1
+    places = [place(cursor) for cursor in cursors]
+    assert places == sorted(set(places))
+    assert len({epoch for epoch, _ in places}) == 1

@@ -7,7 +7,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_pb2 import ARCHIVE_FILTER_ALL, ARCHIVE_FILTER_ARCHIVED
 
 from tests.conftest import RunningServer, Start
-from tests.server.conftest import Connect, Service, files_with, moment
+from tests.server.conftest import Connect, Service, failure_of, files_with, moment
 
 DAY = timedelta(days=1) // timedelta(milliseconds=1)
 
@@ -74,3 +74,23 @@ def test_the_receipt_is_kept_and_the_text_is_gone_after_a_restart(
     again = connect(start_server())
     assert delete(again, conversation_ids=[deleted], request_id="clean-1") == first
     assert [it.id for it in again.listed().conversations] == [stays]
+
+
+def test_one_that_fails_half_way_says_so_and_goes_on_when_it_is_repeated(
+    service: Service, server: RunningServer
+) -> None:
+    names = days(service, server, 3)
+    in_the_way = server.folder / f"{names[1]}.jsonl.deleting"
+    in_the_way.mkdir()  # the transcript cannot take its name
+    first = delete(service, channels=["web"], archived=ARCHIVE_FILTER_ALL, request_id="all")
+    assert list(first.conversation_ids) == names[:1]
+    assert first.has_more
+    assert first.failure.startswith(f"{names[1]}: the transcript cannot be deleted: ")
+    failure = failure_of(
+        lambda: delete(service, channels=["web"], archived=ARCHIVE_FILTER_ALL, request_id="all")
+    )
+    assert failure.reason == "STORAGE_UNAVAILABLE"  # nothing was deleted this time
+    in_the_way.rmdir()
+    rest = delete(service, channels=["web"], archived=ARCHIVE_FILTER_ALL, request_id="all")
+    assert (list(rest.conversation_ids), rest.has_more, rest.failure) == (names[1:], False, "")
+    assert delete(service, channels=["web"], archived=ARCHIVE_FILTER_ALL, request_id="all") == rest

@@ -3,12 +3,17 @@
 from functools import partial
 from typing import Any
 
+import pytest
+from recollect import Client, ReceivedExternal
 from recollect.v1 import channel_service_pb2 as channel_api
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.anchor_pb2 import AnchorSource
 from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect.v1.message_pb2 import Attachment, Message, ToolCall
+from recollect_server.services.upkeep.recovery import unheard
+from recollect_server.services.upkeep.verification import verify
+from recollect_server.storage.logs.folder import FolderStore
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import (
@@ -232,3 +237,55 @@ def test_a_redacted_conversation_is_deleted_with_every_row_of_it(
         # nothing of it is taken for damage, which would have the next start make the index anew
         query = "SELECT count(*) FROM identity WHERE name = 'rebuild_wanted'"
         assert connection.execute(query).get == 0
+
+
+def test_what_is_written_and_redacted_after_a_redaction_has_read_stays_so(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A redaction reads the transcript before it holds the conversation's lock."""
+    conversation_id = service.told("My password is quixotriple")
+    service.append(conversation_id, user("My number is wimblezark"), agent("I forget florbtangle"))
+    redactions = server.app.spaces.open_now()[0]._space._redactions
+    read_ahead = redactions._read_ahead
+
+    def read_and_be_overtaken(name: str) -> object:
+        read = read_ahead(name)
+        monkeypatch.undo()
+        redact(service, conversation_id, sequence=3)
+        service.append(conversation_id, user("And then came snorquibble"))
+        return read
+
+    monkeypatch.setattr(redactions, "_read_ahead", read_and_be_overtaken)
+    redact(service, conversation_id, sequence=2)
+    texts = [it.content for it in service.load(conversation_id).messages]
+    assert texts == [
+        "[redacted]",
+        "[redacted]",
+        "I forget florbtangle",
+        "And then came snorquibble",
+    ]
+    assert service.found("snorquibble") == [conversation_id]
+    assert files_with(server.data_dir, "quixotriple", "wimblezark") == []
+    server.stop()
+    assert verify(FolderStore(server.folder), unheard).problems == []
+
+
+def test_a_communication_is_removed_by_hand_as_the_guide_says(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server()
+    with Client(server.target) as client:
+        received = client.channels.receive("discord", "1", "My number is quixotriple", sender="eve")
+        assert isinstance(received.outcome, ReceivedExternal)
+        name = received.outcome.communication.id
+        stays = connect(server).told("zebra")
+        server.stop()
+        (server.data_dir / "default" / "external" / f"{name}.jsonl").unlink()
+        delete_index(server)
+    again = start_server(data_dir=server.data_dir)
+    with Client(again.target) as client:
+        assert list(client.external.list_communications()) == []
+        assert client.recall.search("zebra").results[0].conversation_id == stays
+    assert files_with(server.data_dir, "quixotriple") == []
+    again.stop()
+    assert verify(FolderStore(server.folder), unheard).problems == []

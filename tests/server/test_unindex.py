@@ -19,6 +19,7 @@ from recollect_server.services.upkeep.verification import verify
 from recollect_server.settings import FOLDER
 from recollect_server.storage.failpoints import FAILPOINTS
 from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.vectors.checking import hashes, state_of
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.load import connected, process
@@ -302,3 +303,61 @@ def test_a_server_that_is_killed_in_between_finishes_with_its_next_start(
         until(lambda: not running.app.spaces.open_now()[0]._space.index.wordless.due())
     running.stop()
     assert problems(running) == []
+
+
+@pytest.mark.files
+@pytest.mark.parametrize("point", ["unindex.words_gone", "delete.durable"])
+def test_no_vector_outlives_its_text_where_the_next_start_embeds_nothing(
+    point: str, tmp_path: Path, start_server: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "killed"
+    deletes = point.startswith("delete.")
+    action = "delete" if deletes else "unindex"
+    with monkeypatch.context() as patch:
+        patch.setenv("RECOLLECT_EMBEDDER", "onnx")
+        flags = ("--retention", f"{action} channel=web idle=1d")
+        with process(data) as server, connected(server.target) as service:
+            time = moment(1_600_000_000_000)
+            name = service.create("web", create_time=time).id
+            service.append(name, user(TEXT, timestamp=time))
+            other = service.told("Potatoes", channel="cli")
+            until(lambda: not service.search("zebra").degraded)
+            until(lambda: state_of(data / "default" / "conversations").vectors == 2)
+            server.popen.terminate()
+            server.popen.wait(30)
+        with process(data, point, "127.0.0.1:0", *flags) as server:
+            assert server.was_killed
+    folder = data / "default" / "conversations"
+    assert state_of(folder).vectors == 2
+    running = start_server(data_dir=data, embedder="off")
+    with connected(running.target) as service:
+        there = {it.id: it.unindexed for it in service.listed().conversations}
+        assert there == ({other: False} if deletes else {other: False, name: True})
+    assert state_of(folder).vectors == 1
+    assert set(hashes(folder)) == {other}
+    running.stop()
+    assert problems(running) == []
+
+
+def test_a_message_that_comes_between_two_parts_is_kept_and_brings_the_words_back(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server()
+    service = connect(server)
+    name = long_one(service, moment(server.clock.now - 40 * DAY))
+    opened = server.app.spaces.open_now()[0]
+    index, unindexing = opened._space.index, opened._space._unindexing
+    opened._space.record(name, lambda _: [Unindexed(server.clock.now)])
+    assert unindexing._settle_part(index, name)
+    stored = index.conversations.find(name)
+    assert stored is not None
+    taken_out = index.wordless.line(stored.number)
+    assert 0 < taken_out < LONG // 2  # it holds the lock for no more than this
+    service.append(name, user("The ocelot is here", timestamp=moment(server.clock.now)))
+    assert service.found("ocelot") == [name]
+    unindexing._settle(name)
+    for query in ("number0", f"number{LONG - 1}", "ocelot"):
+        assert service.found(query) == [name], query
+    assert index.wordless.due() == []
+    server.stop()
+    assert problems(server) == []

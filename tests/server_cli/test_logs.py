@@ -89,7 +89,8 @@ def test_a_slow_call_is_one_line_at_info_with_its_method_code_time_and_conversat
 def test_as_text_a_line_says_the_same_in_the_order_that_a_person_reads(tmp_path: Path) -> None:
     made, lines = logged(tmp_path, "--log-format", "text", "--slow-call", "0s")
     [append] = [line for line in lines if "AppendTurn" in line]
-    expected = rf"timestamp=\S+Z level=info event=call method=ConversationService.AppendTurn code=OK ms=[\d.]+ conversation={made}"
+    expected = r"timestamp=\S+Z level=info event=call method=ConversationService.AppendTurn code=OK ms=[\d.]+"
+    expected += rf" conversation={made} request=\w+"
     assert re.fullmatch(expected, append)
 
 

@@ -7,13 +7,14 @@ one resumed where the one before ended. A broken word is an AssertionError that 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from recollect.v1.conversation_service_pb2 import AppendTurnResponse
 from recollect.v1.update_pb2 import Update
 
 SNAPSHOT = {"conversation_list", "conversation_loaded"}
+_LAST = (1 << 63) - 1
 NOT_LOGGED = SNAPSHOT | {"heartbeat", "message_delta"}
 
 
@@ -29,6 +30,7 @@ class Received:
     sequences: tuple[int, ...] = ()
     """Of the messages that it brought."""
     reset: bool = False
+    cursor: str = field(default="", compare=False)
 
     @property
     def logged(self) -> bool:
@@ -61,6 +63,7 @@ def received(update: Update) -> Received:
         update.conversation_id,
         sequences,
         update.reset,
+        update.cursor,
     )
 
 
@@ -75,10 +78,14 @@ def written(answer: AppendTurnResponse) -> Written:
 
 def place(cursor: str) -> tuple[str, int]:
     """Return the epoch and the number of a cursor. It is opaque to callers; the tests know its
-    form.
+    form. Over PostgreSQL the number is made of a transaction, a change in it and a line.
     """
-    epoch, _, number = cursor.rpartition("-")
-    return epoch, int(number) if number else -1
+    epoch, _, place = cursor.rpartition("-")
+    number, *parts = place.partition("~")[0].split(".")
+    if not parts:
+        return epoch, int(number) if number else -1
+    change, line = map(int, parts[1:]) if parts[1:] else (_LAST, _LAST)
+    return epoch, (int(number) << 64 | change) << 64 | line
 
 
 def ordered(runs: Runs) -> None:
@@ -99,7 +106,7 @@ def ordered(runs: Runs) -> None:
 def unique(runs: Runs) -> None:
     """Check that no change and no message comes twice."""
     for part in _unbroken(runs):
-        places = [it.position for it in part if it.logged]
+        places = [(it.position, it.cursor) for it in part if it.logged]
         assert len(places) == len(set(places)), (
             f"{len(places) - len(set(places))} changes came twice"
         )

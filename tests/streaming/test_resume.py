@@ -15,6 +15,8 @@ from recollect_server.jobs.upkeep import Bounds, UpdatePruner
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming import log
 from recollect_server.services.streaming.log import News, UpdateLog
+from recollect_server.services.streaming.shared import SharedLog
+from recollect_server.settings import FOLDER
 from recollect_server.storage.index.file import NAME, remove_files
 from recollect_server.transport import streams
 
@@ -123,18 +125,24 @@ def test_one_that_was_away_while_a_conversation_was_deleted_is_told_that_it_is_g
 
 
 def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
-    subscribe: Subscribe, service: Recorder, monkeypatch: pytest.MonkeyPatch
+    subscribe: Subscribe,
+    service: Recorder,
+    server: RunningServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one, stays = subscribe().ready(), subscribe().ready()
     one.drop()
-    waits, go_on, advance = threading.Event(), threading.Event(), UpdateLog.advance
+    waits, go_on = threading.Event(), threading.Event()
+    kind: Any = UpdateLog if server.settings.store == FOLDER else SharedLog
+    advance = kind.advance
 
-    def late(log: UpdateLog) -> News:
+    def late(log: Any) -> News:
         waits.set()
         go_on.wait()
-        return advance(log)
+        news: News = advance(log)
+        return news
 
-    monkeypatch.setattr(UpdateLog, "advance", late)
+    monkeypatch.setattr(kind, "advance", late)
     first = service.create().id  # ends what was under way
     assert waits.wait(DEADLINE)
     deleted, other = service.told("Nobody may read this"), service.told("This stays")
@@ -196,6 +204,7 @@ def test_subscribers_that_come_and_go_while_many_write_miss_nothing(
         ] == [it.cursor for it in whole.updates if it.WhichOneof("kind") == "conversation_updated"]
 
 
+@pytest.mark.files
 def test_a_cursor_of_an_index_that_was_made_anew_gives_a_snapshot_that_says_so(
     subscribe: Subscribe, start_server: Start, record: Record
 ) -> None:
@@ -212,6 +221,7 @@ def test_a_cursor_of_an_index_that_was_made_anew_gives_a_snapshot_that_says_so(
     assert [it.content for it in loaded.conversation_loaded.messages] == ["One"]
 
 
+@pytest.mark.files
 def test_an_index_that_is_made_anew_under_open_streams_resets_them(
     subscribe: Subscribe, service: Recorder, server: RunningServer
 ) -> None:
@@ -229,6 +239,7 @@ def test_an_index_that_is_made_anew_under_open_streams_resets_them(
     assert one.runs[0][-1].cursor.split("-")[0] != one.runs[0][1].cursor.split("-")[0]
 
 
+@pytest.mark.files
 @pytest.mark.parametrize("how", ["age", "number"])
 def test_a_cursor_older_than_what_is_kept_gives_a_snapshot_that_says_so(
     spaces: list[Space],
@@ -259,6 +270,7 @@ def test_a_cursor_older_than_what_is_kept_gives_a_snapshot_that_says_so(
     assert subscribe(cursor=one.cursor).ready().kinds() == []
 
 
+@pytest.mark.files
 def test_what_is_kept_is_still_told_after_pruning(
     spaces: list[Space],
     subscribe: Subscribe,
@@ -280,6 +292,7 @@ def test_what_is_kept_is_still_told_after_pruning(
     assert subscribe(again.target, cursor=cursors[2]).ready().runs[-1][0].reset
 
 
+@pytest.mark.files
 def test_a_cursor_whose_update_a_crash_took_gives_a_snapshot_that_says_so(
     subscribe: Subscribe, start_server: Start, record: Record
 ) -> None:
@@ -307,6 +320,7 @@ def test_a_cursor_whose_update_a_crash_took_gives_a_snapshot_that_says_so(
     ]
 
 
+@pytest.mark.files
 def test_a_stream_is_refused_while_the_index_cannot_be_read(
     spaces: list[Space], subscribe: Subscribe, service: Recorder, server: RunningServer
 ) -> None:
@@ -327,6 +341,7 @@ def test_a_stream_is_refused_while_the_index_cannot_be_read(
     )
 
 
+@pytest.mark.files
 def test_the_log_is_pruned_a_little_at_a_time(
     spaces: list[Space], subscribe: Subscribe, service: Recorder
 ) -> None:
@@ -337,6 +352,7 @@ def test_the_log_is_pruned_a_little_at_a_time(
     assert pruned == sorted(pruned, reverse=True)
 
 
+@pytest.mark.files
 def test_the_log_is_pruned_now_and_then(
     subscribe: Subscribe,
     start_server: Start,

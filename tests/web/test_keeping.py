@@ -1,6 +1,7 @@
 """Conversations as a whole on the page: topics, the archive, and the space that they are in."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -95,6 +96,77 @@ def test_topics_are_set_in_the_list(stage: Stage, window: Browsing) -> None:
     page.keyboard.press("Enter")
     wait(page, f"document.activeElement.id === 'row-{it}'")
     until(lambda: stage.client.conversations.get(it).topics == ("boats",))
+    page.close()
+
+
+def test_what_is_redacted_leaves_the_page_at_once(stage: Stage, window: Browsing) -> None:
+    it = stage.client.conversations.create("web", messages=[Message.user("The code is 4711")]).id
+    stage.client.conversations.append_turn(it, [Message.assistant("Noted.")])
+    page = window.tab(f"/c/{it}", ".message >> text=The code is 4711")
+    page.wait_for_selector(".live-live", state="attached")
+    first = stage.client.conversations.load(it).messages[0]
+    stage.client.conversations.redact_message(it, first.sequence)
+    page.wait_for_selector(".message >> text=[redacted]")
+    assert "4711" not in page.content()
+    assert page.locator(".message >> text=Noted.").count() == 1
+    page.close()
+
+
+def test_what_is_said_while_the_page_begins_is_shown(stage: Stage, window: Browsing) -> None:
+    it = conversation(stage.client, "Begun early")
+    held: list[Any] = []
+    page = window.context.new_page()
+
+    def hold_the_first(call: Any) -> None:
+        held.append(call)
+        if len(held) > 1:
+            call.continue_()
+
+    page.route("**/*.ConversationService/Load", hold_the_first)
+    page.goto(f"{window.bridge.origin}/c/{it}")
+    until(lambda: held or page.wait_for_timeout(20))
+    answer = held[0].fetch()
+    page.wait_for_selector(".live-live", state="attached")
+    stage.client.conversations.append_turn(it, [Message.user("while it began")])
+    page.wait_for_selector(f"#row-{it} >> text=2 turns")
+    held[0].fulfill(response=answer)
+    page.wait_for_selector(".message >> text=About Begun early")
+    page.wait_for_selector(".message >> text=while it began")
+    page.close()
+
+
+def test_what_is_said_before_the_stream_stands_is_shown(stage: Stage, window: Browsing) -> None:
+    it = conversation(stage.client, "Before the stream")
+    held: list[Any] = []
+    page = window.context.new_page()
+    page.route("**/*.ConversationService/StreamUpdates", lambda call: held.append(call))
+    page.goto(f"{window.bridge.origin}/c/{it}?without-worker")
+    page.wait_for_selector(".message >> text=About Before the stream")
+    until(lambda: held or page.wait_for_timeout(20))
+    stage.client.conversations.append_turn(it, [Message.user("before it stood")])
+    held[0].continue_()
+    page.wait_for_selector(".message >> text=before it stood")
+    page.close()
+
+
+def test_a_conversation_that_is_not_searched_says_so(stage: Stage, window: Browsing) -> None:
+    time = datetime.now(UTC) - timedelta(days=40)
+    old = stage.client.conversations.create("oldest", create_time=time)
+    stage.client.conversations.append_turn(old.id, [Message.user("Long ago", timestamp=time)])
+    page = window.tab("/?on=oldest")
+    page.wait_for_selector(f"#row-{old.id}")
+    assert "not searched" not in page.inner_text(f"#row-{old.id}")
+    stage.client.admin.set_setting("retention", "unindex channel=oldest idle=30d")
+
+    def is_unindexed() -> bool:
+        stage.server.spaces.open_now()[0].jobs["retention-keeper"].next_at = 0.0
+        return stage.client.conversations.get(old.id).unindexed
+
+    until(is_unindexed)
+    page.reload()
+    page.wait_for_selector(f"#row-{old.id} >> text=not searched")
+    page.click(f"#row-{old.id}")
+    page.wait_for_selector(".view-meta .badge >> text=Not searched")
     page.close()
 
 

@@ -2,7 +2,7 @@
 import { Scope } from "@recollect/client";
 import type { ComponentType } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { hasToken, may, refreshSession, session, signOut } from "./api/session";
+import { hasToken, may, onlyConversation, refreshSession, session, signOut } from "./api/session";
 import { helpOpen, onKey, shortcutsOn } from "./keyboard";
 import { connectAgain, liveStatus } from "./live/connection";
 import { KeysDialog } from "./KeysDialog";
@@ -15,7 +15,7 @@ import { t } from "./texts";
 import { Icon } from "./ui/Icon";
 import { Notice } from "./ui/Notice";
 import { Empty, Failure, Loading } from "./ui/States";
-import { viewOf, views, type View } from "./views/registry";
+import { maySee, viewOf, views, type View } from "./views/registry";
 
 export function App() {
   const state = session.value;
@@ -23,7 +23,7 @@ export function App() {
     () =>
       all(
         onKey("?", () => (helpOpen.value = true)),
-        onKey("/", () => navigate("/search")),
+        onKey("/", () => may(Scope.RECALL) && navigate("/search")),
         onKey("g", () => focusOn("#content")),
         onKey("s", () => focusOn("[data-list] a[tabindex='0']")),
       ),
@@ -57,14 +57,14 @@ export function App() {
           )}
         </div>
         <nav class="sections" aria-label={t.app.sections}>
-          {views.filter((it) => it.order !== undefined && may(...it.scopes)).map((it) => (
+          {views.filter((it) => it.order !== undefined && maySee(it)).map((it) => (
             <a key={it.path} href={link(it.path)} aria-current={viewOf(route.value.path) === it ? "page" : undefined}>
               <Icon name={it.icon} />
               <span>{it.name}</span>
             </a>
           ))}
         </nav>
-        <Sidebar />
+        {may(Scope.CONVERSATIONS_READ) ? <Sidebar /> : <Empty icon="lock" level="p" title={t.app.noReading} />}
       </div>
       {!isAlone && (
         <main id="content" tabIndex={-1}>
@@ -84,16 +84,18 @@ function Shown() {
   useEffect(() => {
     document.title = view?.order === undefined ? t.app.name : `${view.name} · ${t.app.name}`;
   }, [view]);
+  if (path === "/" && !may(Scope.CONVERSATIONS_READ)) return <Empty icon="lock" level="p" title={t.app.notAllowed} />;
   if (path === "/") return <Empty icon="chat" level="p" title={t.app.empty}>{shortcutsOn.value && !isNarrow.value && <Hints />}</Empty>;
   if (!view) return <Empty icon="warning" title={t.app.noView} />;
-  if (!may(...view.scopes)) return <Empty icon="lock" title={t.app.notAllowed} />;
+  if (!maySee(view)) return <Empty icon="lock" title={t.app.notAllowed} />;
   return <Loaded key={view.path} view={view} />;
 }
 
 function Hints() {
   const { create, search, help } = t.app.hints;
-  const hints: [string, string][] = [["/", search], ["?", help]];
-  if (may(Scope.CONVERSATIONS_WRITE)) hints.unshift(["n", create]);
+  const hints: [string, string][] = [["?", help]];
+  if (may(Scope.RECALL)) hints.unshift(["/", search]);
+  if (may(Scope.CONVERSATIONS_WRITE) && !onlyConversation()) hints.unshift(["n", create]);
   return <p class="hints">{hints.map(([key, text]) => <span key={key}><kbd>{key}</kbd> {text}</span>)}</p>;
 }
 
@@ -125,7 +127,7 @@ function LiveMark() {
 /** A line above the view while nothing new arrives. */
 function Connection() {
   const { status, reason } = liveStatus.value;
-  if (status === "live" || status === "connecting") return null;
+  if (status === "live" || status === "connecting" || !may(Scope.CONVERSATIONS_READ)) return null;
   return (
     <div class="banner" role="status">
       <Icon name="warning" />

@@ -98,8 +98,9 @@ type ConversationServiceClient interface {
 	RedactMessage(ctx context.Context, in *RedactMessageRequest, opts ...grpc.CallOption) (*RedactMessageResponse, error)
 	// Delete the conversations that match all filters, each as Delete does, the longest unchanged
 	// first. Those that Delete would refuse are left and named, with the reason. An answer is not all
-	// or nothing: a call that fails has deleted some, and a repeat with the same `request_id` deletes
-	// the rest. Its receipt names only what it deleted itself.
+	// or nothing: of a call that ends early the receipt says why (`failure`), and a repeat with the
+	// same `request_id` deletes the rest. A receipt names only what its call deleted itself; the audit
+	// log has a record of each conversation from before it goes.
 	DeleteMany(ctx context.Context, in *DeleteManyRequest, opts ...grpc.CallOption) (*DeleteManyResponse, error)
 }
 
@@ -399,8 +400,9 @@ type ConversationServiceServer interface {
 	RedactMessage(context.Context, *RedactMessageRequest) (*RedactMessageResponse, error)
 	// Delete the conversations that match all filters, each as Delete does, the longest unchanged
 	// first. Those that Delete would refuse are left and named, with the reason. An answer is not all
-	// or nothing: a call that fails has deleted some, and a repeat with the same `request_id` deletes
-	// the rest. Its receipt names only what it deleted itself.
+	// or nothing: of a call that ends early the receipt says why (`failure`), and a repeat with the
+	// same `request_id` deletes the rest. A receipt names only what its call deleted itself; the audit
+	// log has a record of each conversation from before it goes.
 	DeleteMany(context.Context, *DeleteManyRequest) (*DeleteManyResponse, error)
 	mustEmbedUnimplementedConversationServiceServer()
 }

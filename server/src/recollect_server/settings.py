@@ -240,7 +240,9 @@ def _models(value: str) -> str:
     return ", ".join(dict.fromkeys(names)) or "any"
 
 
-def _url(value: str) -> str:
+def _url(
+    value: str, example: str = "http://127.0.0.1:11434/v1", key: str = "OPENAI_API_KEY"
+) -> str:
     parts = urlsplit(value)
     if (
         parts.scheme not in ("http", "https")
@@ -248,9 +250,9 @@ def _url(value: str) -> str:
         or not value.isprintable()
         or " " in value
     ):
-        raise ValueError("must be a URL as http://127.0.0.1:11434/v1")
+        raise ValueError(f"must be a URL as {example}")
     if parts.username or parts.password:
-        raise ValueError("must hold no user or password: a key is read from OPENAI_API_KEY")
+        raise ValueError(f"must hold no user or password: a key is read from {key}")
     return value
 
 
@@ -287,6 +289,10 @@ class LogStoreName(str):
 
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 File = Annotated[Path | None, BeforeValidator(_none_if_empty)]
+
+
+def _collector(value: str) -> str:
+    return _url(value, "http://127.0.0.1:4318", "OTEL_EXPORTER_OTLP_HEADERS") if value else value
 
 
 def _http(value: str) -> str:
@@ -348,6 +354,11 @@ class Settings(BaseSettings):
         "",
         description="address of Prometheus metrics over HTTP, as 127.0.0.1:9464 (/metrics); beyond"
         " loopback it needs TLS and a token for every space; empty: none",
+    )
+    traces: Annotated[str, AfterValidator(_collector)] = Field(
+        "",
+        description="URL of a collector of OpenTelemetry that gets traces by OTLP over HTTP, as"
+        " http://127.0.0.1:4318; empty: as OTEL_EXPORTER_OTLP_ENDPOINT says, else none",
     )
     health_listen: Annotated[str, AfterValidator(_http)] = Field(
         "",

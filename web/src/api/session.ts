@@ -16,6 +16,9 @@ export type SessionState =
   | { kind: "unreachable"; reason: string }
   | { kind: "open"; caller: WhoAmIResponse };
 
+/** Stands for every space among those of a token. */
+const EVERY_SPACE = "*";
+
 export const session = signal<SessionState>({ kind: "loading" });
 
 onRefusal.session = () => (session.value = { kind: "closed" });
@@ -26,6 +29,18 @@ onSessionChange(() => location.reload());
 export function may(...scopes: Scope[]): boolean {
   const state = session.value;
   return state.kind === "open" && scopes.every((it) => state.caller.scopes.includes(it));
+}
+
+/** Return the spaces that the caller may name; none in particular: every one. */
+export function namedSpaces(): string[] {
+  const state = session.value;
+  const spaces = state.kind === "open" ? state.caller.spaces : [];
+  return spaces.includes(EVERY_SPACE) ? [] : spaces;
+}
+
+/** Return the only conversation that the caller sees; empty: all of the space. */
+export function onlyConversation(): string {
+  return session.value.kind === "open" ? session.value.caller.conversationId : "";
 }
 
 /** Return whether the caller signed in with a token, and so can sign out. */

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Scope, type Conversation } from "@recollect/client";
 import { conversations as calls } from "../api/calls";
 import { describe } from "../api/errors";
-import { may } from "../api/session";
+import { may, onlyConversation } from "../api/session";
 import { onKey, shortcutsOn } from "../keyboard";
 import { navigate, route, setQuery } from "../router";
 import { archive, list, loadFirst, loadMore, readFilters, upsert, writing } from "../state/conversations";
@@ -65,7 +65,7 @@ export function Sidebar() {
     const at = lines.findIndex((it) => "conversation" in it && it.conversation.id === selected);
     if (at >= 0) virtual.current?.scrollToIndex(at); // as little as needed
   }, [selected, state]);
-  const mayCreate = may(Scope.CONVERSATIONS_WRITE);
+  const mayCreate = may(Scope.CONVERSATIONS_WRITE) && !onlyConversation();
   useEffect(() => (mayCreate ? onKey("n", () => void create()) : undefined), [mayCreate]);
 
   const moveTo = (index: number, by: number) => {

@@ -1,7 +1,7 @@
 // Which space is shown, beside the name of the page, for a caller that may name several.
 import type { FunctionComponent } from "preact";
 import { useState } from "preact/hooks";
-import { session } from "../api/session";
+import { namedSpaces, session } from "../api/session";
 import { t } from "../texts";
 import { Icon } from "../ui/Icon";
 import type { DialogProps } from "./SpaceDialog";
@@ -10,8 +10,9 @@ export function SpaceButton() {
   const [Dialog, setDialog] = useState<FunctionComponent<DialogProps>>();
   const [isOpen, setOpen] = useState(false);
   const state = session.value;
-  if (state.kind !== "open" || state.caller.spaces.length === 1) return null;
-  const { space, spaces } = state.caller;
+  const spaces = namedSpaces();
+  if (state.kind !== "open" || spaces.length === 1) return null;
+  const { space } = state.caller;
   const open = async () => {
     if (!Dialog) {
       const part = await import("./SpaceDialog");

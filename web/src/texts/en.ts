@@ -14,6 +14,7 @@ export const en = {
     theme: { auto: "Theme: as the system", light: "Theme: light", dark: "Theme: dark" },
     keys: "Keyboard shortcuts",
     signOut: "Sign out",
+    noReading: "Your token may read no conversations.",
     notAllowed: "Your token does not allow this view.",
     noView: "There is no such page.",
     empty: "Choose a conversation, or search all of them.",

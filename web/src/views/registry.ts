@@ -2,6 +2,7 @@
 // being there. Its code is loaded when it is first shown.
 import type { Scope } from "@recollect/client";
 import type { ComponentType } from "preact";
+import { may, namedSpaces, onlyConversation } from "../api/session";
 import type { IconName } from "../ui/Icon";
 
 export interface View {
@@ -14,6 +15,9 @@ export interface View {
   order?: number;
   /** The scopes that a caller needs for it. */
   scopes: Scope[];
+  /** Set if it is about all of a space, for which a token for one conversation is not enough; or
+   * about the server, for which one for certain spaces is not. */
+  reach?: "space" | "server";
   load: () => Promise<{
     default: ComponentType;
     /** Asks for what it shows first, while the page still waits for the caller's scopes. */
@@ -26,6 +30,12 @@ const found = import.meta.glob<{ view: View }>("./*/index.ts", { eager: true });
 export const views: View[] = Object.values(found)
   .map((it) => it.view)
   .sort((a, b) => (a.order ?? 0) - (b.order ?? 0));
+
+/** Return whether the caller may see a view. */
+export function maySee(view: View): boolean {
+  if (!may(...view.scopes) || (view.reach && onlyConversation())) return false;
+  return view.reach !== "server" || namedSpaces().length === 0;
+}
 
 /** Return the view of a path. */
 export function viewOf(path: string): View | undefined {

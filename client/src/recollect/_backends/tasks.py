@@ -12,6 +12,7 @@ from recollect._shared.diagnosis import diagnosed
 from recollect._shared.endpoint import Endpoint
 from recollect._shared.failures import failure
 from recollect._shared.rpc import Answer, Call, Method, Request, Response
+from recollect._shared.tracing import with_trace
 from recollect.errors import Cancelled, ClientClosed, RecollectError
 
 
@@ -35,7 +36,7 @@ class Connection:
             raise ClientClosed("this client is closed")
         method = self._method(call.method)
         running = asyncio.ensure_future(
-            _response(method(call.request, timeout=timeout, metadata=self._metadata))
+            _response(method(call.request, timeout=timeout, metadata=with_trace(self._metadata)))
         )
         try:
             # grpc.aio answers a cancellation with a CancelledError of its own, which anyio does not
@@ -57,7 +58,7 @@ class Connection:
             raise ClientClosed("this client is closed")
         channel = self._connected().channel
         opened = channel.unary_stream(method.path, method.serialize, method.parse)
-        return Stream(opened(request, metadata=self._metadata), lambda: self._closed)
+        return Stream(opened(request, metadata=with_trace(self._metadata)), lambda: self._closed)
 
     async def diagnosed(self, error: RecollectError, seconds: float) -> RecollectError:
         """Return the error of a call that failed for good, or in its place what is wrong with the

@@ -10,6 +10,7 @@ from recollect._shared.diagnosis import diagnosed
 from recollect._shared.endpoint import Endpoint
 from recollect._shared.failures import failure
 from recollect._shared.rpc import Answer, Call, Method, Request, Response
+from recollect._shared.tracing import with_trace
 from recollect.errors import ClientClosed, RecollectError
 
 
@@ -36,7 +37,7 @@ class Connection:
             raise ClientClosed("this client is closed")
         try:
             method = self._method(call.method)
-            return method(call.request, timeout=timeout, metadata=self._metadata)
+            return method(call.request, timeout=timeout, metadata=with_trace(self._metadata))
         except grpc.RpcError as error:
             outcome = failure(error)
         except (
@@ -51,7 +52,9 @@ class Connection:
             raise ClientClosed("this client is closed")
         try:
             opened = self._channel.unary_stream(method.path, method.serialize, method.parse)
-            return Stream(opened(request, metadata=self._metadata), lambda: self._closed)
+            return Stream(
+                opened(request, metadata=with_trace(self._metadata)), lambda: self._closed
+            )
         except ValueError as error:  # as in `send`
             raise ClientClosed(str(error)) from None
 

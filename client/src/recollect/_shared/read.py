@@ -169,6 +169,7 @@ def deleted(it: conversation_service_pb2.DeleteManyResponse) -> conversations.De
         removed=tuple(conversations.RemovedFrom(entry.place, entry.count) for entry in it.removed),
         has_more=it.has_more,
         delete_time=moment(it.delete_time),
+        failure=it.failure,
     )
 
 

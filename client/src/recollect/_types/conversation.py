@@ -266,3 +266,5 @@ class DeletedConversations:
     """True if more match: ask again."""
     delete_time: datetime
     """The time of the deletion."""
+    failure: str = ""
+    """The conversation at which it ended early, and why: ask again. Empty: it did not."""

@@ -6,6 +6,7 @@ import click
 
 from recollect import AnchorDisposition, ArchiveFilter, DeletedConversations, DeletionReceipt
 from recollect._shared.plain import plain
+from recollect.cli import exits
 from recollect.cli.options import (
     CONVERSATION,
     MAX_NUMBER,
@@ -134,8 +135,13 @@ def delete_many(
             and receipt.has_more
             and bool(receipt.conversation_ids)
             and (limit is None or count < limit)
+            and not receipt.failure
         )
         _print_receipt(shell, receipt, is_dry=not yes, is_last=not goes_on)
+        if receipt.failure:
+            raise exits.Ended(
+                f"it ended early, at {receipt.failure}; run it again for the rest", exits.FAILED
+            )
         if not goes_on:
             return
 

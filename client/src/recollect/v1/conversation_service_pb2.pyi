@@ -1716,8 +1716,15 @@ class DeleteManyResponse(_message.Message):
     REMOVED_FIELD_NUMBER: _builtins.int
     HAS_MORE_FIELD_NUMBER: _builtins.int
     DELETE_TIME_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
     has_more: _builtins.bool
-    """True if more conversations match than `limit`: ask again, with another `request_id`."""
+    """True if more conversations match than `limit`: ask again, with another `request_id`; or if it
+    ended early.
+    """
+    failure: _builtins.str
+    """The conversation at which it ended early, and why, in a sentence; empty: it did not. The
+    conversations above are deleted; ask again, with the same `request_id`, for the rest.
+    """
     @_builtins.property
     def conversation_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The conversations that were deleted, or with `dry_run` would be."""
@@ -1742,10 +1749,11 @@ class DeleteManyResponse(_message.Message):
         removed: _abc.Iterable[Global___RemovedFrom] | None = ...,
         has_more: _builtins.bool = ...,
         delete_time: _timestamp_pb2.Timestamp | None = ...,
+        failure: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["delete_time", b"delete_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_ids", b"conversation_ids", "delete_time", b"delete_time", "has_more", b"has_more", "left", b"left", "removed", b"removed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_ids", b"conversation_ids", "delete_time", b"delete_time", "failure", b"failure", "has_more", b"has_more", "left", b"left", "removed", b"removed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

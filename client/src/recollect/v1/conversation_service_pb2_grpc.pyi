@@ -143,8 +143,9 @@ class ConversationServiceStub:
     DeleteMany: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteManyRequest, _conversation_service_pb2.DeleteManyResponse]
     """Delete the conversations that match all filters, each as Delete does, the longest unchanged
     first. Those that Delete would refuse are left and named, with the reason. An answer is not all
-    or nothing: a call that fails has deleted some, and a repeat with the same `request_id` deletes
-    the rest. Its receipt names only what it deleted itself.
+    or nothing: of a call that ends early the receipt says why (`failure`), and a repeat with the
+    same `request_id` deletes the rest. A receipt names only what its call deleted itself; the audit
+    log has a record of each conversation from before it goes.
     """
 
 @_typing.type_check_only
@@ -262,8 +263,9 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     DeleteMany: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteManyRequest, _conversation_service_pb2.DeleteManyResponse]  # type: ignore[assignment]
     """Delete the conversations that match all filters, each as Delete does, the longest unchanged
     first. Those that Delete would refuse are left and named, with the reason. An answer is not all
-    or nothing: a call that fails has deleted some, and a repeat with the same `request_id` deletes
-    the rest. Its receipt names only what it deleted itself.
+    or nothing: of a call that ends early the receipt says why (`failure`), and a repeat with the
+    same `request_id` deletes the rest. A receipt names only what its call deleted itself; the audit
+    log has a record of each conversation from before it goes.
     """
 
 class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -498,8 +500,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_conversation_service_pb2.DeleteManyResponse, _abc.Awaitable[_conversation_service_pb2.DeleteManyResponse]]:
         """Delete the conversations that match all filters, each as Delete does, the longest unchanged
         first. Those that Delete would refuse are left and named, with the reason. An answer is not all
-        or nothing: a call that fails has deleted some, and a repeat with the same `request_id` deletes
-        the rest. Its receipt names only what it deleted itself.
+        or nothing: of a call that ends early the receipt says why (`failure`), and a repeat with the
+        same `request_id` deletes the rest. A receipt names only what its call deleted itself; the audit
+        log has a record of each conversation from before it goes.
         """
 
 def add_ConversationServiceServicer_to_server(servicer: ConversationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -5,6 +5,7 @@ folder.
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,8 +36,14 @@ from recollect_server.app.space import (
     Shared,
 )
 from recollect_server.app.stores import Stores, open_stores
+from recollect_server.app.tracing import tracing
 from recollect_server.domain import endpoints
-from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import (
+    IndexUnavailable,
+    SpaceBeingDeleted,
+    Stopping,
+    StorageUnavailable,
+)
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock, system_clock
@@ -44,6 +51,7 @@ from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import Abbreviator
 from recollect_server.jobs.bookkeeper import Bookkeeper
 from recollect_server.jobs.due_work import Awaited, DueKeeper, DueWork
+from recollect_server.jobs.loop import Loop
 from recollect_server.jobs.rounds import Rounds
 from recollect_server.jobs.upkeep import ModelReleaser
 from recollect_server.services.administration.verifications import VerificationAdministration
@@ -57,7 +65,6 @@ from recollect_server.settings import FOLDER, Settings
 from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.due import DueMarkers
 from recollect_server.storage.format import NewerFormat, mark_format
-from recollect_server.storage.logs.space_removal import finish_removals
 from recollect_server.storage.logs.store import LogUnavailable
 from recollect_server.storage.usage import UsageFile
 from recollect_server.transport.answers import Answers
@@ -86,6 +93,10 @@ _NOBODY_MAY_CALL = (
     "other machines reach it, and there is no token yet: make one with"
     " `recollect-server token create --kind brain {}`"
 )
+
+
+_REMOVALS_EVERY = 1.0  # seconds between two looks for spaces that other servers deleted
+_PATIENCE = 2.0  # seconds that such a space may be used on
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +162,10 @@ def start(
         stores = open_stores(live)
         stops.append(stores.close)
         try:
-            for receipt in finish_removals(settings.data_dir, clock()):
+            for receipt in stores.finish_removals(clock()):
                 log.info("space_delete_finished", space=receipt.name)
-        except OSError as error:
-            raise cannot_use(settings.data_dir, error) from error
-        try:
             tokens = Tokens(stores.tokens(), clock)
-        except LogUnavailable as error:
+        except (OSError, LogUnavailable) as error:
             raise cannot_use(settings.data_dir, error) from error
         gate = Gate(settings.space, tokens, token_required=settings.auth == "required")
         # Early, so that probes and scrapes are answered however long the start takes; and closed
@@ -170,6 +178,9 @@ def start(
             stops.append(http.close)
         metrics = Metrics() if settings.metrics else None
         telemetry: Telemetry = metrics or UNMEASURED
+        if (traces := tracing(telemetry, settings.traces)) is not None:
+            telemetry = traces
+            stops.append(traces.stop)
         observed: list[Observed] = []
         metrics_address = ""
         if metrics is not None:
@@ -255,6 +266,10 @@ def start(
         jobs += [FOLLOWER] if settings.store != FOLDER else []
         jobs += [EMBEDDER] if workers else []
         stops += [Rounds(job, spaces).stop for job in jobs]
+        if settings.store != FOLDER:
+            removals = Loop("space-removals", partial(_follow_removals, stores, spaces, streams))
+            removals.start()
+            stops.append(removals.stop)
         if writer is not None:
             slow = settings.abbreviation_timeout.total_seconds() / 2
             stops.append(
@@ -296,6 +311,19 @@ def start(
         health_address,
         tuple(stops),
     )
+
+
+def _follow_removals(stores: Stores, spaces: Spaces[OpenSpace], streams: Streams) -> float:
+    """Remove what other servers deleted; return the seconds until the next look."""
+
+    def close(name: str, remove: Callable[[], None]) -> None:
+        streams.end_of_space(name)
+        spaces.remove(name, _PATIENCE, remove)
+
+    # What cannot be closed or asked for now is tried again.
+    with suppress(StorageUnavailable, SpaceBeingDeleted, Stopping):
+        stores.follow_removals(close)
+    return _REMOVALS_EVERY
 
 
 def _degraded(spaces: Spaces[OpenSpace], name: str) -> Mapping[str, str]:

@@ -29,7 +29,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Server and network",
         (
             *("listen", "tls_cert", "tls_key", "client_ca", "insecure_plaintext", "auth"),
-            *("metrics", "health_listen", "data_dir"),
+            *("metrics", "traces", "health_listen", "data_dir"),
             *("backup_dir", "backup_keep", "backup_key_file", "store", "space"),
             *("durability", "reflection", "shutdown_grace"),
         ),
@@ -94,7 +94,7 @@ _OTHER = "other", "Other"
 
 _OF_THE_MACHINE = (
     *("listen", "tls_cert", "tls_key", "client_ca", "insecure_plaintext", "auth"),
-    *("metrics", "health_listen", "data_dir"),
+    *("metrics", "traces", "health_listen", "data_dir"),
     *("backup_dir", "backup_keep", "backup_key_file", "store", "space"),
     "embedding_model",
 )

@@ -8,7 +8,7 @@ from typing import Protocol
 from recollect_server.app.folder import CannotStart, FolderLock, cannot_use
 from recollect_server.services.upkeep.moving import Place
 from recollect_server.settings import FOLDER, LogStoreName
-from recollect_server.storage.logs.files import make_folder
+from recollect_server.storage.format import NewerFormat, check_format
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.moves import FolderMark
 from recollect_server.storage.logs.store import LogStore
@@ -59,6 +59,13 @@ class FolderPlace(FolderMark):
         self.identity = f"the folder {data_dir.resolve()}"
         """Its whole path."""
         self._lock = FolderLock(data_dir)
+        try:
+            check_format(data_dir)
+        except (NewerFormat, OSError) as error:
+            self._lock.release()
+            if isinstance(error, OSError):
+                raise cannot_use(data_dir, error) from error
+            raise CannotStart(str(error)) from error
         self._tokens = TokenLedger(data_dir)
 
     def names(self) -> list[str]:
@@ -69,10 +76,17 @@ class FolderPlace(FolderMark):
         """Return the store of a space."""
         return FolderStore.of(self._data_dir, space)
 
-    def create(self, space: str) -> None:
+    def is_made(self, space: str) -> bool:
+        """Return whether the folder of a space says that it stays."""
+        return FolderStore.of(self._data_dir, space).is_kept()
+
+    def create(self, space: str, *, is_made: bool) -> None:
         """Make the folder of a space. Raises CannotStart."""
+        folder = FolderStore.of(self._data_dir, space)
         try:
-            make_folder(FolderStore.of(self._data_dir, space).root)
+            folder.create()
+            if is_made:
+                folder.keep()
         except OSError as error:
             raise cannot_use(self._data_dir, error) from error
 

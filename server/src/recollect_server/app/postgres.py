@@ -3,7 +3,7 @@ needs the extra `postgres`.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from recollect_server.jobs.loop import Loop
 from recollect_server.settings import LogStoreName, Settings
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.moves import MoveMark, refusal
+from recollect_server.storage.logs.space_removal import SpaceReceipt
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.logs.tokens import TokenLedger
 from recollect_server.storage.postgres.database import (
@@ -25,7 +26,8 @@ from recollect_server.storage.postgres.database import (
 )
 from recollect_server.storage.postgres.moves import DatabaseMark
 from recollect_server.storage.postgres.session import Session
-from recollect_server.storage.postgres.store import PostgresStore, awaited_spaces, spaces_of
+from recollect_server.storage.postgres.spaces import PostgresSpaces
+from recollect_server.storage.postgres.store import PostgresStore, awaited_spaces
 from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 
 log = structlog.get_logger("recollect.postgres")
@@ -74,6 +76,7 @@ class PostgresStores:
         if reason := refusal(DatabaseMark(self._database), f"the database {settings.store}"):
             self._database.close()
             raise CannotStart(reason)
+        self._spaces = PostgresSpaces(self._database, self._data_dir)
         self._state = DatabaseState()
         # In a thread of its own: whoever asks for health must not wait for a database that is away.
         self._looks = Loop("database-look", self._look)
@@ -98,18 +101,41 @@ class PostgresStores:
     def folder_of(self, space: str) -> FolderStore:
         """Refuse: there is none. Raises StorageUnavailable."""
         raise StorageUnavailable(
-            f"the logs of {space} are in a database, in which this server makes, deletes and copies"
-            " no space yet"
+            f"the logs of {space} are in a database: back it up with pg_dump, or copy all logs to a"
+            " folder with recollect-server migrate"
         )
 
     def is_space(self, name: str) -> bool:
-        """Return whether a space has a log in the database, or a local index of it."""
+        """Return whether a space has a log in the database, was made, or has a local index."""
         store = PostgresStore(self._database, name, self._data_dir / name)
-        return store.root.is_dir() or store.exists()
+        return store.root.is_dir() or self._spaces.has(name)
 
     def names(self) -> list[str]:
-        """Return the names of the spaces that have a log in the database. Raises LogUnavailable."""
-        return spaces_of(self._database)
+        """Return the names of the spaces that have a log in the database, or were made. Raises
+        LogUnavailable.
+        """
+        return self._spaces.names()
+
+    def make(self, name: str) -> bool:
+        """Let a space be there without a log; return whether it is new. Raises LogUnavailable."""
+        return self._spaces.make(name)
+
+    def remove(self, name: str, now: int) -> SpaceReceipt:
+        """Delete a space. Raises LogUnavailable, OSError."""
+        return self._spaces.remove(name, now)
+
+    def receipts(self) -> list[SpaceReceipt]:
+        """Return the receipts of deleted spaces. Raises LogUnavailable."""
+        return self._spaces.receipts()
+
+    def follow_removals(self, close: Callable[[str, Callable[[], None]], None]) -> None:
+        """Remove what this server has of spaces that others deleted (see `PostgresSpaces`)."""
+        self._spaces.follow(close)
+
+    def finish_removals(self, now: int) -> list[SpaceReceipt]:
+        """End the deletes that were interrupted. Raises LogUnavailable, OSError."""
+        del now  # the receipts have it
+        return self._spaces.finish_removals()
 
     def tokens(self) -> PostgresTokenLedger:
         """Return the ledger in the database. One in the data folder, which an earlier version used,
@@ -160,6 +186,7 @@ class DatabasePlace:
         """Open the database that a flag names, alone. Raises CannotStart."""
         self._database = open_database(store, flag, is_alone=True)
         self._mark = DatabaseMark(self._database)
+        self._spaces = PostgresSpaces(self._database, Path())
         self._tokens = PostgresTokenLedger(self._database)
         self.name = f"the database {store}"
         """Its name, for people."""
@@ -167,15 +194,21 @@ class DatabasePlace:
         """Name of its contents."""
 
     def names(self) -> list[str]:
-        """Return the names of the spaces that have a log."""
-        return spaces_of(self._database)
+        """Return the names of the spaces that have a log, or were made."""
+        return self._spaces.names()
 
     def of(self, space: str) -> LogStore:
         """Return the store of a space, of which no local file is made."""
         return PostgresStore(self._database, space, Path(space))
 
-    def create(self, space: str) -> None:
-        """Do nothing: a space is there once it has a log."""
+    def is_made(self, space: str) -> bool:
+        """Return whether a space was made."""
+        return self._spaces.is_made(space)
+
+    def create(self, space: str, *, is_made: bool) -> None:
+        """Make a space; without, it is there once it has a log."""
+        if is_made:
+            self._spaces.make(space)
 
     def tokens(self) -> list[bytes]:
         """Return the lines of the ledger of tokens."""

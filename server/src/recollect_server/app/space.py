@@ -44,6 +44,7 @@ from recollect_server.services.context.relevance import Weights
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
+from recollect_server.services.external.shared import SharedCommunications
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.insight import Insight
 from recollect_server.services.limits import Limiter, Quota, Rate, Stored
@@ -334,8 +335,11 @@ class OpenSpace:
             draft_timeout=milliseconds(settings.draft_timeout),
             max_draft=settings.max_message_bytes,
         )
-        live_communications = LiveCommunications(
-            communications, partial(encode_communication_update, seal)
+        encode_update = partial(encode_communication_update, seal)
+        live_communications = (
+            SharedCommunications(communications, space.order, encode_update)
+            if space.order
+            else LiveCommunications(communications, encode_update)
         )
         self._watched = live_updates, live_communications
         self._watch()

@@ -1,7 +1,7 @@
 """Places where the logs of all spaces live: the data folder, or a database."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -12,6 +12,12 @@ from recollect_server.domain.live import Live
 from recollect_server.settings import FOLDER, LogStoreName, Settings
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.moves import FolderMark, refusal
+from recollect_server.storage.logs.space_removal import (
+    SpaceReceipt,
+    finish_removals,
+    receipts,
+    remove_space,
+)
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.logs.tokens import TokenLedger, TokenLines
 
@@ -56,6 +62,27 @@ class Stores(Protocol):
 
     def names(self) -> list[str]:
         """Return the names of all spaces, in order."""
+
+    def make(self, name: str) -> bool:
+        """Make a space, durably; return whether it is new. Raises StorageUnavailable, OSError."""
+
+    def remove(self, name: str, now: int) -> SpaceReceipt:
+        """Delete a space with all its data, which nobody has open. Raises StorageUnavailable,
+        OSError.
+        """
+
+    def receipts(self) -> list[SpaceReceipt]:
+        """Return the receipts of deleted spaces, oldest first. Raises StorageUnavailable,
+        OSError.
+        """
+
+    def finish_removals(self, now: int) -> list[SpaceReceipt]:
+        """End the deletes of spaces that were interrupted. Raises StorageUnavailable, OSError."""
+
+    def follow_removals(self, close: Callable[[str, Callable[[], None]], None]) -> None:
+        """Remove what this server has of spaces that other servers deleted. `close` closes a space,
+        and calls a function while nobody can open it. Raises StorageUnavailable, OSError.
+        """
 
     def tokens(self) -> TokenLines:
         """Return the ledger of tokens. Raises StorageUnavailable."""
@@ -104,6 +131,30 @@ class FolderStores:
     def names(self) -> list[str]:
         """Return the names of the spaces in the folder."""
         return spaces_in(self._data_dir)
+
+    def make(self, name: str) -> bool:
+        """Make the folder of a space. Raises OSError."""
+        folder = self.folder_of(name)
+        is_new = not folder.root.is_dir()
+        folder.create()
+        if is_new:
+            folder.keep()
+        return is_new
+
+    def remove(self, name: str, now: int) -> SpaceReceipt:
+        """Remove the folder of a space. Raises OSError."""
+        return remove_space(self._data_dir, name, now)
+
+    def receipts(self) -> list[SpaceReceipt]:
+        """Return the receipts in the data folder. Raises OSError."""
+        return receipts(self._data_dir)
+
+    def finish_removals(self, now: int) -> list[SpaceReceipt]:
+        """Remove what is left of deleted spaces. Raises OSError."""
+        return finish_removals(self._data_dir, now)
+
+    def follow_removals(self, close: Callable[[str, Callable[[], None]], None]) -> None:
+        """Do nothing: a folder has one server."""
 
     def tokens(self) -> TokenLines:
         """Return the ledger in the data folder."""

@@ -21,6 +21,7 @@ from typing import Any, TextIO
 import click
 import structlog
 
+from recollect_server.domain.telemetry import CALL
 from recollect_server.domain.time import system_clock, to_text
 from recollect_server.settings import Settings
 
@@ -100,6 +101,7 @@ def _configure(settings: Settings, output: "Output | _OutputAtOnce", *, for_good
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            _with_ids,
             structlog.processors.add_log_level,
             structlog.processors.format_exc_info,
             _stamped,
@@ -108,6 +110,17 @@ def _configure(settings: Settings, output: "Output | _OutputAtOnce", *, for_good
         logger_factory=lambda *_: output,
         cache_logger_on_first_use=for_good,
     )
+
+
+def _with_ids(
+    _logger: Any, _name: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Add the ids of the call that this thread carries out, those that it has."""
+    if (ids := CALL.get()) is not None:
+        for name, value in (("request", ids.request), ("token", ids.token), ("trace", ids.trace)):
+            if value:
+                event.setdefault(name, value)
+    return event
 
 
 def _stamped(

@@ -5,7 +5,9 @@ Whoever does the work names a step or a count and knows nothing of Prometheus or
 refuses others, so no conversation, token or space ever becomes one.
 """
 
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from enum import StrEnum
 
 
@@ -51,6 +53,55 @@ class Count(StrEnum):
     MODEL_DOLLARS = "model_dollars"
 
 
+Metadata = Iterable[tuple[str, str | bytes]]
+"""Metadata of a call, by their names in lower case."""
+
+
+class CallIds:
+    """Ids of the call that a thread carries out, for the lines that it logs. Empty: there is none,
+    or it is not known yet.
+    """
+
+    __slots__ = ("_metadata", "_trace", "request", "span", "token")
+
+    def __init__(self, metadata: Callable[[], Metadata]) -> None:
+        self._metadata = metadata
+        self._trace: str | None = None
+        self.request = ""
+        """Request id of the caller."""
+        self.token = ""
+        """Id of its token."""
+        self.span: object = None
+        """Span of the call, of whoever traces it."""
+
+    @property
+    def trace(self) -> str:
+        """Trace that the caller is in (W3C Trace Context), looked up when somebody asks."""
+        if self._trace is None:
+            values = (value for name, value in self._metadata() if name == TRACEPARENT)
+            self._trace = trace_of(next(values, ""))
+        return self._trace
+
+    @trace.setter
+    def trace(self, trace: str) -> None:
+        self._trace = trace
+
+
+TRACEPARENT = "traceparent"
+"""Metadata that names a caller's trace and span."""
+CALL: ContextVar[CallIds | None] = ContextVar("call", default=None)
+"""Call that this thread carries out."""
+
+
+def trace_of(traceparent: str | bytes) -> str:
+    """Return the trace in a `traceparent`; empty for one that is not valid."""
+    parts = traceparent.split("-") if isinstance(traceparent, str) else []
+    if len(parts) < 4 or [len(it) for it in parts[:4]] != [2, 32, 16, 2] or parts[0] == "ff":
+        return ""
+    is_hexadecimal = all(it in "0123456789abcdef" for part in parts[:4] for it in part)
+    return parts[1] if is_hexadecimal and parts[1].strip("0") and parts[2].strip("0") else ""
+
+
 class Telemetry:
     """Measurements of a server. This one measures nothing. Safe to call from any thread."""
 
@@ -63,6 +114,15 @@ class Telemetry:
 
     def deliver(self, seconds: float) -> None:
         """Note that a stream was sent what is new, so many seconds after it was new."""
+
+    def trace(
+        self,
+        method: str,  # noqa: ARG002
+        ids: CallIds,  # noqa: ARG002
+        metadata: Callable[[], Metadata],  # noqa: ARG002
+    ) -> AbstractContextManager[object]:
+        """Return a context that traces a call of `Service.Method`."""
+        return _NOTHING
 
     def call(self, method: str, code: str, seconds: float) -> None:
         """Note a call that is over, or a stream that is open. `method` is `Service.Method`."""

@@ -8,7 +8,6 @@ written is counted, logged once, and recorded as lost as soon as the file takes 
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +24,6 @@ _MINUTE = 60_000
 # different ones in a minute, and the rest share one record: a caller who invents addresses and
 # methods must not push older records out of the files that are kept
 _MAX_DENIALS = 20
-_MOST_TARGETS = 100  # ids in one record
 _OTHERS = Principal(peer="others", space="")
 
 
@@ -54,20 +52,13 @@ class Audit:
         method: str,
         target: str = "",
         outcome: str = "OK",
-        *,
-        targets: Sequence[str] = (),
     ) -> None:
         """Record a change, durably. `method` is `Service.Method`, or what a command did.
 
-        `target` is the id of a conversation, a communication or a token, `targets` those of many:
-        they are divided among several records. `outcome` is OK, or a code with the reason.
+        `target` is the id of a conversation, a communication or a token. `outcome` is OK, or a code
+        with the reason.
         """
-        fields = self._fields(principal, method, target, outcome)
-        parts = [targets[at : at + _MOST_TARGETS] for at in range(0, len(targets), _MOST_TARGETS)]
-        for part in parts:
-            self._write(fields | {"objects": list(part)}, durable=True)
-        if not parts:
-            self._write(fields, durable=True)
+        self._write(self._fields(principal, method, target, outcome), durable=True)
 
     def refuse(self, principal: Principal, method: str, outcome: str) -> None:
         """Record a call that was refused, or count it."""
@@ -161,15 +152,6 @@ def object_of(request: Any, answer: Any) -> str:
         if isinstance(about, str) and about:
             return about
     return ""
-
-
-def objects_of(request: Any, answer: Any) -> list[str]:
-    """Return the ids of the conversations that a call changed, where its answer names them and it
-    was no dry run.
-    """
-    if getattr(request, "dry_run", False):
-        return []
-    return [it for it in getattr(answer, "conversation_ids", ()) if is_conversation_id(it)]
 
 
 def host_of(peer: str) -> str:

@@ -1,7 +1,7 @@
 """Conversations: begin, write, read, name, list and delete them."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -42,7 +42,7 @@ from recollect_server.domain.message import Message, reading_order
 from recollect_server.domain.notes import notes_due
 from recollect_server.domain.routing import Place, place_of
 from recollect_server.domain.time import arrival
-from recollect_server.services.space.deletion import Receipt
+from recollect_server.services.space.deletion import Receipt, nobody
 from recollect_server.services.space.redaction import RedactionDone
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
@@ -94,6 +94,8 @@ class Deleted:
     """Entries removed, by place."""
     has_more: bool
     time: int
+    failure: str = ""
+    """Conversation at which it ended early, and why; empty if it did not."""
 
     @property
     def text(self) -> str:
@@ -224,7 +226,7 @@ class Conversations:
                 return Appended(
                     conversation,
                     stored,
-                    self._space.index.log.cursor_text(previous.cursor),
+                    self._space.cursor_of_request(previous),
                     duplicate=True,
                 )
             now = self._space.clock()
@@ -252,7 +254,7 @@ class Conversations:
         return Appended(
             done.state.conversation,
             messages_of(done.lines),
-            self._space.index.log.cursor_text(done.cursor),
+            self._space.cursor_of(done),
             duplicate=False,
         )
 
@@ -264,7 +266,7 @@ class Conversations:
         with self._space.exclusive(request=request_id):
             if request and (previous := self._space.find_request(request)):
                 stored, conversation = self._space.replay(previous, None)
-                cursor = self._space.index.log.cursor_text(previous.cursor)
+                cursor = self._space.cursor_of_request(previous)
                 return Appended(conversation, stored, cursor, duplicate=True)
             origin = self._space.read(conversation_id).conversation
             if not 0 <= through <= origin.turn_count:
@@ -297,7 +299,7 @@ class Conversations:
         return Appended(
             done.state.conversation,
             messages_of(done.lines),
-            self._space.index.log.cursor_text(done.cursor),
+            self._space.cursor_of(done),
             duplicate=False,
         )
 
@@ -391,7 +393,7 @@ class Conversations:
                 return Appended(
                     conversation,
                     stored,
-                    self._space.index.log.cursor_text(previous.cursor),
+                    self._space.cursor_of_request(previous),
                     duplicate=True,
                 )
             if expected_turn is not None and expected_turn != state.conversation.turn_count:
@@ -408,7 +410,7 @@ class Conversations:
         return Appended(
             done.state.conversation,
             messages_of(done.lines),
-            self._space.index.log.cursor_text(done.cursor),
+            self._space.cursor_of(done),
             duplicate=False,
         )
 
@@ -564,16 +566,22 @@ class Conversations:
                 self._space.index.requests.add(record)
 
     def delete(
-        self, conversation_id: str, anchors: int, request_id: str, *, force: bool = False
+        self,
+        conversation_id: str,
+        anchors: int,
+        request_id: str,
+        *,
+        force: bool = False,
+        deleting: Callable[[str], None] = nobody,
     ) -> Receipt:
         """Delete a conversation permanently, with its text in every file. `anchors` decides about
-        its anchors.
+        its anchors; `deleting` is called with its id right before it goes.
 
         Raises ConversationPinned for a pinned one without `force`.
         """
         payload: dict[str, Any] = {"id": conversation_id, "anchors": anchors}
         request = key_of("Delete", request_id, payload | ({"force": True} if force else {}))
-        return self._space.delete(conversation_id, anchors, request, force=force)
+        return self._space.delete(conversation_id, anchors, request, force=force, deleting=deleting)
 
     def redact(
         self, conversation_id: str, sequence: int, turn: int, by: str, request_id: str
@@ -602,12 +610,15 @@ class Conversations:
         *,
         force: bool,
         dry_run: bool,
+        deleting: Callable[[str], None] = nobody,
     ) -> Deleted:
         """Delete the conversations that match, the longest unchanged first, at most `limit`.
 
         With `dry_run` nothing is deleted, and the answer says what would be. One that `delete`
-        would refuse is left, with the reason. What was deleted before a failure stays deleted: a
-        repeat of the request goes on with the rest.
+        would refuse is left, with the reason. `deleting` is called with the id of each right before
+        it goes. What was deleted before a failure stays deleted, and the receipt says why it ends
+        there: it is not remembered, and a repeat of the request goes on with the rest. A failure
+        before anything was deleted is raised.
         """
         payload = {
             "chosen": asdict(chosen),
@@ -624,7 +635,8 @@ class Conversations:
             left: list[tuple[str, str]] = []
             removed: Counter[str] = Counter()
             place: tuple[int, str] | None = None
-            while len(deleted) < limit:
+            failure = ""
+            while len(deleted) < limit and not failure:
                 rows = self._space.index.conversations.select(
                     chosen, _DELETED_AT_ONCE, place, newest_first=False
                 )
@@ -637,22 +649,45 @@ class Conversations:
                         if dry_run:
                             self._space.check_delete(name, anchors, force=force)
                         else:
-                            removed.update(self._space.delete(name, anchors, force=force).removed)
+                            receipt = self._space.delete(
+                                name, anchors, force=force, deleting=deleting
+                            )
+                            removed.update(receipt.removed)
                         deleted.append(name)
                     except (ConversationPinned, AnchorsPresent) as error:
                         if len(left) < _MAX_LEFT:
                             left.append((name, type(error).__name__))
                     except ConversationNotFound:
                         pass  # somebody else deleted it meanwhile
+                    except (IndexUnavailable, StorageUnavailable) as error:
+                        if self._is_gone(name):
+                            deleted.append(name)  # the rest of its delete is finished later
+                        if not deleted or dry_run:
+                            raise
+                        failure = f"{name}: {error}"
+                        break
                 if len(rows) < _DELETED_AT_ONCE:
                     break
-            following = self._space.index.conversations.select(chosen, 1, place, newest_first=False)
-            done = Deleted(deleted, left, dict(removed), bool(following), self._space.clock())
-            if request:
+            has_more = bool(failure)
+            if not failure:
+                table = self._space.index.conversations
+                has_more = bool(table.select(chosen, 1, place, newest_first=False))
+            done = Deleted(deleted, left, dict(removed), has_more, self._space.clock(), failure)
+            if request and not failure:
                 self._space.index.requests.add(
                     KnownRequest(request.id, request.hash, "", answer=done.text)
                 )
             return done
+
+    def _is_gone(self, conversation_id: str) -> bool:
+        """Return whether a conversation is deleted, though its delete failed half-way."""
+        try:
+            self._space.read(conversation_id)
+        except ConversationNotFound:
+            return True
+        except StorageUnavailable:
+            return False
+        return False
 
 
 def _payload_of(by: NoteRecord) -> dict[str, str]:

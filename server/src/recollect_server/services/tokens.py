@@ -46,13 +46,14 @@ class Tokens:
         """Why the ledger could not be read last; empty: it could."""
         self._read()
 
-    def any(self) -> bool:
+    def any(self, *, surely: bool = False) -> bool:
         """Return True if a token was ever created here, also one that ended since.
 
-        Until there is one, each question costs a look at the ledger's state: the first one, which
-        a command beside the server may create, closes the server to others at once.
+        Until there is one, each question looks at the ledger's state: the first one, which another
+        process may create, closes the server to others at once. A ledger in a database is looked at
+        only where it must be known `surely`; elsewhere whoever follows it learns of the token.
         """
-        if not self._any:
+        if not self._any and (surely or self._ledger.is_local):
             self.refresh()
         return self._any
 

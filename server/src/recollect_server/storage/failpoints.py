@@ -55,6 +55,7 @@ FAILPOINTS = {
     "redact.log_emptied": "nothing is left of the text; the caller is not answered",
     "unindex.recorded": "a conversation is unindexed, durably; the index has all of its words",
     "unindex.part": "the index let go of a part of its words",
+    "unindex.words_gone": "no search finds a word of it; its vectors are there",
     "reindex.part": "the index has a part of the words of one that goes on",
     "mend.begun": "a torn tail is found, and nothing was done about it",
     "mend.half_kept": "half of the torn tail is kept beside the transcript",

@@ -88,7 +88,9 @@ def conversation_bm25(
     # of any@10.
     if spread is None:
         spread = np.bincount(terms)
-    idf = np.maximum(1e-6, np.log(0.5 + (total - spread + 0.5) / (spread + 0.5)))
+    # While a conversation is deleted, words of it may be counted that `total` counts no more.
+    others = np.maximum(total - spread, 0)
+    idf = np.maximum(1e-6, np.log(0.5 + (others + 0.5) / (spread + 0.5)))
     values = idf[terms] * saturation(frequencies, lengths[numbers] / max(mean_length, 1.0))
     scores = np.bincount(numbers, values).astype(np.float64)
     chosen = np.flatnonzero(np.bincount(numbers))

@@ -510,7 +510,11 @@ class ConversationHandlers:
         checks.request_id(request.request_id)
         checks.done()
         receipt = self._conversations.delete(
-            request.conversation_id, request.anchors, request.request_id, force=request.force
+            request.conversation_id,
+            request.anchors,
+            request.request_id,
+            force=request.force,
+            deleting=call.record,
         )
         return api.DeleteResponse(
             conversation_id=receipt.conversation_id,
@@ -587,6 +591,7 @@ class ConversationHandlers:
             request.request_id,
             force=request.force,
             dry_run=request.dry_run,
+            deleting=call.record,
         )
         return api.DeleteManyResponse(
             conversation_ids=receipt.conversations,
@@ -600,6 +605,7 @@ class ConversationHandlers:
             ],
             has_more=receipt.has_more,
             delete_time=timestamp(receipt.time),
+            failure=receipt.failure,
         )
 
 

@@ -82,13 +82,14 @@ class Gate:
             elif key == SPACE_KEY:
                 spaces.append(value)
         peer = context.peer()
-        if not self._needs_token():
-            if self._scopes(method) is None:
+        scopes = self._scopes(method)
+        if not self._needs_token(surely=Scope.ADMIN in (scopes or ())):
+            if scopes is None:
                 raise PermissionDenied(_name(method), "nobody may call it")
             return self._principal(None, self._named(spaces) or self._default_space, peer)
         token = self._authenticate(authorizations, peer)
         grant = token.grant
-        needed = self._scopes(method)
+        needed = scopes
         if needed is None or not needed <= grant.scopes:
             scope = min(needed - grant.scopes) if needed else ""
             raise _denied(
@@ -188,8 +189,8 @@ class Gate:
         if self._follower is not None:
             self._follower.join()
 
-    def _needs_token(self) -> bool:
-        return self._token_required or self._tokens.any()
+    def _needs_token(self, *, surely: bool = False) -> bool:
+        return self._token_required or self._tokens.any(surely=surely)
 
     def _authenticate(self, authorizations: list[str | bytes], peer: str) -> Token:
         if not authorizations:

@@ -9,9 +9,10 @@ never a text. It is `info` for calls that fail, take long or administer the serv
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from logging import DEBUG
+from types import TracebackType
 from typing import Any, cast
 
 import grpc
@@ -34,8 +35,8 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.principal import Principal
-from recollect_server.domain.telemetry import UNMEASURED, Telemetry
-from recollect_server.services.audit import Audit, object_of, objects_of
+from recollect_server.domain.telemetry import CALL, UNMEASURED, CallIds, Metadata, Telemetry
+from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces import Spaces
 from recollect_server.transport.confining import confine
@@ -54,6 +55,10 @@ class Call:
     principal: Principal
     size: int = 0
     """Bytes of the request."""
+    record: Callable[[str], None] = lambda _: None
+    """Records in the audit, durably, that the call changes an object of this id now. The calls of
+    `RECORDING` use it.
+    """
 
 
 Handler = Callable[[Any, Call], ProtoMessage | None]
@@ -96,10 +101,18 @@ class Rules:
         answer: ProtoMessage | None,
         principal: Principal,
     ) -> None:
-        """Record a call that was carried out, if it is an administrative one."""
-        if self.audit is not None and method in ADMINISTRATIVE:
-            objects = objects_of(request, answer)
-            self.audit.record(principal, method, object_of(request, answer), targets=objects)
+        """Record a call that was carried out, if it is an administrative one that does not record
+        by itself.
+        """
+        if self.audit is not None and method in ADMINISTRATIVE - RECORDING:
+            self.audit.record(principal, method, object_of(request, answer))
+
+    def recorder(self, method: str, principal: Principal) -> Callable[[str], None]:
+        """Return what records each object that a call changes (see `Call.record`)."""
+        audit = self.audit
+        if audit is None or method not in RECORDING:
+            return lambda _: None
+        return lambda target: audit.record(principal, method, target)
 
     def refuse(self, method: str, principal: Principal, failed: status_pb2.Status) -> None:
         """Record a call that was refused for its caller's credentials."""
@@ -159,6 +172,11 @@ ADMINISTRATIVE = frozenset(
 )
 """Calls that delete data or change who is trusted: each has a line in the log at `info`."""
 
+RECORDING = frozenset({"ConversationService.Delete", "ConversationService.DeleteMany"})
+"""Those of them that record each conversation right before it goes: none is missing in the audit,
+whatever fails or is killed then.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class CallLog:
@@ -169,6 +187,10 @@ class CallLog:
     quiet: bool = False
     """True to log every call at `debug`: health checks and reflection."""
     telemetry: Telemetry = UNMEASURED
+
+    def around(self, method: str, context: grpc.ServicerContext) -> "_Call":
+        """Return a context for the work of a call: its lines have its ids, and it may be traced."""
+        return _Call(self.telemetry, method, context)
 
     def write(
         self,
@@ -186,6 +208,38 @@ class CallLog:
             log.info("call", **_fields(method, request, answer, failed, seconds))
         elif log.is_enabled_for(DEBUG):  # the fields cost more than the check
             log.debug("call", **_fields(method, request, answer, failed, seconds))
+
+
+class _Call:
+    """The work of one call, in one thread."""
+
+    __slots__ = ("_before", "_context", "_method", "_telemetry", "_trace")
+
+    def __init__(self, telemetry: Telemetry, method: str, context: grpc.ServicerContext) -> None:
+        self._telemetry = telemetry
+        self._method = method
+        self._context = context
+        self._trace: AbstractContextManager[object] | None = None
+
+    def __enter__(self) -> None:
+        ids = CallIds(self._metadata)
+        self._before = CALL.set(ids)
+        if self._telemetry is not UNMEASURED:
+            self._trace = self._telemetry.trace(self._method, ids, self._metadata)
+            self._trace.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._trace is not None:
+            self._trace.__exit__(kind, error, traceback)
+        CALL.reset(self._before)
+
+    def _metadata(self) -> Metadata:
+        return self._context.invocation_metadata() or ()
 
 
 class Malformed:
@@ -281,8 +335,11 @@ def unary(
 
     def call(data: bytes, context: grpc.ServicerContext) -> ProtoMessage:
         began = time.perf_counter()
-        request, answer, failed = _run(name, method, admitted, rules, read, handler, data, context)
-        calls.write(name, request, answer, failed, time.perf_counter() - began)
+        with calls.around(name, context):
+            request, answer, failed = _run(
+                name, method, admitted, rules, read, handler, data, context
+            )
+            calls.write(name, request, answer, failed, time.perf_counter() - began)
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
         return cast(ProtoMessage, answer)
@@ -325,8 +382,9 @@ def streaming(
             if not context.add_callback(end):
                 end()
 
-        request, _, failed = _run(name, method, admit, rules, read, run, data, context)
-        calls.write(name, request, None, failed, time.perf_counter() - began)
+        with calls.around(name, context):
+            request, _, failed = _run(name, method, admit, rules, read, run, data, context)
+            calls.write(name, request, None, failed, time.perf_counter() - began)
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
 
@@ -359,20 +417,26 @@ def _run(
     answer: ProtoMessage | None = None
     failed: status_pb2.Status | None = None
     principal = _ANYBODY
+    ids = CALL.get()
+    assert ids is not None
     try:
         principal = admit(method, context)
+        ids.token = principal.token_id
         if data is UNREAD:  # its token became valid just now
             raise Unauthenticated("the token was not valid when the call began: call again")
         size = len(data) if isinstance(data, bytes) else 0
         # before the request is parsed: to refuse a flood must cost little
         rules.admit(principal, size)
         request = read(data) if isinstance(data, bytes) else data
+        ids.request = getattr(request, "request_id", "")
         if isinstance(request, Malformed):
             failed = request.status
         else:
             if principal.conversation_id or principal.channel:
                 confine(method, request, principal)
-            answer = handler(request, Call(context, principal, size))
+            answer = handler(
+                request, Call(context, principal, size, rules.recorder(name, principal))
+            )
             rules.record(name, request, answer, principal)
     except Denied as error:
         failed = status_of(error)

@@ -8,5 +8,6 @@ export const view: View = {
   icon: "pulse",
   order: 5,
   scopes: [Scope.ADMIN],
+  reach: "space",
   load: () => import("./Health"),
 };

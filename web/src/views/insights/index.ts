@@ -8,5 +8,6 @@ export const view: View = {
   icon: "chart",
   order: 2,
   scopes: [Scope.CONVERSATIONS_READ],
+  reach: "space",
   load: () => import("./Insights"),
 };

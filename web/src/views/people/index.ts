@@ -8,5 +8,6 @@ export const view: View = {
   icon: "people",
   order: 3,
   scopes: [Scope.COMMUNICATIONS_READ],
+  reach: "space",
   load: () => import("./People"),
 };

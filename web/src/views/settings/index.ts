@@ -8,5 +8,6 @@ export const view: View = {
   icon: "gear",
   order: 4,
   scopes: [Scope.ADMIN],
+  reach: "server",
   load: () => import("./Settings"),
 };

@@ -13,7 +13,7 @@ from recollect_server.services.upkeep.statistics import Statistics, statistics_o
 from recollect_server.storage.due import DueMarkers
 from recollect_server.storage.index.checking import Totals, totals_of
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.space_removal import SpaceReceipt, receipts, remove_space
+from recollect_server.storage.logs.space_removal import SpaceReceipt
 from recollect_server.storage.logs.store import LogStore
 
 _PATIENCE = 10.0  # seconds that a delete waits for the calls that use the space
@@ -34,6 +34,19 @@ class SpaceStores(Protocol):
 
     def folder_of(self, space: str) -> FolderStore:
         """Return the folder of a space's logs. Raises StorageUnavailable if they are in none."""
+
+    def make(self, name: str) -> bool:
+        """Make a space, durably; return whether it is new. Raises StorageUnavailable, OSError."""
+
+    def remove(self, name: str, now: int) -> SpaceReceipt:
+        """Delete a space with all its data, which nobody has open. Raises StorageUnavailable,
+        OSError.
+        """
+
+    def receipts(self) -> list[SpaceReceipt]:
+        """Return the receipts of deleted spaces, oldest first. Raises StorageUnavailable,
+        OSError.
+        """
 
     def is_space(self, name: str) -> bool:
         """Return whether there is a space of a name."""
@@ -77,7 +90,6 @@ class SpaceAdministration:
         self._end_streams = end_streams
         self._clock = clock
         self._due = DueMarkers(data_dir)
-        self._data_dir = data_dir
         self._default = default
         self._spaces: Spaces[Settling] = spaces
 
@@ -103,12 +115,8 @@ class SpaceAdministration:
         """Make a space, unless there is one; return it, and whether it was made. Raises
         StorageUnavailable.
         """
-        folder = self._stores.folder_of(name)
-        is_new = not folder.root.is_dir()
         try:
-            folder.create()
-            if is_new:
-                folder.keep()
+            is_new = self._stores.make(name)
             # Opened, it has an index, and is there for all that look at it.
             self._spaces.use(name).end()
         except OSError as error:
@@ -127,12 +135,12 @@ class SpaceAdministration:
                 "is the space of calls that name none, which the server keeps: delete its"
                 " conversations",
             )
-        if not self._stores.folder_of(name).root.is_dir():
+        if not self._stores.is_space(name):
             raise SpaceNotFound(name)
         self._end_streams(name)
         try:
             return self._spaces.remove(
-                name, _PATIENCE, lambda: remove_space(self._data_dir, name, self._clock())
+                name, _PATIENCE, lambda: self._stores.remove(name, self._clock())
             )
         except OSError as error:
             raise StorageUnavailable(
@@ -148,7 +156,7 @@ class SpaceAdministration:
         of the next page. Raises StorageUnavailable.
         """
         try:
-            entries = [it for it in receipts(self._data_dir) if is_listed(it.name)][:before]
+            entries = [it for it in self._stores.receipts() if is_listed(it.name)][:before]
         except OSError as error:
             reason = error.strerror or error
             raise StorageUnavailable(f"the receipts cannot be read: {reason}") from error

@@ -8,6 +8,7 @@ watcher holds nothing but its place, and one that is slow falls behind.
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from recollect_server.domain.errors import IndexUnavailable, InvalidField, StorageUnavailable
 from recollect_server.domain.external import (
@@ -21,16 +22,21 @@ from recollect_server.domain.update import Heartbeat
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.events import CommunicationChanged
 from recollect_server.services.streaming.log import Batch, News, Position, Renewed
+from recollect_server.services.streaming.watching import Place
 from recollect_server.storage.index.external import ExternalChanges
 from recollect_server.storage.index.external_rows import ExternalRow, ExternalUpdate
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.order import Mark
 
-_LISTED = 50  # communications in a snapshot
+if TYPE_CHECKING:
+    from recollect_server.services.external.shared import SharedCommunications
+
+LISTED = 50  # communications in a snapshot
 _PART = 200  # changes that are read at once
 # of their messages: a watcher that missed much is caught up a part at a time, as `StreamUpdates`
 # does
 _PART_BYTES = 4 << 20
-_OURS = "x"  # before a position: a cursor of this stream is never one of the conversations' updates
+OURS = "x"  # before a position: a cursor of this stream is never one of the conversations' updates
 
 Encode = Callable[[CommunicationUpdate], bytes]
 
@@ -122,7 +128,7 @@ class LiveCommunications:
         IndexUnavailable.
         """
         index = self.store.space.index
-        last, communications = index.external.newest(_LISTED)
+        last, communications = index.external.newest(LISTED)
         position = Position(index.log.epoch, last)
         now = self.store.space.clock()
         return self.encode(
@@ -135,11 +141,14 @@ class LiveCommunications:
         """Return the position that a cursor names; None if this log does not have it. Raises
         InvalidField, IndexUnavailable.
         """
-        position = Position.of(cursor.removeprefix(_OURS)) if cursor.startswith(_OURS) else None
-        if position is None:
+        text = cursor.removeprefix(OURS) if cursor.startswith(OURS) else ""
+        position = Position.of(text)
+        if position is None and Mark.of(text) is None:
             raise InvalidField.of("cursor", "is not a cursor that this stream gave out")
         index = self.store.space.index
-        if position.epoch != index.log.epoch or position.cursor > index.external.newest(0)[0]:
+        if position is None or position.epoch != index.log.epoch:
+            return None
+        if position.cursor > index.external.newest(0)[0]:
             return None
         return position
 
@@ -173,9 +182,10 @@ class CommunicationWatcher:
 
     __slots__ = ("_first", "_live", "_position")
 
-    def __init__(self, live: LiveCommunications, cursor: str) -> None:
+    def __init__(self, live: "LiveCommunications | SharedCommunications", cursor: str) -> None:
         self._live = live
         self._first: bytes | None = None
+        self._position: Place
         position = live.position_of(cursor) if cursor else None
         if position is None:
             self._begin(reset=bool(cursor))
@@ -213,6 +223,6 @@ class CommunicationWatcher:
         self._first, self._position = self._live.snapshot(reset=reset)
 
 
-def cursor_text(position: Position) -> str:
+def cursor_text(position: Place) -> str:
     """Return a position in the log in the form that callers see."""
-    return f"{_OURS}{position}"
+    return f"{OURS}{position}"

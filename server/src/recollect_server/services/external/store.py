@@ -145,7 +145,7 @@ class CommunicationStore:
     ) -> Written:
         end = Position(stored.lines, stored.bytes) if stored else START
         try:
-            lines = self._logs.append(communication_id, end, contents, request, claim=claim)
+            lines, _ = self._logs.append(communication_id, end, contents, request, claim=claim)
         except LogConflict:
             self._behind.add(communication_id)
             raise

@@ -63,6 +63,10 @@ _PART_BYTES = 256 << 10
 _SECURE_PART_BYTES = 16 << 10
 
 
+def nobody(_conversation_id: str) -> None:
+    """Tell nobody that a conversation is deleted."""
+
+
 class NotConfirmed(Exception):
     """Whoever wanted the conversation deleted does not any more, as it is now."""
 
@@ -128,6 +132,7 @@ class Deletions:
         *,
         force: bool,
         confirm: Callable[[Conversation], bool] | None = None,
+        deleting: Callable[[str], None] = nobody,
     ) -> Receipt:
         """Remove a conversation (see `Space.delete`)."""
         while True:
@@ -153,6 +158,7 @@ class Deletions:
                     state.number,
                     anchors,
                 )
+                deleting(conversation_id)
                 self._store.begin_delete(conversation_id, state.size if confirm else None)
                 self._states.forget(conversation_id)
                 self._pending.release(conversation_id)

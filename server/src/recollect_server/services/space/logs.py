@@ -188,15 +188,15 @@ class Logs(ABC, Generic[State]):
         request: RequestKey | None,
         draft_id: str = "",
         claim: Claim = NO_CLAIM,
-    ) -> list[Line]:
+    ) -> tuple[list[Line], str]:
         """Append contents as one batch, durable when it returns; `claim` is what other processes
-        must not have, beside the request. Raises LogConflict, LogUnavailable.
+        must not have, beside the request. Return its lines, and its position in the order of all
+        processes (empty: there is one process). Raises LogConflict, LogUnavailable.
         """
         lines, data = encoded(entries_of(contents, request, draft_id), *end)
         if request:
             claim = replace(claim, request=claim_of(request.id))
-        self.store.append(name, end, data, claim)
-        return lines
+        return lines, self.store.append(name, end, data, claim)
 
     def folded(self, before: State | None, line: Line, name: str) -> State | None:
         """Return the state after a line. A damaged one changes nothing."""

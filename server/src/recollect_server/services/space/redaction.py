@@ -120,6 +120,9 @@ class Redactions:
         """Remove the text of the message of a line, or, where that is 0, of all messages of a turn
         (see `Space.redact`).
         """
+        # Decoded before the lock is held, which takes most of the time: whoever writes to a long
+        # conversation must not wait for it.
+        read = self._read_ahead(conversation_id)
         with self._locks.exclusive(
             request=request.id if request else "", conversation=conversation_id
         ):
@@ -136,7 +139,7 @@ class Redactions:
                     "it lacks lines of the conversation, which may have the text"
                 )
             raw = self._raw(conversation_id)
-            lines = _lines_of(raw)
+            lines = read.lines_of(raw)
             messages = _chosen(lines, state, sequence, turn)
             if all(message.redaction for message in messages):
                 return RedactionDone(state.conversation, messages, self._clock(), 0, duplicate=True)
@@ -152,7 +155,17 @@ class Redactions:
             event, data = encoded(entries, state.lines, state.size)
             self._projection.index.settle()  # what it lacks after a crash would have it made anew
             self._store.begin_redaction(conversation_id, [*after, *data], state.size)
-            return self._finish(state, event[0], time)
+            return self._finish(state, event[0], time, lines)
+
+    def _read_ahead(self, conversation_id: str) -> "_Read":
+        """Return what a transcript has, or nothing of one that cannot be read now: the call says
+        why under the lock.
+        """
+        try:
+            raw = self._store.raw(conversation_id).split(b"\n")[:-1]
+        except StorageUnavailable:
+            return _Read([], [])
+        return _Read(raw, _lines_of(raw))
 
     def _raw(self, conversation_id: str) -> list[bytes]:
         if conversation_id in self._store.redacting():
@@ -166,12 +179,20 @@ class Redactions:
         except LogNotFound:
             raise ConversationNotFound(conversation_id) from None
 
-    def _finish(self, state: ConversationState, event: Line, time: int) -> RedactionDone:
+    def _finish(
+        self, state: ConversationState, event: Line, time: int, lines: list[Line]
+    ) -> RedactionDone:
         conversation_id, index = state.conversation.id, self._projection.index
         self._counts[conversation_id] += 1
         try:
             done = finish_redaction(
-                self._transcripts, index, self._anchors, conversation_id, time, self._publish
+                self._transcripts,
+                index,
+                self._anchors,
+                conversation_id,
+                time,
+                self._publish,
+                lines,
             )
         except (IndexUnavailable, StorageUnavailable) as error:
             # The index may have the text, and nothing in it says so: it is made anew.
@@ -242,19 +263,37 @@ class Redactions:
     ) -> RedactionDone:
         content = event.entry.content if event.entry else None
         assert isinstance(content, MessagesRedacted)
-        sequences = set(content.sequences)
-        there = _lines_of(self._store.raw(conversation.id).split(b"\n")[:-1])
-        messages = [it for it in messages_of(there) if it.sequence in sequences]
+        raw = self._store.raw(conversation.id).split(b"\n")[:-1]
+        there = [line_of(raw[it - 1], it, 0) for it in sorted(content.sequences) if it <= len(raw)]
+        messages = messages_of(there)
         return RedactionDone(conversation, messages, content.time, cursor, duplicate)
 
 
+@frozen
+class _Read:
+    """A transcript as it was read: the bytes of its lines, and what they say."""
+
+    raw: list[bytes]
+    lines: list[Line]
+
+    def lines_of(self, raw: list[bytes]) -> list[Line]:
+        """Return the lines of these bytes; those that are as they were read are not decoded
+        again.
+        """
+        lines: list[Line] = []
+        offset = 0
+        for sequence, text in enumerate(raw, 1):
+            is_same = sequence <= len(self.raw) and self.raw[sequence - 1] == text
+            line = self.lines[sequence - 1] if is_same else None
+            if line is None or line.offset != offset:
+                line = line_of(text, sequence, offset)
+            lines.append(line)
+            offset += len(text) + 1
+        return lines
+
+
 def _lines_of(raw: list[bytes]) -> list[Line]:
-    lines: list[Line] = []
-    offset = 0
-    for sequence, text in enumerate(raw, 1):
-        lines.append(line_of(text, sequence, offset))
-        offset += len(text) + 1
-    return lines
+    return _Read([], []).lines_of(raw)
 
 
 def _chosen(lines: list[Line], state: ConversationState, sequence: int, turn: int) -> list[Message]:
@@ -285,19 +324,22 @@ def finish_redaction(
     conversation_id: str,
     time: int,
     publish: Callable[[object], None],
+    old: list[Line] | None = None,
 ) -> tuple[Conversation, int]:
     """Take steps 2 to 5; to take them again after a crash is harmless. Return the conversation and
     the cursor of the redaction, 0 if the index had it.
 
-    Raises IndexUnavailable, StorageUnavailable: then the next start finishes it. Hold the
-    conversation's lock.
+    `old` are the lines as they were; None: they are read. Raises IndexUnavailable,
+    StorageUnavailable: then the next start finishes it. Hold the conversation's lock.
     """
     store = transcripts.store
-    old = _lines_of(store.raw_redacting(conversation_id))
-    lines, conversation = transcripts.read_whole(conversation_id)
+    raw = store.raw_redacting(conversation_id)
+    old = old or _lines_of(raw)
+    lines = _Read(raw, old).lines_of(store.raw(conversation_id).split(b"\n")[:-1])
+    conversation: Conversation | None = None
     event = lines[len(old)]
-    if len(lines) > len(old) + 1:  # another process wrote behind it
-        conversation = transcripts.behind(None, lines[: len(old) + 1], conversation_id)
+    for line in lines[: len(old) + 1]:  # another process may have written behind it
+        conversation = transcripts.folded(conversation, line, conversation_id)
     redacted = event.entry.content if event.entry else None
     stored = index.conversations.find(conversation_id)
     if conversation is None or not isinstance(redacted, MessagesRedacted) or stored is None:
@@ -334,7 +376,9 @@ def _erased(
     events: list[int] = []
     requests: set[str] = set()
     for before, after in zip(old, new, strict=False):
-        if before.entry is None or after.entry is None or before.entry == after.entry:
+        if before is after or before.entry is None or after.entry is None:
+            continue
+        if before.entry == after.entry:
             continue
         if before.entry.stamp != after.entry.stamp:
             requests.add(after.entry.stamp.request_id)

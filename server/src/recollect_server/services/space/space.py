@@ -18,7 +18,7 @@ from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.deletion import Deletions, Receipt
+from recollect_server.services.space.deletion import Deletions, Receipt, nobody
 from recollect_server.services.space.events import (
     Appended,
     CaughtUp,
@@ -44,6 +44,7 @@ from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, Place, contents_of
+from recollect_server.storage.logs.order import Order
 from recollect_server.storage.logs.store import NO_CLAIM, START, Claim, LogStore, Position
 
 E = TypeVar("E")
@@ -97,7 +98,7 @@ class Space:
         self.exclusive = self._locks.exclusive
         self._subscribers = Subscribers()
         self.publish = self._subscribers.publish
-        transcripts = ConversationLogs(store)
+        self.transcripts = transcripts = ConversationLogs(store)
         self._projection = Projection(index, unverified, telemetry)
         self._overlay = self._projection.overlay
         self._pending = PendingWrites(self._overlay)
@@ -183,6 +184,11 @@ class Space:
     def index(self) -> Index:
         """The index that is used now."""
         return self._projection.index
+
+    @property
+    def order(self) -> Order | None:
+        """Return the order of changes that all processes agree on; None if there is one process."""
+        return self._store.order
 
     # Locks and events ---------------------------------------------------------------------------
 
@@ -392,6 +398,18 @@ class Space:
         """
         return self._requests.replay_lines(request)
 
+    def cursor_of(self, done: Committed) -> str:
+        """Return the position of a write in the live updates; empty if it is not known yet."""
+        return done.place or self.index.log.cursor_text(done.cursor)
+
+    def cursor_of_request(self, request: KnownRequest) -> str:
+        """Return the position of what a request wrote in the live updates; empty if it is not known
+        any more. Raises StorageUnavailable.
+        """
+        if (order := self.order) is None:
+            return self.index.log.cursor_text(request.cursor)
+        return str(order.of_line(request.conversation_id, request.last_sequence) or "")
+
     # Writing ------------------------------------------------------------------------------------
 
     def begin(
@@ -462,16 +480,18 @@ class Space:
         *,
         force: bool = False,
         confirm: Callable[[Conversation], bool] | None = None,
+        deleting: Callable[[str], None] = nobody,
     ) -> Receipt:
         """Remove a conversation for good, its text from every file (see `services.space.deletion`).
 
         `anchors` says what becomes of its anchors. `confirm` is asked once more, under the
-        conversation's lock: NotConfirmed is raised if it returns False. Raises
+        conversation's lock: NotConfirmed is raised if it returns False. `deleting` is called with
+        the id right before anything goes, when nothing refuses it any more. Raises
         ConversationPinned for a pinned one without `force`; ConversationNotFound, AnchorsPresent,
         StorageUnavailable, IndexUnavailable. Hold no lock.
         """
         return self._deletions.delete(
-            conversation_id, anchors, request, force=force, confirm=confirm
+            conversation_id, anchors, request, force=force, confirm=confirm, deleting=deleting
         )
 
     def unindex(self, conversation_id: str, confirm: Callable[[Conversation], bool]) -> None:

@@ -1,8 +1,9 @@
 """Unindexing: a conversation stays, and searches find nothing of it until somebody writes to it.
 
 The transcript says so, in an event: a new index leaves the conversation out too, whatever the rules
-of retention are by then. The words go right after the event, under the conversation's lock; what a
-crash interrupts is finished by the next start, before anybody searches. A message makes the
+of retention are by then. The words go right after the event, a part at a time: the conversation's
+lock is held for a part, so that whoever writes to it waits for no more; what a crash interrupts is
+finished by the next start, before anybody searches. A message makes the
 conversation searchable again: it is indexed at once as every message is, and a job brings the words
 of the earlier ones back.
 """
@@ -14,7 +15,6 @@ from contextlib import suppress
 from recollect_server.domain import conversation as domain
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import ConversationPinned
-from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.deletion import NotConfirmed
 from recollect_server.services.space.events import Unindexed
@@ -33,7 +33,7 @@ from recollect_server.storage.logs.store import LogNotFound, LogStore
 _PART, _PART_SIZE = 1000, 16 << 10
 _MARKED_PART_SIZE = 256 << 10  # where words are only marked, which takes a fiftieth of the time
 
-# seconds between two parts that come back: a lock that is taken again at once leaves no turn to
+# seconds between two parts: a lock that is taken again at once leaves no turn to
 # whoever waits for it, as an append to the conversation
 _TURN = 0.001
 
@@ -71,7 +71,7 @@ class Unindexing:
                 raise NotConfirmed
             self._writes.append(state, [domain.Unindexed(self._clock())], None, "")
             hit("unindex.recorded")
-            self._settle(conversation_id)
+        self._settle(conversation_id)
 
     def settle(self) -> bool:
         """Make the words in the index follow one conversation's state. Return False if nothing is
@@ -79,28 +79,38 @@ class Unindexing:
         """
         due = self._projection.index.wordless.due()
         for conversation_id in due[:1]:
-            while self._settle_locked(conversation_id):
-                time.sleep(_TURN)
+            self._settle(conversation_id)
         return bool(due)
 
-    def _settle_locked(self, conversation_id: str) -> bool:
-        with self._locks.conversations.hold(conversation_id):
-            return self._settle(conversation_id)
-
-    def _settle(self, conversation_id: str) -> bool:
-        """Take out all words, or bring back a part. Return True if there is more to bring back."""
+    def _settle(self, conversation_id: str) -> None:
+        """Take out all words, or bring all back. Hold no lock."""
         index = self._projection.index
+        with suppress(LogNotFound):
+            while self._settle_part(index, conversation_id):
+                time.sleep(_TURN)
         stored = index.conversations.find(conversation_id)
-        if stored is None:
-            return False
-        try:
+        if stored is None or not index.removal.has_marked(stored.number):
+            return
+        index.removal.purge_words(stored.number)
+        with self._locks.conversations.hold(conversation_id):
+            # a delete that has begun meanwhile ends it itself
+            if index.conversations.find(conversation_id) is not None:
+                index.removal.end(stored.number)
+
+    def _settle_part(self, index: Index, conversation_id: str) -> bool:
+        """Take out or bring back a part of the words. Return True if there is more to do."""
+        with self._locks.conversations.hold(conversation_id):
+            stored = index.conversations.find(conversation_id)
+            if stored is None:
+                return False
+            number = stored.number
             if not stored.conversation.unindexed:
-                return bring_back_part(self._store, index, conversation_id, stored.number)
-            take_out_words(self._store, index, conversation_id, stored.number)
-        except LogNotFound:
+                return bring_back_part(self._store, index, conversation_id, number)
+            if take_out_part(self._store, index, conversation_id, number, stored.lines):
+                return True
+            hit("unindex.words_gone")
+            self._publish(Unindexed(conversation_id, number))
             return False
-        self._publish(Unindexed(conversation_id, stored.number))
-        return False
 
 
 def settle_all(store: LogStore, index: Index) -> None:
@@ -110,23 +120,42 @@ def settle_all(store: LogStore, index: Index) -> None:
     for conversation_id in index.conversations.unindexed():
         if (stored := index.conversations.find(conversation_id)) is not None:
             with suppress(LogNotFound):
-                take_out_words(store, index, conversation_id, stored.number)
+                take_out_words(store, index, conversation_id, stored.number, stored.lines)
 
 
-def take_out_words(store: LogStore, index: Index, conversation_id: str, number: int) -> None:
-    """Take out the words of a conversation that is unindexed. Hold its lock. Raises LogNotFound."""
-    mark = index.removal.is_long(number)
-    most = _MARKED_PART_SIZE if mark else _PART_SIZE
-    places = index.messages.of_lines(number, index.wordless.line(number) + 1, MAX_LINES)
-    for part in _parts(places, most):
-        spoken = _spoken(store, conversation_id, part)
-        if len(spoken) < len(part):
-            # Its words are in the index and cannot be named any more.
-            index.want_rebuild(f"a line of {conversation_id} is damaged")
-        index.wordless.take_out(number, spoken, part[-1][0], mark=mark)
-        hit("unindex.part")
+def take_out_words(
+    store: LogStore, index: Index, conversation_id: str, number: int, lines: int
+) -> None:
+    """Take out the words of a conversation of so many lines that is unindexed. Nobody may write to
+    it. Raises LogNotFound.
+    """
+    while take_out_part(store, index, conversation_id, number, lines):
+        pass
     index.removal.purge_words(number)
     index.removal.end(number)
+
+
+def take_out_part(
+    store: LogStore, index: Index, conversation_id: str, number: int, lines: int
+) -> bool:
+    """Take out the first words of a conversation that are there. Return False if none is left.
+    Hold its lock. Raises LogNotFound.
+    """
+    if (before := index.wordless.line(number)) >= lines:
+        return False
+    mark = index.removal.is_long(number)
+    last = min(before + _PART, lines)
+    places = index.messages.of_lines(number, before + 1, last)
+    part = next(_parts(places, _MARKED_PART_SIZE if mark else _PART_SIZE), [])
+    if len(part) < len(places):
+        last = part[-1][0]
+    spoken = _spoken(store, conversation_id, part)
+    if len(spoken) < len(part):
+        # Its words are in the index and cannot be named any more.
+        index.want_rebuild(f"a line of {conversation_id} is damaged")
+    index.wordless.take_out(number, spoken, last, mark=mark)
+    hit("unindex.part")
+    return last < lines
 
 
 def bring_back_part(store: LogStore, index: Index, conversation_id: str, number: int) -> bool:

@@ -82,9 +82,11 @@ class Writes:
     ) -> Committed:
         """Write the first lines of a new conversation. Raises StorageUnavailable."""
         with self._telemetry.step(Step.WRITE):
-            lines = self._transcripts.append(conversation_id, START, contents, request, claim=claim)
+            lines, place = self._transcripts.append(
+                conversation_id, START, contents, request, claim=claim
+            )
         with self._telemetry.step(Step.INDEX):
-            return self.take_in(conversation_id, None, lines)
+            return self.take_in(conversation_id, None, lines, place)
 
     def append(
         self,
@@ -156,9 +158,11 @@ class Writes:
     ) -> Committed:
         conversation_id, end = state.conversation.id, Position(state.lines, state.size)
         with self._telemetry.step(Step.WRITE):
-            lines = self._transcripts.append(conversation_id, end, contents, request, draft_id)
+            lines, place = self._transcripts.append(
+                conversation_id, end, contents, request, draft_id
+            )
         with self._telemetry.step(Step.INDEX):
-            return self.take_in(conversation_id, state, lines)
+            return self.take_in(conversation_id, state, lines, place)
 
     def _write_pending(self, stuck: Stuck) -> None:
         conversation_id = stuck.written.conversation.id
@@ -220,7 +224,11 @@ class Writes:
         return StorageUnavailable(f"{refusal}, and no more messages can be held")
 
     def take_in(
-        self, conversation_id: str, state: ConversationState | None, lines: list[Line]
+        self,
+        conversation_id: str,
+        state: ConversationState | None,
+        lines: list[Line],
+        place: str = "",
     ) -> Committed:
         """Index durable lines behind a state, remember the state behind them, and tell subscribers
         of them.
@@ -250,4 +258,4 @@ class Writes:
         if before is not None and before.unindexed and not after.unindexed:
             self._publish(Reindexed(after.id))
         self._publish(Appended(after.id, lines))
-        return Committed(done, lines, cursor)
+        return Committed(done, lines, cursor, place)

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import count
 
 from recollect_server.domain.errors import InvalidField
@@ -23,6 +24,15 @@ _MAX_ENDED = 4096  # whose end is remembered
 
 Key = tuple[str, str]
 """The conversation's id and the draft's."""
+
+
+class Growth(Enum):
+    """The effect of a part on a draft."""
+
+    NONE = 0
+    GREW = 1
+    BEGAN = 2
+    """It began, or began anew."""
 
 
 @dataclass(slots=True)
@@ -100,9 +110,9 @@ class Drafts:
         text: str,
         *,
         done: bool,
-    ) -> None:
-        """Add text that starts at character `offset`. A part that is there already changes nothing.
-        Raises InvalidField.
+    ) -> Growth:
+        """Add text that starts at character `offset`, and return what became of the draft. A part
+        that is there already changes nothing. Raises InvalidField.
         """
         key = (conversation_id, draft_id)
         with self._guard:
@@ -111,7 +121,7 @@ class Drafts:
                     "draft_id",
                     "is that of a draft which AppendTurn completed: the next one needs another",
                 )
-            draft = self._drafts.get(key)
+            before = draft = self._drafts.get(key)
             length = draft.length if draft else 0
             if offset > length:
                 expected = (
@@ -133,6 +143,9 @@ class Drafts:
                 raise InvalidField.of(
                     "text", f"makes the draft longer than {self._max_length} characters"
                 )
+            growth = Growth.GREW if more or (done and not draft.done) else Growth.NONE
+            if draft is not before:
+                growth = Growth.BEGAN
             draft.add(more)
             draft.done = draft.done or done
             draft.touched = self._clock()
@@ -140,6 +153,13 @@ class Drafts:
             self._drafts.move_to_end(key)
             self._keep_within_bounds()
             self.version += 1
+            return growth
+
+    def retain(self, keys: Collection[Key]) -> None:
+        """Drop all drafts but these."""
+        with self._guard:
+            for key in [key for key in self._drafts if key not in keys]:
+                self._end(key)
 
     def show(self, conversation_ids: Collection[str]) -> None:
         """Show the drafts of these conversations: everything written before they began can be read
@@ -162,17 +182,17 @@ class Drafts:
             for key in [key for key in self._drafts if key[0] == conversation_id]:
                 self._land(key)
 
-    def expire(self) -> set[tuple[str, str]]:
-        """Drop the drafts that did not grow for too long, and return their conversations with their
-        channels.
+    def expire(self) -> set[tuple[str, str, str]]:
+        """Drop the drafts that did not grow for too long, and return them: conversation, channel,
+        draft.
         """
         horizon = self._clock() - self._timeout
-        expired: set[tuple[str, str]] = set()
+        expired: set[tuple[str, str, str]] = set()
         with self._guard:
             for key, draft in list(self._drafts.items()):
                 if draft.touched > horizon:
                     break
-                expired.add((key[0], draft.channel))
+                expired.add((key[0], draft.channel, key[1]))
                 self._end(key)
         return expired
 

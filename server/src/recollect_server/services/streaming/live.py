@@ -8,9 +8,12 @@ from recollect_server.domain.live import Live
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts
 from recollect_server.services.streaming.log import Encode, Interest, News, UpdateLog
+from recollect_server.services.streaming.shared import SharedLog
 from recollect_server.services.streaming.snapshot import Choice, Snapshots
 from recollect_server.services.streaming.subscription import Subscription
+from recollect_server.services.streaming.watching import Log
 from recollect_server.services.working_context import Limits
+from recollect_server.storage.logs.order import Part
 
 
 class LiveUpdates:
@@ -32,7 +35,12 @@ class LiveUpdates:
         """
         self._space = space
         self._drafts = Drafts(space.clock, timeout=draft_timeout, max_length=max_draft)
-        self._log = UpdateLog(space, self._drafts, encode)
+        order = space.order
+        self._log: Log = (
+            SharedLog(space, order, self._drafts, encode)
+            if order
+            else UpdateLog(space, self._drafts, encode)
+        )
         self._snapshots = Snapshots(self._log, limits)
 
     def subscribe(
@@ -86,10 +94,12 @@ class LiveUpdates:
             channel = state.conversation.channel
             if state.conversation.pinned and speaks_from not in ("", channel):
                 raise ConversationReadOnly(conversation_id, channel)
-            self._drafts.publish(conversation_id, channel, draft_id, offset, text, done=done)
+            self._log.publish(Part(conversation_id, draft_id, channel, offset, text, done))
         self._log.touch((conversation_id, channel))
 
     def tick(self) -> None:
-        """Drop the drafts that did not grow for too long."""
-        for about in self._drafts.expire():
-            self._log.touch(about)
+        """Do the periodic work, and drop the drafts that did not grow for too long."""
+        self._log.tick()
+        for conversation_id, channel, draft_id in self._drafts.expire():
+            self._log.expired(conversation_id, draft_id)
+            self._log.touch((conversation_id, channel))

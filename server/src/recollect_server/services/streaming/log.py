@@ -15,13 +15,17 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
+from typing import Generic, TypeVar
 
+from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.update import Deleted, Redacted, Update, Updated
 from recollect_server.services.space.events import CursorsLost, IndexReplaced, Suspended
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts
 from recollect_server.services.streaming.reading import Placed, read, told
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.log import Newest
+from recollect_server.storage.logs.order import Key, Mark, Part
 
 _POSITION = re.compile(r"([0-9a-f]{12})-(\d{1,19})", re.ASCII)
 _RING_BYTES = 32 << 20
@@ -29,6 +33,9 @@ _RING_ENTRIES = 50_000
 _PART = 500  # changes read from the index at once
 _PART_BYTES = 4 << 20  # of their messages: whoever missed much is read for a part at a time
 _LONGEST_REST = 1.0  # seconds: whoever calls `advance` rests less between two calls
+
+C = TypeVar("C", int, Key)
+"""A place in a log."""
 
 Encode = Callable[[Update], bytes]
 About = tuple[str, str]
@@ -60,12 +67,62 @@ class Interest:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Generic[C]):
     """An update as it is sent."""
 
-    cursor: int
+    cursor: C
     about: About
     data: bytes
+    mark: Mark | None = None
+    """The cursor as a position in an order that processes share."""
+
+
+class Ring(Generic[C]):
+    """The newest updates of a log, in memory. Whoever owns it guards it."""
+
+    def __init__(self, latest: C) -> None:
+        self._entries: list[Entry[C]] = []
+        self._bytes = 0
+        self.after: C = latest
+        """It has everything behind this cursor up to `latest`."""
+        self.latest: C = latest
+
+    def run(self, cursor: C, most: int) -> tuple[list[Entry[C]], C] | None:
+        """Return the oldest entries behind a cursor, and the cursor behind them; None if it does
+        not reach back to it.
+        """
+        if cursor < self.after:
+            return None
+        start = bisect_right(self._entries, cursor, key=attrgetter("cursor"))
+        run = self._entries[start : start + most]
+        return run, run[-1].cursor if start + most < len(self._entries) else self.latest
+
+    def extend(self, new: list[Entry[C]], deleted: dict[str, C], latest: C) -> None:
+        """Append new entries up to a cursor. `deleted`: the cursor of the deletion of each deleted
+        conversation.
+        """
+        self.latest = latest
+        self._entries += new
+        self._bytes += sum(len(entry.data) for entry in new)
+        if deleted:  # as in the log itself: of what is deleted, only that stays
+            self._entries = [
+                entry
+                for entry in self._entries
+                if entry.about[0] not in deleted or entry.cursor >= deleted[entry.about[0]]
+            ]
+            self._bytes = sum(len(entry.data) for entry in self._entries)
+        while self._bytes > _RING_BYTES or len(self._entries) > _RING_ENTRIES:
+            # at once: a list gives up its front slowly
+            half = self._entries[: len(self._entries) // 2 + 1]
+            del self._entries[: len(half)]
+            self._bytes -= sum(len(entry.data) for entry in half)
+            self.after = half[-1].cursor
+
+    def clear(self, latest: C) -> None:
+        """Keep nothing, and go on behind a cursor."""
+        self._entries.clear()
+        self._bytes = 0
+        self.after = self.latest = latest
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +189,7 @@ class UpdateLog:
             tuple[tuple[Position, Interest, int, int], tuple[Batch, Position]] | None
         ) = None
         self._waiting = False  # whether whoever calls `advance` waits for news
-        self._ring: list[Entry] = []
-        self._ring_bytes = 0
-        self._after = 0  # the ring has everything behind this cursor up to `_latest`
-        self._latest = 0
+        self._ring: Ring[int] = Ring(0)
         self._attach(space.index)
         space.subscribe(IndexReplaced, lambda event: self._attach(event.index))
         space.subscribe(CursorsLost, lambda _: self._reset())
@@ -149,7 +203,7 @@ class UpdateLog:
     @property
     def latest(self) -> int:
         """The last cursor that was told."""
-        return self._latest
+        return self._ring.latest
 
     def watch(self) -> None:
         """Count one watcher more. Call `unwatch` once at its end."""
@@ -162,6 +216,14 @@ class UpdateLog:
         with self._guard:
             self._watchers -= 1
             self._hurry()
+
+    def publish(self, part: Part) -> None:
+        """Add a part to a draft. Raises InvalidField."""
+        name, draft_id, channel, offset, text, done = part
+        self.drafts.publish(name, channel, draft_id, offset, text, done=done)
+
+    def expired(self, conversation_id: str, draft_id: str) -> None:
+        """Do nothing: the drafts were here alone."""
 
     def touch(self, about: About) -> None:
         """Note that a draft of this conversation grew or ended."""
@@ -193,8 +255,11 @@ class UpdateLog:
         end = index.log.last_cursor()
         with self._guard:
             self._grown.wait_for(
-                lambda: self._latest >= end or self._index is not index, _LONGEST_REST
+                lambda: self._ring.latest >= end or self._index is not index, _LONGEST_REST
             )
+
+    def tick(self) -> None:
+        """Do nothing: the index follows itself."""
 
     def advance(self) -> News:
         """Make updates of the news that came, and return what they are about."""
@@ -205,13 +270,13 @@ class UpdateLog:
             self._inbox.clear()
             everyone, self._renewed = self._renewed, False
             about, self._touched = self._touched, set()
-        entries: list[Entry] = []
+        entries: list[Entry[int]] = []
         deleted: dict[str, int] = {}
         redacted = False
         for cursor, news in taken:
             for placed in told(epoch, cursor, news):
                 entries.append(self._entry(placed))
-                self._end_drafts(placed.update)
+                end_drafts(self.drafts, placed.update)
                 if isinstance(placed.update.kind, Deleted):
                     deleted[placed.update.conversation_id] = placed.cursor
                 redacted = redacted or isinstance(placed.update.kind, Redacted)
@@ -237,22 +302,19 @@ class UpdateLog:
             if position.epoch != self._index.log.epoch:
                 raise Renewed
             index = self._index
-            if position.cursor >= self._latest:
+            if position.cursor >= self._ring.latest:
                 return Batch([]), position
-            question = (position, interest, most, self._latest)
+            question = (position, interest, most, self._ring.latest)
             if self._answered and self._answered[0] == question:
                 return self._answered[1]
-            ring = self._ring if position.cursor >= self._after else None
-            if ring is not None:
-                start = bisect_right(ring, position.cursor, key=attrgetter("cursor"))
-                run = ring[start : start + most]
-                last = run[-1].cursor if start + most < len(ring) else self._latest
-        if ring is None:
+            newest = self._ring.run(position.cursor, most)
+        if newest is None:
             return self._older(index, position, interest, min(most, _PART))
+        run, last = newest
         batch = Batch([entry.data for entry in run if interest.wants(entry.about)])
         answer = batch, Position(position.epoch, last)
         with self._guard:
-            if question[-1] == self._latest:  # else it may hold what was deleted since
+            if question[-1] == self._ring.latest:  # else it may hold what was deleted since
                 self._answered = question, answer
         return answer
 
@@ -269,48 +331,22 @@ class UpdateLog:
         last = changes.rows[-1].cursor if changes.more else changes.last
         return Batch([entry.data for entry in entries]), Position(position.epoch, last)
 
-    def _entry(self, placed: Placed) -> Entry:
+    def _entry(self, placed: Placed) -> Entry[int]:
         return Entry(
             placed.cursor,
             (placed.update.conversation_id, placed.channel),
             self.encode(placed.update),
         )
 
-    def _end_drafts(self, update: Update) -> None:
-        """Land the drafts that an update completes before it can be read, so that no stream sends
-        more of them after it.
-        """
-        match update.kind:
-            case Updated(draft_id=draft_id) if draft_id:
-                self.drafts.land(update.conversation_id, draft_id)
-            case Deleted():
-                self.drafts.forget(update.conversation_id)
-            case _:
-                pass
-
-    def _extend(self, entries: list[Entry], deleted: dict[str, int]) -> None:
-        """Append new entries. `deleted`: the cursor of the deletion of each deleted
-        conversation.
-        """
-        new = [entry for entry in entries if entry.cursor > self._latest]
+    def _extend(self, entries: list[Entry[int]], deleted: dict[str, int]) -> None:
+        """Append new entries (see `Ring.extend`)."""
+        new = [entry for entry in entries if entry.cursor > self._ring.latest]
         if not new:
             return
-        self._latest = new[-1].cursor
+        self._ring.extend(new, deleted, new[-1].cursor)
         self._grown.notify_all()
-        self._ring += new
-        self._ring_bytes += sum(len(entry.data) for entry in new)
-        if deleted:  # as in the index's log: of what is deleted, only that stays
-            self._ring = [
-                entry for entry in self._ring if entry.cursor >= deleted.get(entry.about[0], 0)
-            ]
-            self._ring_bytes = sum(len(entry.data) for entry in self._ring)
+        if deleted:
             self._answered = None
-        while self._ring_bytes > _RING_BYTES or len(self._ring) > _RING_ENTRIES:
-            # at once: a list gives up its front slowly
-            half = self._ring[: len(self._ring) // 2 + 1]
-            del self._ring[: len(half)]
-            self._ring_bytes -= sum(len(entry.data) for entry in half)
-            self._after = half[-1].cursor
 
     # The index ------------------------------------------------------------------------------------
 
@@ -320,10 +356,8 @@ class UpdateLog:
         with self._guard:
             self._index = index
             self._inbox.clear()
-            self._ring.clear()
+            self._ring.clear(latest)
             self._answered = None
-            self._ring_bytes = 0
-            self._after = self._latest = latest
             self._renewed = True
             self._hurry()
             self._signal()
@@ -353,16 +387,58 @@ class UpdateLog:
                 return
             # Without watchers nothing is kept: a new one reads the index's log.
             cursor, last = news[-1]
-            self._latest = cursor + len(getattr(last, "updates", (last,)))
-            self._shrink()
+            self._shrink(cursor + len(getattr(last, "updates", (last,))))
 
-    def _shrink(self) -> None:
+    def _shrink(self, latest: int | None = None) -> None:
         """Keep no updates in memory: whoever asks for one reads the index's log."""
         with self._guard:
-            self._after = self._latest
-            self._ring.clear()
+            self._ring.clear(self._ring.latest if latest is None else latest)
             self._answered = None
-            self._ring_bytes = 0
+
+    def position_of(self, cursor: str) -> Position | None:
+        """Return the position that a cursor names; None if the log does not reach back to it.
+        Raises InvalidField, IndexUnavailable.
+        """
+        position = Position.of(cursor)
+        if position is None and Mark.of(cursor) is None:
+            raise InvalidField.of("cursor", "is not a cursor that this service gave out")
+        index = self._index
+        if position is None or position.epoch != index.log.epoch:
+            return None
+        if position.cursor > index.log.given_out():
+            return None  # this log lost its end: an older copy of it was put back
+        self.settle()  # else it would count as having missed nothing
+        return position if index.log.changes(position.cursor, 0, (), ()).whole else None
+
+    def begin(self) -> Position:
+        """Return the position behind everything that is acknowledged. A snapshot of the index that
+        is taken from here on has all of it. Raises IndexUnavailable.
+        """
+        return Position(self._index.log.epoch, self._index.log.last_cursor())
+
+    def placed(
+        self,
+        start: Position,  # noqa: ARG002 - of a shared log
+        index: Index,
+        newest: Newest,
+    ) -> tuple[Position, dict[str, int]]:
+        """Return the position of a snapshot of an index, and what of it comes behind that position
+        (see `SharedLog.placed`): here nothing.
+        """
+        return Position(index.log.epoch, newest.cursor), {}
+
+
+def end_drafts(drafts: Drafts, update: Update) -> None:
+    """Land the drafts that an update completes before it can be read, so that no stream sends more
+    of them after it.
+    """
+    match update.kind:
+        case Updated(draft_id=draft_id) if draft_id:
+            drafts.land(update.conversation_id, draft_id)
+        case Deleted():
+            drafts.forget(update.conversation_id)
+        case _:
+            pass
 
 
 def _unheard() -> None:

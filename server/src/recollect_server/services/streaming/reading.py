@@ -106,12 +106,13 @@ def _placed(
     epoch: str, row: UpdateRow, conversation: Conversation, entries: Mapping[int, Entry]
 ) -> Placed:
     update = Update(
-        f"{epoch}-{row.cursor}", conversation.id, row.time, _kind(row, conversation, entries)
+        f"{epoch}-{row.cursor}", conversation.id, row.time, kind_of(row, conversation, entries)
     )
     return Placed(row.cursor, conversation.channel, update)
 
 
-def _kind(row: UpdateRow, conversation: Conversation, entries: Mapping[int, Entry]) -> Kind:
+def kind_of(row: UpdateRow, conversation: Conversation, entries: Mapping[int, Entry]) -> Kind:
+    """Return what a row of the log says, by the lines that it names and the conversation."""
     first = entries.get(row.first)
     if row.kind == UpdateKind.MESSAGES:
         lines = [

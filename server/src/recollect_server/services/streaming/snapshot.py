@@ -6,12 +6,15 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
+from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import ConversationNotFound, StorageUnavailable
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.live import Live
 from recollect_server.domain.update import ConversationList, ConversationLoaded, Update
-from recollect_server.services.streaming.log import Interest, Position, UpdateLog
+from recollect_server.services.streaming.log import Interest
+from recollect_server.services.streaming.watching import Log, Place
 from recollect_server.services.working_context import Limits, WorkingContext, read_places
+from recollect_server.storage.logs.store import START
 
 _CONVERSATIONS = 50
 _KEPT = 8  # snapshots that many may begin with at once, after a restart
@@ -35,14 +38,14 @@ class Choice:
 class Snapshot:
     """The two parts, encoded, and the place in the log that they are of."""
 
-    position: Position
+    position: Place
     parts: tuple[bytes, bytes]
 
 
 class Snapshots:
     """Takes snapshots. Safe to call from any thread."""
 
-    def __init__(self, log: UpdateLog, limits: Live[Limits]) -> None:
+    def __init__(self, log: Log, limits: Live[Limits]) -> None:
         self._log = log
         self._limits = limits
         self._guard = threading.Lock()  # guards `_kept`; nothing slow happens under it
@@ -55,15 +58,10 @@ class Snapshots:
         the chosen conversation is not there, or not wanted.
         """
         key = (interest, choice, max_turns or self._limits.now.max_turns, reset)
-        index = self._log.space.index
         with self._guard:
             cached = self._cache.get(key)
         # What the index did not take in moves no cursor.
-        if (
-            cached
-            and cached.position == Position(index.log.epoch, index.log.last_cursor())
-            and not self._log.space.lagging()
-        ):
+        if cached and cached.position == self._log.begin() and not self._log.space.lagging():
             return cached
         for _ in range(3):
             try:
@@ -81,6 +79,7 @@ class Snapshots:
 
     def _take(self, interest: Interest, choice: Choice, max_turns: int, reset: bool) -> Snapshot:
         space = self._log.space
+        start = self._log.begin()
         index = space.index
         chosen = Filter(
             conversation_ids=tuple(sorted(interest.conversation_ids)),
@@ -95,6 +94,7 @@ class Snapshots:
             max_tokens=self._limits.now.max_tokens,
             max_bytes=self._limits.now.max_bytes,
         )
+        position, behind = self._log.placed(start, index, newest)
         loaded = ConversationLoaded()
         if newest.loaded is not None and space.is_lagging(newest.loaded.id):
             window = WorkingContext(space, self._limits).load(newest.loaded.id, max_turns=max_turns)
@@ -102,23 +102,37 @@ class Snapshots:
                 window.conversation, tuple(window.turns.messages), window.has_more
             )
         elif newest.loaded is not None:
-            messages = read_places(space, newest.loaded.id, newest.places).messages
-            loaded = ConversationLoaded(newest.loaded, tuple(messages), newest.has_more)
+            end = behind.get(newest.loaded.id)
+            places = [place for place in newest.places if end is None or place[1] < end]
+            messages = read_places(space, newest.loaded.id, places).messages
+            conversation = newest.loaded
+            if end is not None:
+                conversation = self._as_of(conversation.id, end) or conversation
+            loaded = ConversationLoaded(conversation, tuple(messages), newest.has_more)
         elif choice.load_conversation_id and not reset:
             raise ConversationNotFound(choice.load_conversation_id)
-        position = Position(index.log.epoch, newest.cursor)
         now = space.clock()
         listed = Update(
             "",
             "",
             now,
-            ConversationList(tuple(map(space.current, newest.conversations))),
+            ConversationList(
+                tuple(space.current(it) for it in newest.conversations if behind.get(it.id) != 0)
+            ),
             reset=reset,
         )
         second = Update(
             str(position), loaded.conversation.id if loaded.conversation else "", now, loaded
         )
         return Snapshot(position, (self._log.encode(listed), self._log.encode(second)))
+
+    def _as_of(self, conversation_id: str, end: int) -> Conversation | None:
+        """Return a conversation as it was up to a byte of its transcript."""
+        transcripts = self._log.space.transcripts
+        conversation: Conversation | None = None
+        for line in transcripts.store.read(conversation_id, START, end):
+            conversation = transcripts.folded(conversation, line, conversation_id)
+        return conversation
 
 
 def _loaded(chosen: Filter, choice: Choice) -> Filter:

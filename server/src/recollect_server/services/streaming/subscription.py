@@ -2,18 +2,16 @@
 no update.
 """
 
-from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.update import Heartbeat, Update
 from recollect_server.services.streaming.drafts import Key, Sent
 from recollect_server.services.streaming.log import (
     Batch,
     Interest,
     News,
-    Position,
     Renewed,
-    UpdateLog,
 )
 from recollect_server.services.streaming.snapshot import Choice, Snapshots
+from recollect_server.services.streaming.watching import Log
 
 
 class Subscription:
@@ -34,7 +32,7 @@ class Subscription:
 
     def __init__(
         self,
-        log: UpdateLog,
+        log: Log,
         snapshots: Snapshots,
         interest: Interest,
         choice: Choice,
@@ -54,7 +52,7 @@ class Subscription:
         self._drafts_seen = -1
         self._parts: tuple[bytes, ...] = ()
         self._resets = log.resets
-        position = self._position_of(cursor) if cursor else None
+        position = log.position_of(cursor) if cursor else None
         if position is None:
             self._begin(reset=bool(cursor))
         else:
@@ -108,16 +106,3 @@ class Subscription:
         self._parts = snapshot.parts
         self._sent.clear()
         self._drafts_seen = -1
-
-    def _position_of(self, cursor: str) -> Position | None:
-        """Return the position that a cursor names; None if the log does not reach back to it.
-        Raises InvalidField.
-        """
-        position = Position.of(cursor)
-        if position is None:
-            raise InvalidField.of("cursor", "is not a cursor that this service gave out")
-        index = self._log.space.index
-        if position.epoch != index.log.epoch or position.cursor > index.log.given_out():
-            return None  # another log's, or this one lost its end: an older copy of it was put back
-        self._log.settle()  # else it would count as having missed nothing
-        return position if index.log.changes(position.cursor, 0, (), ()).whole else None

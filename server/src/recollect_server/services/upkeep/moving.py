@@ -56,8 +56,11 @@ class Place(Marked, Protocol):
     def set_tokens(self, lines: list[bytes]) -> None:
         """Let the ledger of tokens have these lines, durably."""
 
-    def create(self, space: str) -> None:
-        """Make a space, if the place has it without logs. Raises OSError."""
+    def is_made(self, space: str) -> bool:
+        """Return whether a space stays without logs, because somebody made it."""
+
+    def create(self, space: str, *, is_made: bool) -> None:
+        """Make a space; let it stay without logs if it was made. Raises OSError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,7 @@ def move(
             if space not in names:
                 _remove(target.of(space), _logs_of(target.of(space)))
         for space in names:
-            target.create(space)
+            target.create(space, is_made=source.is_made(space))
             _copy_space(source.of(space), target.of(space), pool, copying)
         if target.tokens() != (tokens := source.tokens()):
             target.set_tokens(tokens)

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -49,6 +50,8 @@ from recollect_server.storage.index.file import (
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.store import Kind, LogNotFound, LogStore
+from recollect_server.storage.vectors.file import VectorsUnavailable
+from recollect_server.storage.vectors.store import forget_conversations
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -364,6 +367,8 @@ def _look_after_all(
     bring_up_forgotten(logs, index)
     for conversation_id in () if rebuilt else redacting:
         finish_interrupted(logs, index, conversation_id, clock())
+    with suppress(VectorsUnavailable):  # a file that cannot be used is made anew
+        forget_conversations(logs.root, deleting)
     for conversation_id in deleting:
         if anchors:
             anchors.drop_source(conversation_id)
@@ -377,6 +382,9 @@ def _look_after_all(
         finish_interrupted(logs, index, conversation_id, clock())
     forget_anchors_again(logs, index)
     settle_all(logs, index)
+    with suppress(VectorsUnavailable):
+        # whether anything is embedded from now on or not
+        forget_conversations(logs.root, index.conversations.unindexed())
     external = _catch_up_all(CommunicationLogs(logs), index, clock, unheard, rebuilt=rebuilt)
     if not rebuilt and (miscount := index.miscount()):
         raise IndexUnavailable(f"it is damaged: {miscount}")

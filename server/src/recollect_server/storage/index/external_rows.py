@@ -184,7 +184,7 @@ def take_in(
             )
         _take_in_line(connection, number, after.channel, line)
         before = fold(before, line.entry.content)
-        if log and (update := _update_of(line, before)) is not None:
+        if log and (update := update_of(line, before)) is not None:
             kind, escalation_id = update
             row = ExternalRow(0, number, kind.value, time, line.sequence, escalation_id)
             connection.execute(f"INSERT {EXTERNAL_UPDATES.insert}", (None, *row[1:]))
@@ -221,7 +221,7 @@ def _take_in_line(connection: apsw.Connection, number: int, channel: str, line: 
             )
 
 
-def _update_of(line: Line, now: Communication | None) -> tuple[ExternalUpdate, str] | None:
+def update_of(line: Line, now: Communication | None) -> tuple[ExternalUpdate, str] | None:
     """Return the update that panels get of a line; `now` is the state with it. None for the text of
     a blocked party.
     """

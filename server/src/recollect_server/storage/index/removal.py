@@ -156,6 +156,12 @@ class Removal:
         self._database.write(job)
         self._lengths.count(-len(messages))
 
+    def has_marked(self, number: int) -> bool:
+        """Return whether words of a conversation are marked and not purged yet."""
+        with self._database.reading() as connection:
+            query = "SELECT 1 FROM identity WHERE name = ?"
+            return connection.execute(query, (purge_of(number),)).get is not None
+
     def purge_words(self, number: int) -> None:
         """Drop the marked words of a conversation from the index's segments. Does nothing if none
         are marked.
@@ -163,12 +169,8 @@ class Removal:
         The merge runs in steps of some `_STEP` seconds, so that other writes take their turn in
         between.
         """
-        with self._database.reading() as connection:
-            if (
-                connection.execute("SELECT 1 FROM identity WHERE name = ?", (purge_of(number),)).get
-                is None
-            ):
-                return
+        if not self.has_marked(number):
+            return
         pages, first = 64, True
 
         def job(connection: apsw.Connection, _: int) -> bool:

@@ -27,6 +27,7 @@ from recollect_server.storage.logs.files import (
     sync_folder,
 )
 from recollect_server.storage.logs.lines import Line, Place, line_of
+from recollect_server.storage.logs.order import Order
 from recollect_server.storage.logs.reader import ends_a_line, raw_lines, read_places, scan
 from recollect_server.storage.logs.repair import look_through, mend
 from recollect_server.storage.logs.store import (
@@ -67,6 +68,7 @@ class FolderStore:
         """
         self.root = root
         self.sharing: Sharing | None = None
+        self.order: Order | None = None
         """Nothing: one process has the folder."""
         """Folder of the conversations, where the index and the vectors are kept too."""
         self._writer = LogWriter(sync=sync)
@@ -86,8 +88,10 @@ class FolderStore:
         after: Position,
         lines: Sequence[bytes],
         claim: Claim = NO_CLAIM,  # noqa: ARG002 - it has one writer
-    ) -> None:
-        """Add whole lines behind the position, where the file must end; `START` makes the file."""
+    ) -> str:
+        """Add whole lines behind the position, where the file must end; `START` makes the file.
+        Return nothing: the index gives changes their order.
+        """
         path, data = self.path(log), b"".join(lines)
         writer = self._always_synced if log == FORGOTTEN else self._writer
         with _failing(log, "written"):
@@ -96,6 +100,7 @@ class FolderStore:
             else:
                 make_folder(path.parent)
                 writer.create(path, data)
+        return ""
 
     def replace(
         self,
@@ -204,6 +209,10 @@ class FolderStore:
         handle = open_transcript(self.root.parent / KEPT, os.O_WRONLY | os.O_CREAT)
         os.close(handle)
         sync_folder(self.root.parent)
+
+    def is_kept(self) -> bool:
+        """Return whether the folder stays without a log."""
+        return (self.root.parent / KEPT).exists()
 
     def settle(self) -> None:
         """Make durable what a killed process may have left to the system's cache: the names here

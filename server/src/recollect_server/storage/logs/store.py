@@ -31,10 +31,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.storage.logs.lines import Line, Place
+
+if TYPE_CHECKING:
+    from recollect_server.storage.logs.order import Order
 
 IDENTITIES, FORGOTTEN, ANCHORS = "identities", "forgotten", "anchors"
 RETENTION = "retention"
@@ -248,6 +251,12 @@ class LogStore(Protocol):
     def sharing(self) -> Sharing | None:
         """Return what processes that share the store need; None if it has one process alone."""
 
+    @property
+    def order(self) -> "Order | None":
+        """Return the order of changes that all processes agree on; None if there is one process,
+        whose index orders them.
+        """
+
     def create(self) -> None:
         """Make the local folder. Raises OSError."""
 
@@ -269,9 +278,10 @@ class LogStore(Protocol):
 
     def append(
         self, log: str, after: Position, lines: Sequence[bytes], claim: Claim = NO_CLAIM
-    ) -> None:
+    ) -> str:
         """Add whole lines behind the position, where the log must end; `START` begins a new log.
-        Raises LogConflict, LogTaken.
+        Return the append's position in the `order`; empty if there is none. Raises LogConflict,
+        LogTaken.
         """
 
     def replace(self, log: str, lines: Iterable[bytes], before: int | None = None) -> None:

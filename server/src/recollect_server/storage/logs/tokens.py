@@ -32,6 +32,10 @@ NO_FILE: Mark = (0, 0, 0)
 class TokenLines(Protocol):
     """Protocol of a ledger of tokens: a file, or a table of a database."""
 
+    @property
+    def is_local(self) -> bool:
+        """Return whether `mark` costs microseconds, and no round trip."""
+
     def mark(self) -> Mark:
         """Return its state: another one after every change. Raises LogUnavailable."""
 
@@ -46,6 +50,9 @@ class TokenLines(Protocol):
 
 class TokenLedger:
     """The ledger of a data folder. Safe to call from any thread, beside other processes."""
+
+    is_local = True
+    """True: `mark` costs some microseconds."""
 
     def __init__(self, data_dir: Path) -> None:
         """Name the ledger. It need not be there yet, nor its folder."""

@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from recollect_server.domain.store_url import without_password
+from recollect_server.storage.postgres.follower import Follower
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
@@ -98,6 +99,8 @@ class Database:
                 assert row is not None
                 self.identity = str(row[0])
                 """Name of the database's contents, the same in every copy and backup."""
+                self.follower = Follower(self._connected, connection, self.number)
+                """Follows the changes, while anybody watches them."""
         except psycopg.Error as error:
             self._release()
             raise DatabaseUnavailable(said(error)) from error
@@ -123,6 +126,7 @@ class Database:
 
     def close(self) -> None:
         """Sign off, and close every connection."""
+        self.follower.close()
         self._stopping.set()
         if self._beats.is_alive():
             self._beats.join()

@@ -47,6 +47,7 @@ from recollect_server.storage.postgres.database import (
     Database,
     DatabaseUnavailable,
 )
+from recollect_server.storage.postgres.order import PostgresOrder
 
 _PAGE_BYTES = 1 << 20  # of lines that are read at once
 _PAGE_NAMES = 10_000
@@ -63,9 +64,11 @@ _Verb = Literal[
     "end_delete",
     "remove_empty",
 ]
+# With where the function left the position of its change.
 _APPEND = (
-    b"SELECT recollect.append(%b, %b, %b, %b, %b, %b, %b, %b::bytea[], %b::bytea, %b::bytea[],"
-    b" %b::uuid[], %b::text, %b::bigint)"
+    b"SELECT status, current_setting('recollect.change', true) FROM recollect.append("
+    b"%b, %b, %b, %b, %b, %b, %b, %b::bytea[], %b::bytea, %b::bytea[], %b::uuid[],"
+    b" %b::text, %b::bigint) AS status"
 )
 _held_lease: ContextVar[tuple[str | None, int | None]] = ContextVar("lease", default=(None, None))
 """Lease of the work that this thread does: its purpose and its number."""
@@ -90,6 +93,8 @@ class PostgresStore:
         self._space = space
         self.sharing = PostgresSharing(database, space)
         """The part that the replicas share."""
+        self.order = PostgresOrder(database, space)
+        """The order of changes that all replicas agree on."""
         self._guard = threading.Lock()  # guards `_unanswered`
         self._unanswered: dict[str, tuple[int, bytes, UUID]] = {}
         """Appends that failed without an answer, which may have been made: by log."""
@@ -98,8 +103,10 @@ class PostgresStore:
 
     def append(
         self, log: str, after: Position, lines: Sequence[bytes], claim: Claim = NO_CLAIM
-    ) -> None:
-        """Add whole lines behind the position, where the log must end; `START` makes the log."""
+    ) -> str:
+        """Add whole lines behind the position, where the log must end; `START` makes the log.
+        Return the append's position in the order.
+        """
         kind, bodies = _kind_of(log), _bodies(lines)
         with self._guard:
             unanswered = self._unanswered.pop(log, None)
@@ -109,7 +116,9 @@ class PostgresStore:
         name = unanswered[2] if unanswered is not None and is_again else uuid4()
         hit("append.begun" if after.bytes else "create.begun")
         try:
-            status = self._append(log, kind, after.bytes, name, bodies, claim, is_again=is_again)
+            status, place = self._append(
+                log, kind, after.bytes, name, bodies, claim, is_again=is_again
+            )
         except LogUnavailable:
             with self._guard:
                 self._unanswered[log] = (after.bytes, _digest(bodies), name)
@@ -120,7 +129,9 @@ class PostgresStore:
             raise LogTaken(log, "written", _TAKEN)
         if status != "done":
             raise LogConflict(log, "written", _CHANGED)
+        self.order.hurry()
         hit("append.written" if after.bytes else "create.synced")
+        return str(self.order.of_change(place) or "")
 
     def replace(self, log: str, lines: Iterable[bytes], before: int | None = None) -> None:
         """Replace all lines of a log, in one transaction."""
@@ -401,8 +412,10 @@ class PostgresStore:
         claim: Claim,
         *,
         is_again: bool,
-    ) -> str:
-        """Call the function that appends, and return its status."""
+    ) -> tuple[str, str]:
+        """Call the function that appends. Return its status, and where its change stands, if it
+        made one.
+        """
         space, database = self._space, self._database
         # In one order, so that two appends never wait for each other.
         places = sorted(
@@ -414,7 +427,7 @@ class PostgresStore:
             [holder for _, holder in places],
         )
 
-        def work(connection: Connection, is_repeated: bool) -> str:
+        def work(connection: Connection, is_repeated: bool) -> tuple[str, str]:
             again = is_again or is_repeated
             arguments: list[object] = [database.number, space, log, kind, after_bytes, name, again]
             arguments += [bodies, *claims, *_held_lease.get()]
@@ -422,10 +435,10 @@ class PostgresStore:
                 row = connection.execute(_APPEND, arguments).fetchone()
             except psycopg.Error as error:
                 if error.sqlstate == _CLAIMED:
-                    return "taken"
+                    return "taken", ""
                 raise
             assert row is not None
-            return str(row[0])
+            return str(row[0]), row[1] or ""
 
         with _failing(log, "written"):
             return database.run(work)
@@ -453,7 +466,9 @@ class PostgresStore:
             return str(row[0])
 
         with _failing(log, action):
-            return self._database.run(work)
+            status = self._database.run(work)
+        self.order.hurry()
+        return status
 
     def _query(
         self, log: str, action: str, statement: str, *values: object, is_name: bool = False

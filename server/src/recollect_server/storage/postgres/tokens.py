@@ -29,6 +29,9 @@ class Runs(Protocol):
 class PostgresTokenLedger:
     """The ledger of a database. Safe to call from any thread, beside other processes."""
 
+    is_local = False
+    """False: `mark` costs a round trip."""
+
     def __init__(self, database: Runs) -> None:
         self._database = database
 

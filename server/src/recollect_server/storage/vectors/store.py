@@ -80,6 +80,20 @@ def forget_lines(folder: Path, conversation_id: str, lines: Collection[int]) -> 
             store.close()
 
 
+def forget_conversations(folder: Path, conversation_ids: Collection[str]) -> None:
+    """Remove all data of conversations from a file that nobody has open, if it is there. Raises
+    VectorsUnavailable.
+    """
+    if not conversation_ids or not (folder / NAME).exists():
+        return
+    store = VectorStore(folder)
+    try:
+        for conversation_id in store.known(conversation_ids):
+            store.clear(conversation_id)
+    finally:
+        store.close()
+
+
 class VectorStore:
     """The file, open. Safe to call from any thread. Raises VectorsUnavailable."""
 
@@ -190,6 +204,17 @@ class VectorStore:
                 connection.execute("INSERT OR REPLACE INTO facts VALUES(?, ?)", (fact, epoch))
             query = "SELECT c.id, coalesce(p.lines, 0) FROM conversations c LEFT JOIN progress p ON p.key = c.key AND p.model = ?"
             return {row[0]: row[1] for row in connection.execute(query, (model,))}
+
+    def known(self, conversation_ids: Collection[str]) -> list[str]:
+        """Return those of the conversations that have any data, of whatever model."""
+        with self._using() as connection:
+            query = (
+                "SELECT id FROM conversations WHERE id IN (SELECT value FROM json_each(?1)) UNION"
+                " SELECT conversation FROM parts WHERE conversation IN"
+                " (SELECT value FROM json_each(?1))"
+            )
+            names = orjson.dumps(list(conversation_ids)).decode()
+            return [str(row[0]) for row in connection.execute(query, (names,))]
 
     def lines_of(self, model: int, conversation_id: str) -> int:
         """Return the number of a conversation's lines that were embedded."""

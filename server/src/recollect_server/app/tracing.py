@@ -1,0 +1,200 @@
+"""Traces by OpenTelemetry: a span for each call, and below it one for each step of its work. They
+go to a collector by OTLP over HTTP.
+
+Spans are made by hand: OpenTelemetry's interceptor for gRPC costs a third of a call. A call that is
+not sampled makes no spans of steps. A trace holds ids of requests and tokens, and never a text.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from recollect_server import __version__
+from recollect_server.app.folder import CannotStart
+from recollect_server.domain.telemetry import (
+    CALL,
+    TRACEPARENT,
+    CallIds,
+    Metadata,
+    Step,
+    Telemetry,
+)
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+log = structlog.get_logger("recollect.traces")
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_EXTRA = "pip install 'recollect-server[otel]'"
+_STOP_SECONDS = 2.0  # that a stop waits for the last spans to reach the collector
+_FAULTS = {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}
+"""Codes that OpenTelemetry counts as errors of a server."""
+
+
+class _Troubles(logging.Handler):
+    """Passes on what OpenTelemetry logs as lines of the server's own log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log a record."""
+        log.warning("traces_not_sent", reason=record.getMessage()[:300])
+
+
+class Tracing(Telemetry):
+    """Telemetry that traces, in front of another that measures. Safe to call from any thread."""
+
+    def __init__(
+        self, inner: Telemetry, endpoint: str = "", exporter: "SpanExporter | None" = None
+    ) -> None:
+        """Spans go to `endpoint`, a collector's URL, else where OpenTelemetry's environment says;
+        or to an exporter. Raises ImportError without the extra.
+        """
+        from opentelemetry import context, trace
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        troubles = logging.getLogger("opentelemetry")
+        if not any(isinstance(it, _Troubles) for it in troubles.handlers):
+            troubles.addHandler(_Troubles(logging.WARNING))
+            troubles.propagate = False
+        if exporter is None:
+            url = f"{endpoint.rstrip('/')}/v1/traces" if endpoint else None
+            exporter = OTLPSpanExporter(endpoint=url)
+        name = os.environ.get("OTEL_SERVICE_NAME", "recollect-server")
+        resource = Resource.create({"service.name": name, "service.version": __version__})
+        self._provider: TracerProvider = TracerProvider(resource=resource)
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._exporter = exporter
+        self._inner = inner
+        self._tracer = self._provider.get_tracer("recollect", __version__)
+        self._trace, self._context = trace, context
+        self._propagator = TraceContextTextMapPropagator()
+        self.count, self.deliver = inner.count, inner.deliver  # type: ignore[method-assign]
+
+    def trace(
+        self, method: str, ids: CallIds, metadata: Callable[[], Metadata]
+    ) -> AbstractContextManager[object]:
+        """Return a context that traces a call, as a part of its caller's trace if it names one."""
+        parent = next((value for name, value in metadata() if name == TRACEPARENT), None)
+        service, _, name = method.partition(".")
+        span = self._tracer.start_span(
+            f"recollect.v1.{service}/{name}",
+            self._propagator.extract({TRACEPARENT: parent}) if isinstance(parent, str) else None,
+            kind=self._trace.SpanKind.SERVER,
+            attributes={
+                "rpc.system": "grpc",
+                "rpc.service": f"recollect.v1.{service}",
+                "rpc.method": name,
+            },
+        )
+        ids.trace = f"{span.get_span_context().trace_id:032x}"
+        if span.is_recording():
+            ids.span = span
+        return _Spanned(self, span)
+
+    def step(self, step: Step) -> AbstractContextManager[object]:
+        """Return a context that measures a step, and traces it where it is part of a trace: of a
+        call that is sampled, or of notes, which begin one.
+        """
+        inner = self._inner.step(step)
+        ids = CALL.get()
+        if (ids is None or ids.span is None) and not (
+            step is Step.NOTES or (step is Step.MODEL and self.current().is_recording())
+        ):
+            return inner
+        return _Spanned(self, self._tracer.start_span(step.value), inner)
+
+    def call(self, method: str, code: str, seconds: float) -> None:
+        """Note a call that is over, in its span too."""
+        self._inner.call(method, code, seconds)
+        ids = CALL.get()
+        span: Any = None if ids is None else ids.span
+        if ids is None or span is None:
+            return
+        span.set_attribute("rpc.grpc.status_code", code)
+        for name, value in (("request", ids.request), ("token", ids.token)):
+            if value:
+                span.set_attribute(f"recollect.{name}", value)
+        if code in _FAULTS:
+            span.set_status(self._trace.StatusCode.ERROR, code)
+
+    def stop(self) -> None:
+        """Send the last spans, as long as that takes no more than seconds."""
+        # A collector that is away would be tried again for longer, whatever the time limit.
+        last = threading.Thread(target=self._provider.force_flush, name="traces", daemon=True)
+        last.start()
+        last.join(_STOP_SECONDS)
+        self._exporter.shutdown()
+        self._provider.shutdown()
+
+    def current(self) -> Any:
+        """Return the span that this thread works in."""
+        return self._trace.get_current_span()
+
+    def enter(self, span: Any) -> object:
+        """Let a span be that of this thread. Return what `leave` needs."""
+        return self._context.attach(self._trace.set_span_in_context(span))
+
+    def leave(self, span: Any, before: Any, error: BaseException | None) -> None:
+        """End a span."""
+        self._context.detach(before)
+        if error is not None and span.is_recording():
+            # The name alone: a text of an error may hold what was said.
+            span.set_status(self._trace.StatusCode.ERROR, type(error).__name__)
+        span.end()
+
+
+class _Spanned:
+    """A span around some work, and what measures it else."""
+
+    __slots__ = ("_before", "_inner", "_span", "_tracing")
+
+    def __init__(
+        self, tracing: Tracing, span: Any, inner: AbstractContextManager[object] | None = None
+    ) -> None:
+        self._tracing = tracing
+        self._span = span
+        self._inner = inner
+
+    def __enter__(self) -> None:
+        self._before = self._tracing.enter(self._span)
+        if self._inner is not None:
+            self._inner.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._inner is not None:
+            self._inner.__exit__(kind, error, traceback)
+        self._tracing.leave(self._span, self._before, error)
+
+
+def tracing(inner: Telemetry, endpoint: str) -> Tracing | None:
+    """Return what traces, if the setting or OpenTelemetry's environment names a collector; None if
+    neither does. Raises CannotStart if the setting does and the extra is missing.
+    """
+    named = next((name for name in _ENDPOINTS if os.environ.get(name)), "")
+    if not endpoint and (not named or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"):
+        return None
+    try:
+        return Tracing(inner, endpoint)
+    except ImportError as error:
+        if endpoint:
+            raise CannotStart(
+                f"traces need OpenTelemetry, which cannot be imported ({error}): {_EXTRA}"
+            ) from error
+        # The variable may be set for every program of the machine.
+        log.warning("traces_off", reason=f"{named} is set, and OpenTelemetry is missing: {_EXTRA}")
+        return None

@@ -1,0 +1,308 @@
+"""Updates for panels of external communications whose store several processes share.
+
+As `services.streaming.shared` for conversations: the changes are read in the order that all
+processes agree on, and what came with each from the lines that it wrote. They are few, so every
+watcher reads them by its position, and the last answer is kept for those who ask the same.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from recollect_server.domain.errors import IndexUnavailable, InvalidField, StorageUnavailable
+from recollect_server.domain.external import (
+    Changed,
+    Communication,
+    CommunicationUpdate,
+    Escalated,
+    Escalation,
+    EscalationOpened,
+    EscalationResolved,
+    Exchanged,
+    ExternalMessage,
+    Listed,
+    Trust,
+)
+from recollect_server.services.external.live import LISTED, OURS, CommunicationWatcher, cursor_text
+from recollect_server.services.external.store import CommunicationStore
+from recollect_server.services.streaming.log import Batch, News, Position, Renewed
+from recollect_server.services.streaming.replaying import Replaying
+from recollect_server.storage.index.external_rows import update_of
+from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.order import (
+    END,
+    Following,
+    Key,
+    Mark,
+    Order,
+    OrderedChange,
+    OrderedChanges,
+)
+from recollect_server.storage.logs.store import Kind
+
+_PART = 200  # changes that are read at once
+_PART_BYTES = 4 << 20  # of their lines
+_LONGEST_WAIT = 1.0  # seconds that a panel which comes back waits for the horizon
+
+Encode = Callable[[CommunicationUpdate], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A communication with its escalations, those that are answered too."""
+
+    communication: Communication
+    escalations: dict[str, Escalation]
+    trusts: tuple[tuple[int, Trust], ...] = ()
+    """Each line that changed the trust, and what it set."""
+
+    def at(self, sequence: int) -> Communication:
+        """Return the communication with the trust that held at a line."""
+        trust = Trust.UNTRUSTED
+        for line, it in self.trusts:
+            trust = it if line <= sequence else trust
+        return replace(self.communication, trust=trust)
+
+
+class SharedCommunications:
+    """Changes of external communications, for watchers. Safe to call from any thread."""
+
+    def __init__(self, store: CommunicationStore, order: Order, encode: Encode) -> None:
+        """`encode` makes what is sent."""
+        self.store = store
+        self.encode = encode
+        self._order = order
+        self._makes = threading.Lock()  # guards `_states`; held while lines are read
+        self._states: Replaying[_State] = Replaying(store.space, self._folded, lambda _: None)
+        self._begins = threading.Lock()  # held while the following begins or ends
+        # guards everything below; nothing slow happens under it
+        self._guard = threading.Condition()
+        self._following: Following | None = None
+        self._watchers = 0
+        self._signal: Callable[[], None] | None = None
+        self._changes = self._delivered = 0
+        self._resets = 0
+        self._horizon = 0
+        # the last one
+        self._answered: tuple[tuple[Mark, int, int], tuple[Batch, Mark]] | None = None
+
+    def subscribe(self, cursor: str) -> CommunicationWatcher:
+        """Begin a subscription, behind a cursor or with a snapshot. Raises InvalidField,
+        IndexUnavailable, StorageUnavailable.
+        """
+        with self._begins:
+            if self._following is None:
+                following = self._order.follow(Kind.COMMUNICATION, self._take, self._lost)
+                with self._guard:
+                    self._following, self._horizon = following, 0
+                following.start()
+            with self._guard:
+                self._watchers += 1
+        try:
+            return CommunicationWatcher(self, cursor)
+        except BaseException:
+            self.unsubscribe()
+            raise
+
+    def unsubscribe(self) -> None:
+        """Count one watcher less."""
+        with self._guard:
+            self._watchers -= 1
+
+    def listen(self, signal: Callable[[], None]) -> None:
+        """Call `signal`, which returns at once, when there is news for `advance`."""
+        with self._guard:
+            self._signal = signal
+
+    def expect(self) -> None:
+        """Signal news that came since the last `advance`."""
+        if self._changes != self._delivered and self._signal is not None:
+            self._signal()
+
+    def _take(self, changes: OrderedChanges) -> None:
+        count = sum(it.kind == Kind.COMMUNICATION for it in changes.rows)
+        with self._guard:
+            self._horizon = changes.told
+            self._changes += max(count, 1)  # a horizon that moved lets earlier ones be read
+            signal = self._signal
+            self._guard.notify_all()
+        if signal is not None:
+            signal()
+
+    def _lost(self) -> None:
+        """Let every watcher begin again: a copy of the store took over which lacks some changes."""
+        with self._makes:
+            self._states.clear()
+        with self._guard:
+            self._resets += 1
+            self._changes += 1
+            self._answered = None
+
+    def advance(self) -> News:
+        """Take the changes that came."""
+        with self._guard:
+            count = self._changes - self._delivered
+            self._delivered = self._changes
+        return News((), count, everyone=count > 0)
+
+    def tick(self) -> None:
+        """Try again what the index refused, and follow nothing if nobody watches."""
+        if self._following is not None and not self._watchers:
+            self._rest()
+        if self.store.behind:
+            # it was logged when it was refused
+            with suppress(IndexUnavailable, StorageUnavailable):
+                self.store.bring_up()
+
+    def _rest(self) -> None:
+        with self._begins:
+            if self._watchers or self._following is None:
+                return
+            following, self._following = self._following, None
+            following.close()
+            with self._makes:
+                self._states.clear()
+
+    def behind(self, position: Mark, most: int) -> tuple[Batch, Mark]:
+        """Return the oldest updates behind a position, and the position behind them.
+
+        Raises Renewed, StorageUnavailable.
+        """
+        with self._guard:
+            question = (position, most, self._changes)
+            if self._answered and self._answered[0] == question:
+                return self._answered[1]
+            resets, horizon = self._resets, self._horizon
+        if resets and not self._order.reaches(position):
+            raise Renewed
+        ended = [it.transaction for it in position.missing if it.transaction < horizon]
+        if position.missing:
+            answer = self._missed(position, ended, horizon) if ended else (Batch([]), position)
+        else:
+            changes = self._order.after(
+                position.key, Kind.COMMUNICATION, min(most, _PART), _PART_BYTES
+            )
+            updates, end = self._updates(position, changes.rows)
+            data = [self.encode(it) for mark, it in updates if mark.key > position.key]
+            answer = Batch(data), end
+        with self._guard:
+            self._answered = question, answer
+        return answer
+
+    def _missed(self, position: Mark, ended: list[int], horizon: int) -> tuple[Batch, Mark]:
+        """Read the updates of transactions that had not ended when a cursor was given out, and have
+        now (see `SharedLog`).
+        """
+        rows: list[OrderedChange] = []
+        key, more = Key(), True
+        while more:
+            changes = self._order.after(key, Kind.COMMUNICATION, _PART, _PART_BYTES, ended)
+            rows += changes.rows
+            more = changes.more
+            key = Key(rows[-1].transaction, rows[-1].number, END) if rows else key
+        data: list[bytes] = []
+        for mark, update in self._updates(position, rows)[0]:
+            if position.lacks(mark.key):
+                rest = position.without(mark.key)
+                data.append(self.encode(replace(update, cursor=cursor_text(rest))))
+        return Batch(data), position.without(Key(horizon))
+
+    def _updates(
+        self, before: Mark, changes: Sequence[OrderedChange]
+    ) -> tuple[list[tuple[Mark, CommunicationUpdate]], Mark]:
+        """Return the updates of changes with their marks, and the mark behind all."""
+        updates: list[tuple[Mark, CommunicationUpdate]] = []
+        end = before
+        with self._makes:
+            for change in changes:
+                place = (END, END) if change.is_last else (change.number, END)
+                end = Mark(
+                    before.epoch, before.timeline, Key(change.transaction, *place), change.tag
+                )
+                if change.kind == Kind.COMMUNICATION and change.lines:
+                    state = self._states.behind(change)
+                    if state is not None:
+                        updates += self._updates_of(change, state, end)
+        return updates, end
+
+    def _updates_of(
+        self, change: OrderedChange, state: _State, end: Mark
+    ) -> list[tuple[Mark, CommunicationUpdate]]:
+        kinds: list[tuple[int, Any]] = []
+        now = state.communication
+        for line in change.lines:
+            row = update_of(line, state.at(line.sequence))
+            if row is None or line.entry is None:
+                continue
+            content, escalation = line.entry.content, state.escalations.get(row[1])
+            if isinstance(content, ExternalMessage):
+                kinds.append((line.sequence, Exchanged(now, content)))
+            elif escalation is not None:
+                kinds.append((line.sequence, Escalated(escalation)))
+            else:
+                kinds.append((line.sequence, Changed(now)))
+        updates: list[tuple[Mark, CommunicationUpdate]] = []
+        for at, (sequence, kind) in enumerate(kinds, start=1):
+            mark = end
+            if at < len(kinds):
+                mark = replace(end, key=Key(change.transaction, change.number, sequence))
+            update = CommunicationUpdate(cursor_text(mark), change.log, change.time, kind)
+            updates.append((mark, update))
+        return updates
+
+    def _folded(self, before: _State | None, line: Line, name: str) -> _State | None:
+        """Return the state behind a line."""
+        logs = self.store.space.communications
+        after = logs.folded(before.communication if before else None, line, name)
+        if after is None:
+            return None
+        escalations = before.escalations if before else {}
+        match line.entry.content if line.entry else None:
+            case EscalationOpened() as it:
+                opened = Escalation(it.id, name, it.sequence, it.question, it.time)
+                escalations = escalations | {it.id: opened}
+            case EscalationResolved() as it if it.id in escalations:
+                closed = replace(escalations[it.id], answer=it.answer, resolve_time=it.time)
+                escalations = escalations | {it.id: closed}
+            case _:
+                pass
+        trusts = before.trusts if before else ()
+        if before is None or before.communication.trust is not after.trust:
+            trusts = (*trusts, (line.sequence, after.trust))
+        return _State(after, escalations, trusts)
+
+    def snapshot(self, *, reset: bool) -> tuple[bytes, Mark]:
+        """Return the newest communications, and the position that they belong to. Raises
+        IndexUnavailable, StorageUnavailable.
+        """
+        mark = self._order.now()
+        self.store.space.follow()
+        _, communications = self.store.space.index.external.newest(LISTED)
+        update = CommunicationUpdate(
+            cursor_text(mark),
+            "",
+            self.store.space.clock(),
+            Listed(tuple(communications)),
+            reset=reset,
+        )
+        return self.encode(update), mark
+
+    def position_of(self, cursor: str) -> Mark | None:
+        """Return the position that a cursor names; None if the store does not reach back to it.
+        Raises InvalidField, StorageUnavailable.
+        """
+        text = cursor.removeprefix(OURS) if cursor.startswith(OURS) else ""
+        mark = Mark.of(text)
+        if mark is None and Position.of(text) is None:
+            raise InvalidField.of("cursor", "is not a cursor that this stream gave out")
+        if mark is None or not self._order.reaches(mark):
+            return None
+        end = self._order.now().key.transaction
+        until = time.monotonic() + _LONGEST_WAIT
+        self._order.hurry()
+        with self._guard:  # else it would count as having missed nothing
+            self._guard.wait_for(lambda: self._horizon > end, until - time.monotonic())
+        return mark

@@ -1,0 +1,84 @@
+"""States of logs at a change that is told, folded from the lines of a shared store."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from recollect_server.services.space.space import Space
+from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.order import OrderedChange
+from recollect_server.storage.logs.store import START, Action, LogNotFound
+
+State = TypeVar("State")
+
+_MAX_STATES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class _At(Generic[State]):
+    """A state, and how many bytes of its log are in it."""
+
+    bytes: int
+    state: State
+
+
+class Replaying(Generic[State]):
+    """States of the logs of one kind. One thread at a time may call it.
+
+    The changes of a log come in the order of its lines, so most states follow from the one before.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        folded: Callable[[State | None, Line, str], State | None],
+        indexed: Callable[[str], tuple[int, State] | None],
+    ) -> None:
+        """`folded` returns the state behind a line; `indexed` what the index has of a log, with the
+        bytes of it: then the log need not be read from its top.
+        """
+        self._space = space
+        self._folded = folded
+        self._indexed = indexed
+        self._states: OrderedDict[str, _At[State]] = OrderedDict()
+
+    def behind(self, change: OrderedChange) -> State | None:
+        """Return the state behind a change or a later one; None if the log is gone. Raises
+        StorageUnavailable.
+        """
+        name = change.log
+        at = self._states.get(name) if change.action is Action.APPEND else None
+        if at is None and change.action is Action.APPEND and change.start:
+            stored = self._indexed(name)
+            at = _At(*stored) if stored else None
+        if at is None or at.bytes < change.until:
+            state = at.state if at else None
+            lines: list[Line] | None = change.lines
+            if change.action is not Action.APPEND or change.start != (at.bytes if at else 0):
+                state, lines = None, self._read(change)
+            for line in lines or ():
+                state = self._folded(state, line, name)
+            if state is None:
+                return None
+            at = _At(change.until, state)
+        self._states[name] = at
+        self._states.move_to_end(name)
+        while len(self._states) > _MAX_STATES:
+            self._states.popitem(last=False)
+        return at.state
+
+    def forget(self, name: str) -> None:
+        """Drop the state of a log that is deleted."""
+        self._states.pop(name, None)
+
+    def clear(self) -> None:
+        """Drop every state."""
+        self._states.clear()
+
+    def _read(self, change: OrderedChange) -> list[Line]:
+        """Return all lines of a log up to the end of a change."""
+        try:
+            return list(self._space.lines(change.log, START, change.until))
+        except LogNotFound:
+            return []

@@ -1,0 +1,464 @@
+"""Update log of a space whose store several processes share: the changes in the order that all of
+them agree on.
+
+The index of a process takes in what is committed as soon as it sees it, so its own numbers are in
+an order that no other process has. Streams therefore do not read it: they read the changes of the
+store below its horizon, where nothing can come in between any more, and the lines that these wrote.
+A cursor names a change there, and means the same to every process, and after an index was made
+anew.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.errors import IndexUnavailable, InvalidField, StorageUnavailable
+from recollect_server.domain.update import Deleted, Redacted, Update
+from recollect_server.services.space import events
+from recollect_server.services.space.events import Appended, Suspended
+from recollect_server.services.space.space import Space
+from recollect_server.services.streaming.drafts import Drafts, Growth
+from recollect_server.services.streaming.log import (
+    About,
+    Batch,
+    Encode,
+    Entry,
+    Interest,
+    News,
+    Position,
+    Renewed,
+    Ring,
+    end_drafts,
+)
+from recollect_server.services.streaming.reading import kind_of
+from recollect_server.services.streaming.replaying import Replaying
+from recollect_server.storage.index.columns import UpdateRow
+from recollect_server.storage.index.incoming import updates_of
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.log import Newest
+from recollect_server.storage.logs.order import (
+    END,
+    Following,
+    Key,
+    Mark,
+    Order,
+    OrderedChange,
+    OrderedChanges,
+    Part,
+)
+from recollect_server.storage.logs.store import Action, Kind
+
+_PART = 500  # changes read from the store at once
+_PART_BYTES = 4 << 20  # of their lines
+_LONGEST_WAIT = 1.0  # seconds that a subscriber which comes back waits for the horizon
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An update with its place in the order, and what filters ask for."""
+
+    mark: Mark
+    channel: str
+    update: Update
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Updates of the changes that came, up to a mark."""
+
+    placed: list[Placed]
+    entries: list[Entry[Key]]
+    latest: Mark
+    horizon: int
+
+
+class SharedLog:
+    """The update log of a space, in the order of a store. Safe to call from any thread, but for
+    `advance`, which one thread calls.
+    """
+
+    def __init__(self, space: Space, order: Order, drafts: Drafts, encode: Encode) -> None:
+        self.space = space
+        self.encode = encode
+        self.drafts = drafts
+        self.resets = 0
+        """Number of times that every watcher had to begin again."""
+        self._order = order
+        self._makes = threading.Lock()  # guards `_states`; held while lines are read
+        self._states: Replaying[Conversation] = Replaying(
+            space, space.transcripts.folded, self._indexed
+        )
+        self._begins = threading.Lock()  # held while the following begins or ends
+        self._guard = threading.RLock()  # guards everything below; nothing slow happens under it
+        self._grown = threading.Condition(self._guard)  # what `_settle` waits for
+        self._signal: Callable[[], None] = _unheard
+        self._following: Following | None = None
+        self._watchers = 0
+        self._inbox: deque[_Told] = deque()
+        self._touched: set[About] = set()  # drafts that grew or ended
+        self._shown: set[About] = set()  # those that may be shown now
+        self._waiting: dict[About, int] = {}  # grown ones, until the horizon reaches this
+        self._renewed = False
+        self._latest = Mark("", 0, Key(), 0)
+        self._horizon = 0  # everything below it can be read here
+        self._reached = 0  # and below this, once `advance` was called
+        self._ring: Ring[Key] = Ring(Key())
+        space.subscribe(Suspended, lambda _: self._shrink())
+        space.subscribe(Appended, self._appended)
+        space.subscribe(events.Deleted, lambda event: self._end(event.conversation_id))
+
+    # Watchers -------------------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """Count one watcher more, and follow the changes from the first one on. Raises
+        StorageUnavailable.
+        """
+        with self._begins:
+            if self._following is None:
+                self._follow()
+            with self._guard:
+                self._watchers += 1
+
+    def unwatch(self) -> None:
+        """Count one watcher less. It waits for nothing: the end of a call calls it."""
+        with self._guard:
+            self._watchers -= 1
+
+    def tick(self) -> None:
+        """Follow nothing if nobody watches."""
+        if self._following is not None and not self._watchers:
+            self._rest()
+
+    def _follow(self) -> None:
+        following = self._order.follow(Kind.CONVERSATION, self._take, self._lost)
+        with self._guard:
+            self._following = following
+            self._inbox.clear()
+            self._waiting.clear()
+            self._latest = following.mark
+            self._horizon = self._reached = 0
+            self._ring.clear(self._latest.key)
+        parts, ceiling = self._order.parts()
+        self.drafts.retain({(part.conversation_id, part.draft_id) for part in parts})
+        self._add(parts, ceiling)
+        following.start()
+
+    def _rest(self) -> None:
+        with self._begins:
+            if self._watchers or self._following is None:
+                return
+            following, self._following = self._following, None
+            following.close()
+            with self._makes:
+                self._states.clear()
+            with self._guard:
+                self._inbox.clear()
+                self._ring.clear(self._latest.key)
+
+    # Drafts ---------------------------------------------------------------------------------------
+
+    def publish(self, part: Part) -> None:
+        """Add a part to a draft, here and on the other processes. Raises InvalidField,
+        StorageUnavailable.
+        """
+        try:
+            growth = self._grown_by(part)
+        except InvalidField:
+            # It may have begun on another process.
+            parts, ceiling = self._order.parts(part.conversation_id, part.draft_id)
+            if not parts:
+                raise
+            self._add(parts, ceiling)
+            growth = self._grown_by(part)
+        if growth is not Growth.NONE:
+            ceiling = self._order.publish(part, begins=growth is Growth.BEGAN)
+            self._wait(part, ceiling)
+
+    def expired(self, conversation_id: str, draft_id: str) -> None:
+        """Let the other processes have no more of a draft, which did not grow for too long."""
+        if self._following is not None:  # else it may have grown on another one
+            self._end(conversation_id, draft_id)
+
+    def touch(self, about: About) -> None:
+        """Note that a draft of this conversation grew or ended."""
+        with self._guard:
+            self._touched.add(about)
+            self._signal()
+
+    def _grown_by(self, part: Part) -> Growth:
+        name, draft_id, channel, offset, text, done = part
+        return self.drafts.publish(name, channel, draft_id, offset, text, done=done)
+
+    def _add(self, parts: Sequence[Part], ceiling: int) -> None:
+        """Add parts that other processes published. One that came twice changes nothing."""
+        for part in parts:
+            with suppress(InvalidField):  # its messages are stored, or its beginning is gone
+                self._grown_by(part)
+                self._wait(part, ceiling)
+
+    def _wait(self, part: Part, ceiling: int) -> None:
+        """Show a draft once everything is told that was written before it."""
+        about = (part.conversation_id, part.channel)
+        with self._guard:
+            self._waiting[about] = max(ceiling, self._waiting.get(about, 0))
+            self._release(self._reached)
+        self._order.hurry()
+
+    def _release(self, horizon: int) -> None:
+        for about in [it for it, ceiling in self._waiting.items() if ceiling <= horizon]:
+            del self._waiting[about]
+            self._shown.add(about)
+            self._touched.add(about)
+
+    def _appended(self, event: Appended) -> None:
+        """Remove the drafts that an append here completes. The streams are told by its update."""
+        for line in event.lines:
+            if line.entry is not None and (draft_id := line.entry.stamp.draft_id):
+                self._end(event.conversation_id, draft_id)
+                if self._following is None:
+                    self.drafts.land(event.conversation_id, draft_id)
+                break
+
+    def _end(self, conversation_id: str, draft_id: str = "") -> None:
+        with suppress(StorageUnavailable):  # it is not given after an hour
+            self._order.end(conversation_id, draft_id)
+
+    def listen(self, signal: Callable[[], None]) -> None:
+        """Call `signal` when there is news for `advance`, and now if there is some."""
+        with self._guard:
+            self._signal = signal
+        signal()
+
+    def expect(self) -> None:
+        """Note that whoever calls `advance` waits for news from now on."""
+        with self._guard:
+            if self._inbox or self._touched or self._renewed:
+                self._signal()
+
+    # What comes -----------------------------------------------------------------------------------
+
+    def _take(self, changes: OrderedChanges) -> None:
+        """Make updates of the next changes, in the thread of the store. Raises
+        StorageUnavailable.
+        """
+        following = self._following
+        if following is None:
+            return
+        with self._makes:
+            placed, mark = self._updates(following.mark, changes.rows)
+        entries = [self._entry(it) for it in placed]
+        self._add(changes.parts, changes.ceiling)
+        with self._guard:
+            self._inbox.append(_Told(placed, entries, mark, changes.told))
+            self._reached = changes.told
+            self._release(changes.told)
+            self._signal()
+
+    def _lost(self) -> None:
+        """Begin again behind what a copy of the store has: it lacks some of what was told."""
+        with self._makes:
+            self._states.clear()
+        with self._guard:
+            self.resets += 1
+            self._renewed = True
+            self._inbox.clear()
+            if self._following is not None:
+                self._latest = self._following.mark
+            self._ring.clear(self._latest.key)
+            self._signal()
+
+    def advance(self) -> News:
+        """Make the updates that came readable, and return what they are about."""
+        with self._guard:
+            taken = list(self._inbox)
+            self._inbox.clear()
+            everyone, self._renewed = self._renewed, False
+            about, self._touched = self._touched, set()
+            shown, self._shown = self._shown, set()
+            count = 0
+            for news in taken:
+                count += len(news.entries)
+                about.update(entry.about for entry in news.entries)
+                for it in news.placed:
+                    end_drafts(self.drafts, it.update)
+                deleted = {
+                    it.update.conversation_id: it.mark.key
+                    for it in news.placed
+                    if isinstance(it.update.kind, Deleted)
+                }
+                self._latest, self._horizon = news.latest, news.horizon
+                self._ring.extend(news.entries, deleted, news.latest.key)
+                if any(isinstance(it.update.kind, Redacted) for it in news.placed):
+                    self._shrink()  # as in `UpdateLog.advance`
+            if taken:
+                self._grown.notify_all()
+        if shown:
+            self.drafts.show({conversation_id for conversation_id, _ in shown})
+        return News(about, count, everyone)
+
+    def _shrink(self) -> None:
+        """Keep no updates in memory: whoever asks for one reads the store."""
+        with self._guard:
+            self._ring.clear(self._ring.latest)
+
+    # What is read ---------------------------------------------------------------------------------
+
+    def behind(self, position: Mark, interest: Interest, most: int) -> tuple[Batch, Mark]:
+        """Return the oldest wanted updates behind a position, and the position behind all that were
+        examined. Raises Renewed, StorageUnavailable.
+        """
+        with self._guard:
+            latest, horizon = self._latest, self._horizon
+            if latest.epoch != position.epoch:
+                raise Renewed
+            if not position.missing:
+                if position.key >= latest.key:
+                    return Batch([]), position
+                newest = self._ring.run(position.key, most)
+                if newest is not None:
+                    run, key = newest
+                    data = [entry.data for entry in run if interest.wants(entry.about)]
+                    is_end = key == latest.key or not run or run[-1].mark is None
+                    return Batch(data), (latest if is_end else run[-1].mark) or latest
+        if position.missing:
+            return self._missed(position, interest, horizon)
+        return self._older(position, latest, interest, min(most, _PART))
+
+    def _older(
+        self, position: Mark, latest: Mark, interest: Interest, most: int
+    ) -> tuple[Batch, Mark]:
+        """Read updates from the store, up to what is in memory."""
+        changes = self._order.after(position.key, Kind.CONVERSATION, most, _PART_BYTES)
+        rows = [row for row in changes.rows if row.transaction <= latest.key.transaction]
+        with self._makes:
+            placed, mark = self._updates(position, rows)
+        entries = [self._entry(it) for it in placed if it.mark.key > position.key]
+        end = mark if changes.more and len(rows) == len(changes.rows) else latest
+        return Batch([it.data for it in entries if interest.wants(it.about)]), end
+
+    def _missed(self, position: Mark, interest: Interest, horizon: int) -> tuple[Batch, Mark]:
+        """Read the updates of transactions that had not ended when a cursor was given out, and have
+        now. Each brings a cursor that says so.
+        """
+        ended = [it.transaction for it in position.missing if it.transaction < horizon]
+        if not ended:
+            return Batch([]), position
+        rows: list[OrderedChange] = []
+        key, more = Key(), True
+        while more:
+            changes = self._order.after(key, Kind.CONVERSATION, _PART, _PART_BYTES, ended)
+            rows += changes.rows
+            more = changes.more
+            key = Key(rows[-1].transaction, rows[-1].number, END) if rows else key
+        with self._makes:
+            placed, _ = self._updates(position, rows)
+        data: list[bytes] = []
+        for it in placed:
+            if position.lacks(it.mark.key):
+                cursor = str(position.without(it.mark.key))
+                entry = self._entry(replace(it, update=replace(it.update, cursor=cursor)))
+                if interest.wants(entry.about):
+                    data.append(entry.data)
+        return Batch(data), position.without(Key(horizon))
+
+    def _updates(self, before: Mark, changes: Sequence[OrderedChange]) -> tuple[list[Placed], Mark]:
+        """Return the updates of changes, and the mark behind them. `before` is one before them."""
+        placed: list[Placed] = []
+        mark = before
+        for change in changes:
+            end = (END, END) if change.is_last else (change.number, END)
+            mark = Mark(before.epoch, before.timeline, Key(change.transaction, *end), change.tag)
+            if change.kind != Kind.CONVERSATION:
+                continue
+            if change.action is Action.DELETE:
+                self._states.forget(change.log)
+                update = Update(str(mark), change.log, change.time, Deleted())
+                placed.append(Placed(mark, change.channel, update))
+            elif change.lines and (state := self._states.behind(change)) is not None:
+                placed += _updates_of(change, state, mark)
+        return placed, mark
+
+    def _entry(self, placed: Placed) -> Entry[Key]:
+        return Entry(
+            placed.mark.key,
+            (placed.update.conversation_id, placed.channel),
+            self.encode(placed.update),
+            placed.mark,
+        )
+
+    def _indexed(self, conversation_id: str) -> tuple[int, Conversation] | None:
+        """Return what the index has of a conversation."""
+        try:
+            stored = self.space.index.conversations.find(conversation_id)
+        except IndexUnavailable:
+            return None
+        return (stored.bytes, stored.conversation) if stored and not stored.calls_unknown else None
+
+    # Positions ------------------------------------------------------------------------------------
+
+    def position_of(self, cursor: str) -> Mark | None:
+        """Return the position that a cursor names; None if the store does not reach back to it.
+        Raises InvalidField, StorageUnavailable.
+        """
+        mark = Mark.of(cursor)
+        if mark is None and Position.of(cursor) is None:
+            raise InvalidField.of("cursor", "is not a cursor that this service gave out")
+        if mark is None or not self._order.reaches(mark):
+            return None  # of an index, before the logs were moved to a database; or it is too old
+        self._settle()  # else it would count as having missed nothing
+        return mark
+
+    def _settle(self) -> None:
+        """Wait until everything that is visible now is told, but not for a transaction that stays
+        open.
+        """
+        end = self._order.now().key.transaction
+        until = time.monotonic() + _LONGEST_WAIT
+        self._order.hurry()
+        with self._guard:
+            self._grown.wait_for(
+                lambda: self._latest.key.transaction >= end or self._horizon > end,
+                until - time.monotonic(),
+            )
+
+    def begin(self) -> Mark:
+        """Return the position behind everything that is visible now, and let the index have that.
+        Raises StorageUnavailable, IndexUnavailable.
+        """
+        mark = self._order.now()
+        self.space.follow()
+        return mark
+
+    def placed(
+        self,
+        start: Mark,
+        index: Index,  # noqa: ARG002 - its numbers mean nothing here
+        newest: Newest,  # noqa: ARG002
+    ) -> tuple[Mark, dict[str, int]]:
+        """Return the position `start`, and what the index may have had already of later changes:
+        the byte at which that begins, by conversation. Raises StorageUnavailable.
+        """
+        return start, self._order.beyond(start)
+
+
+def _updates_of(change: OrderedChange, state: Conversation, end: Mark) -> list[Placed]:
+    """Return the updates of a change of a conversation; the last one has the mark of its end."""
+    entries = {line.sequence: line.entry for line in change.lines if line.entry is not None}
+    rows = updates_of(change.lines, change.time)
+    placed: list[Placed] = []
+    for at, (kind, at_time, first, last) in enumerate(rows, start=1):
+        mark = end
+        if at < len(rows):
+            mark = replace(end, key=Key(change.transaction, change.number, last))
+        row = UpdateRow(0, 0, kind, at_time, first, last, "")
+        update = Update(str(mark), change.log, at_time, kind_of(row, state, entries))
+        placed.append(Placed(mark, state.channel, update))
+    return placed
+
+
+def _unheard() -> None:
+    """Take a signal that nobody listens for."""

@@ -1,0 +1,260 @@
+"""Spaces of a database that are made and deleted, and the receipts of the deleted ones.
+
+A space is deleted log by log, as others delete a log. The receipt is written first, with the
+numbers of what is there then, and tells the other replicas, which ask for it every second
+(`follow`): each closes the space and removes its local folder; the last one removes the lines. A
+delete that was interrupted is ended by the next start of a server. Rows that died stay in the
+tables' files until a vacuum, which autovacuum begins within `autovacuum_naptime`, a minute unless
+it is set otherwise.
+"""
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from recollect_server.storage.failpoints import hit
+from recollect_server.storage.logs.space_removal import SpaceReceipt
+from recollect_server.storage.logs.store import Kind, LogNotFound, LogUnavailable
+from recollect_server.storage.postgres.database import Connection, Database, DatabaseUnavailable
+from recollect_server.storage.postgres.store import PostgresStore, spaces_of
+
+T = TypeVar("T")
+
+_AT_ONCE = 8  # logs that are deleted
+_PAGE = 1000
+_OTHER_TABLES = ("drafts", "claims", "leases")
+"""Tables that have rows of a space beside its logs. `changes` keeps the names of the deleted
+logs until they are pruned: by them other replicas know what to remove.
+"""
+_RECEIPT = 'name, "time", conversations, communications, bytes'
+
+
+class PostgresSpaces:
+    """The spaces of a database. Safe to call from any thread. Raises LogUnavailable."""
+
+    def __init__(self, database: Database, data_dir: Path) -> None:
+        """`data_dir` has the local folders of derived files."""
+        self._database = database
+        self._data_dir = data_dir
+        self._done: set[int] = set()
+        """Ids of deletes after which this replica has nothing of the space: all up to `_base`, and
+        these.
+        """
+        self._file = data_dir / f"postgres-{database.identity[:8]}.removals"
+        try:
+            self._base = int(self._file.read_text())
+        except (OSError, ValueError):  # what is removed once more is indexed anew
+            self._base = 0
+
+    def names(self) -> list[str]:
+        """Return the names of all spaces, in order."""
+        made = self._run(
+            "listed",
+            lambda connection: {
+                str(name)
+                for (name,) in connection.execute("SELECT space FROM recollect.made_spaces")
+            },
+        )
+        # Rows of a deleted log stay while another replica has words of it.
+        deleted_names = {it.name for it in self.receipts()} - made
+        names = {
+            name
+            for name in spaces_of(self._database)
+            if name not in deleted_names or self._has(name)
+        }
+        return sorted(names | made)
+
+    def has(self, name: str) -> bool:
+        """Return whether a space has a log, or was made."""
+        return self._has(name) or self.is_made(name)
+
+    def make(self, name: str) -> bool:
+        """Let a space be there without a log; return whether it was not there."""
+        is_new = not self.has(name)
+
+        def work(connection: Connection) -> None:
+            connection.execute(
+                "INSERT INTO recollect.made_spaces (space) VALUES (%s) ON CONFLICT DO NOTHING",
+                [name],
+            )
+
+        self._run("written", work)
+        return is_new
+
+    def remove(self, name: str, now: int) -> SpaceReceipt:
+        """Delete a space with everything in it, durably. Nobody has it open in this process. Raises
+        OSError.
+        """
+        hit("space.begun")
+
+        def begin(connection: Connection) -> None:
+            connection.execute(
+                f"INSERT INTO recollect.deleted_spaces ({_RECEIPT})"
+                " SELECT %s, %s, count(*) FILTER (WHERE kind = 'conversations'),"
+                " count(*) FILTER (WHERE kind = 'external'),"
+                " coalesce(sum(bytes) FILTER (WHERE kind IN ('conversations', 'external')), 0)"
+                " FROM recollect.logs WHERE space = %s AND NOT deleting ON CONFLICT DO NOTHING",
+                [name, now, name],
+            )
+
+        self._run("deleted", begin)
+        hit("space.receipt_written")
+        return self._finish(name)
+
+    def follow(self, close: Callable[[str, Callable[[], None]], None]) -> None:
+        """Remove what this replica has of spaces that others deleted. `close` closes a space, and
+        calls a function while nobody can open it. Raises OSError, and what `close` raises.
+        """
+
+        def work(connection: Connection) -> list[tuple[int, str, bool, bool]]:
+            rows = connection.execute(
+                "SELECT id, name, ended, emptied FROM recollect.deleted_spaces"
+                " WHERE id > %s OR NOT emptied ORDER BY id",
+                [self._base],
+            )
+            return [(int(number), str(name), *map(bool, states)) for number, name, *states in rows]  # type: ignore[misc]
+
+        is_whole = True
+        for number, name, is_ended, is_emptied in self._run("read", work):
+            is_whole = is_whole and is_ended
+            if is_ended and number > self._base and number not in self._done:
+                close(name, lambda name=name: self._remove_folder(name))  # type: ignore[misc]
+                self._done.add(number)
+            if is_whole and number > self._base:
+                self._base = number
+                self._done.discard(number)
+                self._file.write_text(str(number))
+            if is_ended and not is_emptied:
+                self._empty(number, name)
+
+    def finish_removals(self) -> list[SpaceReceipt]:
+        """End the deletes that were interrupted, and remove local folders of spaces that other
+        servers deleted. Raises OSError.
+        """
+        ended = [self._finish(name) for name in self._unfinished()]
+        # What is indexed anew at its next use has nothing of what was deleted while this was away.
+        self.follow(lambda _, remove: remove())
+        return ended
+
+    def receipts(self) -> list[SpaceReceipt]:
+        """Return the receipts of all deleted spaces, oldest first."""
+
+        def work(connection: Connection) -> list[SpaceReceipt]:
+            rows = connection.execute(
+                f"SELECT {_RECEIPT} FROM recollect.deleted_spaces ORDER BY id"
+            )
+            return [SpaceReceipt(str(name), *map(int, numbers)) for name, *numbers in rows]
+
+        return self._run("read", work)
+
+    def _finish(self, name: str) -> SpaceReceipt:
+        store = PostgresStore(self._database, name, self._data_dir / name)
+
+        def delete(log: str) -> None:
+            with suppress(LogNotFound):
+                store.begin_delete(log)
+
+        with ThreadPoolExecutor(_AT_ONCE, "space-delete") as pool:
+            done = ""
+            while logs := self._logs(name, done):
+                for _ in pool.map(delete, logs):
+                    pass
+                done = logs[-1]
+
+        self._remove_folder(name)
+
+        def end(connection: Connection) -> tuple[int, SpaceReceipt]:
+            with connection.transaction():
+                connection.execute("DELETE FROM recollect.made_spaces WHERE space = %s", [name])
+                for table in _OTHER_TABLES:
+                    connection.execute(
+                        f"DELETE FROM recollect.{table} WHERE space = %s".encode(), [name]
+                    )
+                connection.execute(
+                    "UPDATE recollect.deleted_spaces SET ended = true WHERE name = %s", [name]
+                )
+            row = connection.execute(
+                f"SELECT id, {_RECEIPT} FROM recollect.deleted_spaces WHERE name = %s"
+                " ORDER BY id DESC LIMIT 1",
+                [name],
+            ).fetchone()
+            assert row is not None
+            return int(row[0]), SpaceReceipt(str(row[1]), *map(int, row[2:]))
+
+        number, receipt = self._run("deleted", end)
+        self._done.add(number)
+        hit("space.removed")
+        self._empty(number, name)
+        return receipt
+
+    def _empty(self, number: int, name: str) -> None:
+        """Remove the lines of deleted logs that no other replica has words of."""
+        store = PostgresStore(self._database, name, self._data_dir / name)
+        done = ""
+        while logs := self._logs(name, done, "AND deleting"):
+            for log in logs:
+                store.end_delete(log)
+            done = logs[-1]
+        if not self._logs(name, "", "AND deleting"):
+            self._run(
+                "deleted",
+                lambda connection: connection.execute(
+                    "UPDATE recollect.deleted_spaces SET emptied = true WHERE id = %s", [number]
+                ),
+            )
+
+    def _remove_folder(self, name: str) -> None:
+        """Remove the derived files of a space, and follow it no more."""
+        store = PostgresStore(self._database, name, self._data_dir / name)
+        with suppress(FileNotFoundError):
+            shutil.rmtree(store.root)
+        with suppress(OSError):  # of another store, there is more in it
+            store.root.parent.rmdir()
+        self._run(
+            "followed",
+            lambda connection: connection.execute(
+                "DELETE FROM recollect.followers WHERE space = %s AND replica = %s",
+                [name, self._database.number],
+            ),
+        )
+
+    def _logs(self, name: str, after: str, condition: str = "") -> list[str]:
+        def work(connection: Connection) -> list[str]:
+            rows = connection.execute(
+                f"SELECT log FROM recollect.logs WHERE space = %s AND log > %s {condition}"
+                f" ORDER BY log LIMIT {_PAGE}".encode(),
+                [name, after],
+            )
+            return [str(log) for (log,) in rows]
+
+        return self._run("listed", work)
+
+    def _unfinished(self) -> list[str]:
+        def work(connection: Connection) -> list[str]:
+            rows = connection.execute("SELECT name FROM recollect.deleted_spaces WHERE NOT ended")
+            return [str(name) for (name,) in rows]
+
+        return self._run("read", work)
+
+    def _has(self, name: str) -> bool:
+        return self._is("logs WHERE space = %s AND NOT deleting", name)
+
+    def is_made(self, name: str) -> bool:
+        """Return whether a space was made: it stays without a log."""
+        return self._is("made_spaces WHERE space = %s", name)
+
+    def _is(self, rows: str, name: str) -> bool:
+        def work(connection: Connection) -> bool:
+            row = connection.execute(f"SELECT 1 FROM recollect.{rows} LIMIT 1".encode(), [name])
+            return row.fetchone() is not None
+
+        return self._run("read", work)
+
+    def _run(self, action: str, work: Callable[[Connection], T]) -> T:
+        try:
+            return self._database.run(lambda connection, _: work(connection))
+        except DatabaseUnavailable as error:
+            raise LogUnavailable(Kind.CONVERSATION, action, str(error)) from error
