@@ -12,6 +12,8 @@ from typing import Any
 
 from recollect.v1 import message_pb2
 
+from tests.streaming import checkers
+
 
 @dataclass(frozen=True)
 class Stored:
@@ -173,8 +175,8 @@ def judge_cursors(calls: Sequence[Call]) -> list[str]:
     by_index: dict[str, list[tuple[int, Call]]] = {}
     for call in calls:
         if call.answered and call.cursor:
-            epoch, position = call.cursor.rsplit("-", 1)
-            by_index.setdefault(epoch, []).append((int(position), call))
+            epoch, position = checkers.place(call.cursor)
+            by_index.setdefault(epoch, []).append((position, call))
     for own in by_index.values():
         own.sort(key=lambda item: item[0])
         wrong += [

@@ -134,6 +134,7 @@ def test_nothing_but_what_the_design_names_lies_in_the_folder(
         f"default/conversations/{conversation_id}.jsonl",
         "default/conversations/conversations.db",
         "default/conversations/conversations.db.seal",
+        "recollect.format",
         "recollect.lock",
         *["tokens.jsonl"] * with_token.ON,
     ]
