@@ -161,11 +161,12 @@ def test_a_stop_does_not_wait_for_a_reader_that_stands_still(tmp_path: Path) -> 
 
 
 def test_standard_streams_that_are_closed_are_no_file_of_the_servers(tmp_path: Path) -> None:
-    def close_all() -> None:
-        for descriptor in range(3):
-            os.close(descriptor)
+    def without_streams(arguments: list[str]) -> "subprocess.Popen[bytes]":
+        # By a shell: code of Python's between fork and exec meets the locks of this process's threads.
+        command = [sys.executable, "-m", SERVER, *arguments]
+        return subprocess.Popen(["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', *command])
 
-    with serving(tmp_path, start=cold, preexec_fn=close_all) as (process, service):
+    with serving(tmp_path, start=without_streams) as (process, service):
         assert service.told("zebra")
         if sys.platform == "linux":
             files = {

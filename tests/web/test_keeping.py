@@ -112,6 +112,37 @@ def test_what_is_redacted_leaves_the_page_at_once(stage: Stage, window: Browsing
     page.close()
 
 
+def test_an_answer_from_before_a_redaction_brings_nothing_back(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.client.conversations.create("web", messages=[Message.user("The code is 4712")]).id
+    held: list[Any] = []
+    page = window.context.new_page()
+
+    def hold_the_second(call: Any) -> None:
+        held.append(call)
+        if len(held) != 2:
+            call.continue_()
+
+    page.route("**/*.ConversationService/Load", hold_the_second)
+    page.goto(f"{window.bridge.origin}/c/{it}")
+    until(lambda: len(held) > 1 or page.wait_for_timeout(20))
+    answer = held[1].fetch()
+    page.wait_for_selector(".live-live", state="attached")
+    stage.client.conversations.redact_message(it, 2)
+    page.wait_for_selector(".message >> text=[redacted]")
+    stage.client.conversations.append_turn(it, [Message.user("said meanwhile")])
+    page.wait_for_selector(".message >> text=said meanwhile")
+    stage.client.conversations.publish_delta(it, "d1", 0, "an answer begins")
+    page.wait_for_selector("text=an answer begins")
+    held[1].fulfill(response=answer)
+    # The answer is taken in: it knows of no draft.
+    page.wait_for_selector("text=an answer begins", state="detached")
+    assert "4712" not in page.content()
+    assert page.locator(".message >> text=said meanwhile").count() == 1
+    page.close()
+
+
 def test_what_is_said_while_the_page_begins_is_shown(stage: Stage, window: Browsing) -> None:
     it = conversation(stage.client, "Begun early")
     held: list[Any] = []

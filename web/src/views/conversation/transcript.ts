@@ -43,6 +43,8 @@ export class Transcript {
   readonly shown = signal<TranscriptState>(EMPTY);
   private readonly abort = new AbortController();
   private waiting = 0;
+  /** What was redacted since, by sequence: an answer that was on its way may still have the text. */
+  private readonly redacted = new Map<bigint, Redaction | undefined>();
   private underWay: Promise<void> = Promise.resolve();
 
   constructor(readonly id: string) {}
@@ -88,15 +90,18 @@ export class Transcript {
   /** Read what has changed since the stream broke: the newest turns, if they join what is shown. */
   async refresh(): Promise<void> {
     await this.inTurn(async () => {
+      if (this.shown.peek().state !== "ready") return;
+      const page = await this.load(BEYOND, 0n);
+      // What came as an update while the page was on its way stays.
       const now = this.shown.peek();
       if (now.state !== "ready") return;
-      const page = await this.load(BEYOND, 0n);
+      const isOld = (now.conversation?.messageCount ?? 0n) > page.conversation!.messageCount;
       const last = now.messages.at(-1)?.turnNumber ?? 0;
       const first = page.messages[0]?.turnNumber ?? 0;
       const joins = !now.hasNewer && first <= last + 1;
       this.shown.value = {
         ...now,
-        conversation: page.conversation!,
+        conversation: isOld ? now.conversation! : page.conversation!,
         messages: joins ? sorted([...now.messages, ...page.messages]) : now.messages,
         hasNewer: !joins,
         drafts: [],
@@ -180,9 +185,8 @@ export class Transcript {
       }
       case "messagesRedacted": {
         const { sequences, redaction, conversation = now.conversation } = kind.value;
-        const gone = new Set(sequences);
-        const messages = now.messages.map((it) => (gone.has(it.sequence) ? emptied(it, redaction) : it));
-        this.shown.value = { ...now, conversation, messages };
+        for (const sequence of sequences) this.redacted.set(sequence, redaction);
+        this.shown.value = { ...now, conversation, messages: this.withoutRedacted(now.messages) };
         break;
       }
       case "conversationDeleted":
@@ -200,9 +204,16 @@ export class Transcript {
     }
   }
 
-  private load(beforeTurn: number, beforeSequence: bigint, maxTurns = PAGE_TURNS) {
+  private async load(beforeTurn: number, beforeSequence: bigint, maxTurns = PAGE_TURNS) {
     const request = { conversationId: this.id, beforeTurn, beforeSequence, maxTurns, maxTokens: PAGE_TOKENS };
-    return calls.load(request, { signal: this.abort.signal });
+    const page = await calls.load(request, { signal: this.abort.signal });
+    page.messages = this.withoutRedacted(page.messages);
+    return page;
+  }
+
+  private withoutRedacted(messages: Message[]): Message[] {
+    const { redacted } = this;
+    return messages.map((it) => (redacted.has(it.sequence) ? emptied(it, redacted.get(it.sequence)) : it));
   }
 
   private join(more: Message[], changes: Partial<TranscriptState>): void {
