@@ -162,7 +162,7 @@ def test_a_stop_does_not_wait_for_a_reader_that_stands_still(tmp_path: Path) -> 
 
 def test_standard_streams_that_are_closed_are_no_file_of_the_servers(tmp_path: Path) -> None:
     def without_streams(arguments: list[str]) -> "subprocess.Popen[bytes]":
-        # By a shell: code of Python's between fork and exec meets the locks of this process's threads.
+        # By a shell: Python between fork and exec would meet the locks of other threads.
         command = [sys.executable, "-m", SERVER, *arguments]
         return subprocess.Popen(["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', *command])
 

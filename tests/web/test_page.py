@@ -399,7 +399,7 @@ def test_a_long_list_is_a_short_page(stage: Stage, window: Browsing) -> None:
     page.wait_for_selector(ROW)
     assert page.evaluate("document.querySelectorAll('*').length") < 300
     wait(page, _TO_THE_END)
-    assert page.locator("[aria-posinset='120'][aria-setsize='120']").count() == 1
+    page.wait_for_selector("[aria-posinset='120'][aria-setsize='120']", state="attached")
     assert page.evaluate("document.querySelectorAll('*').length") < 300
     page.close()
 
