@@ -34,6 +34,8 @@ export const writing = signal<ReadonlySet<string>>(new Set());
 let filters: Filters = readFilters();
 let nextPage = "";
 let loading: AbortController | undefined;
+/** Whether the next page was asked for while one was on its way. */
+let isMoreWanted = false;
 
 /** Return the sidebar's filters, as the address has them. */
 export function readFilters(): Filters {
@@ -53,12 +55,14 @@ export function known(id: string): Conversation | undefined {
 /** Read the first page anew. */
 export async function loadFirst(): Promise<void> {
   nextPage = "";
+  isMoreWanted = false;
   await loadPage(true);
 }
 
-/** Read the next page, unless one is on its way or there is none. */
+/** Read the next page, if there is one: after the one that is on its way. */
 export async function loadMore(): Promise<void> {
-  if (!loading && nextPage) await loadPage(false);
+  if (loading) isMoreWanted = true;
+  else if (nextPage) await loadPage(false);
 }
 
 async function loadPage(isFirst: boolean): Promise<void> {
@@ -81,7 +85,13 @@ async function loadPage(isFirst: boolean): Promise<void> {
     const items = isFirst && list.peek().state === "loading" ? [] : list.peek().items;
     list.value = { items, state: "failed", error, hasMore: nextPage !== "" };
   } finally {
-    if (loading === own) loading = undefined;
+    if (loading === own) {
+      loading = undefined;
+      if (isMoreWanted) {
+        isMoreWanted = false;
+        void loadMore();
+      }
+    }
   }
 }
 
