@@ -20,6 +20,7 @@ PAGES = sorted(
         ROOT / "bench/README.md",
         ROOT / "client/README.md",
         ROOT / "clients/typescript/README.md",
+        ROOT / "clients/go/README.md",
         ROOT / "tests/README.md",
     ]
 )
