@@ -14,6 +14,7 @@ from tests.conftest import Start
 from tests.crash.checker import check, check_index, repeat
 from tests.crash.history import History
 from tests.crash.load import under_load
+from tests.logs.test_postgres import proxied
 from tests.postgres import Postgres, copy_transcripts
 from tests.server.conftest import Connect, Service, agent, code_of, failure_of, user
 from tests.waiting import until
@@ -143,3 +144,26 @@ def test_under_load_nothing_acknowledged_is_lost_or_doubled_when_postgresql_is_k
     assert (
         check_index(tmp_path / "copied", tmp_path / "anew", index=server.folder, grown=False) == []
     )
+
+
+@pytest.mark.parametrize("is_repeated", [True, False], ids=["repeated", "given up"])
+def test_a_conversation_whose_first_lines_nobody_answered_is_whole_or_nowhere(
+    postgres: Postgres, start_server: Start, connect: Connect, no_log: None, is_repeated: bool
+) -> None:
+    url = postgres.new_database()
+    with proxied(postgres, url) as (proxy, through):
+        service = connect(start_server(store=through))
+        first = service.told("one")
+        proxy.is_cut, proxy.lose = True, b"recollect.append"
+        assert code_of(lambda: service.create(request_id="lost")) == "UNAVAILABLE"
+        proxy.is_cut = False
+        until(lambda: is_served(service, first))
+        names = {first}
+        if is_repeated:
+            names.add(service.create(request_id="lost").id)
+        names.add(service.create(request_id="next").id)
+        assert {it.id for it in service.pages()[0]} == names
+        logs = postgres.execute("SELECT log FROM recollect.logs WHERE NOT deleting", url)
+        assert {name for (name,) in logs} == names
+        for name in names:
+            assert service.get(name).id == name

@@ -221,6 +221,33 @@ def test_a_log_whose_begin_nobody_answered_is_not_there(
         assert store.deleted() == []
 
 
+def test_a_begin_that_nobody_answered_stays_where_another_replica_may_have_answered_with_it(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    with proxied(postgres, url) as (proxy, through):
+        store = PostgresStore(opened(through), "default", tmp_path)
+        other = PostgresStore(opened(url), "default", tmp_path)
+        other.sharing.join()
+        begin(store, OTHER)
+        proxy.is_cut, proxy.lose = True, b"recollect.append"
+        with pytest.raises(LogUnavailable):
+            begin(store)
+        answered = texts(list(other.read(CONVERSATION)))
+        proxy.is_cut = False
+        # As after an outage of PostgreSQL: no replica could give a sign of life.
+        postgres.execute("UPDATE recollect.replicas SET seen = now() - interval '1 minute'", url)
+
+        def is_kept() -> bool:
+            with suppress(LogUnavailable):
+                assert store.has(CONVERSATION)
+                return True
+            return False
+
+        until(is_kept)
+        assert texts(list(store.read(CONVERSATION))) == answered != []
+
+
 def test_a_thread_whose_first_records_nobody_answered_keeps_what_a_repeat_was_answered(
     postgres: Postgres, opened: Opened, tmp_path: Path
 ) -> None:

@@ -226,6 +226,9 @@ class Following:
             size = state.size if state else 0
             if state is not None and size >= changes[-1].end:
                 return
+            is_own = changes[0].replica == self._sharing.replica
+            if state is None and is_own and not self._store.has(name):
+                return  # nobody was answered with its begin, and to ask for it undid that
             is_next = size == changes[0].start and (state is None or state.indexed)
             if is_next and not self._pending.of(name):
                 end = Position(state.lines, state.size) if state else Position()

@@ -4,7 +4,8 @@ A line is a row, found by the byte at which it begins in its log. A change is on
 schema, one round trip and one transaction: all of it or nothing, durable when it returns. An append
 has an id, so that one whose answer was lost with its connection is recognised when it is sent
 again, by this call or by the next one with the same lines. One that would have begun a log is
-undone before anything else is begun, for its caller was told that there is none.
+undone before anything else is begun, for its caller was told that there is none; it stays if
+another process follows the space, which may have answered a repeat with it.
 
 Several processes share the store (`PostgresSharing`): each change is a row of `changes` too.
 """
@@ -537,7 +538,7 @@ class PostgresStore:
 
     def _cancel_unanswered(self) -> None:
         """Undo what began a log and was never answered: its caller was told that it failed, and may
-        begin another one instead. Raises LogUnavailable.
+        begin another one instead. It stays where others follow the space. Raises LogUnavailable.
         """
         if not self._unanswered:
             return
