@@ -266,7 +266,9 @@ def test_a_wrong_address_is_named(setting: str, value: str, problem: str) -> Non
         Settings.load(None, {setting: value})
 
 
-def test_an_address_that_is_in_use_ends_the_start_with_advice(start_server: Start) -> None:
+def test_an_address_that_cannot_be_ends_the_start_with_advice(start_server: Start) -> None:
+    with pytest.raises(CannotListen, match=r"a\.\.b:0: no host .* with --health-listen"):
+        start_server(health_listen="a..b:0")
     with socket.create_server((LOOPBACK, 0)) as other:
         taken = f"{LOOPBACK}:{other.getsockname()[1]}"
         with pytest.raises(
