@@ -1,6 +1,5 @@
 """`compose.yaml`: what it names is there, and its settings can be."""
 
-import re
 from copy import deepcopy
 from functools import cache
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import compose_spec
 import pytest
 import yaml
+from recollect_server.domain import endpoints
 
 from tests.deploy.conftest import DEPLOY, Load
 
@@ -80,10 +80,12 @@ def test_prometheus_reads_the_address_of_the_metrics_and_grafana_asks_prometheus
     [job] = prometheus["scrape_configs"]
     assert job["static_configs"] == [{"targets": [metrics]}]
     assert job["job_name"] == "recollect"  # the alerts name it
+    assert endpoints.is_local(metrics)
+    assert services()["prometheus"]["network_mode"] == "service:server"
     assert all((DEPLOY / "prometheus" / it).is_file() for it in prometheus["rule_files"])
     sources = DEPLOY / "grafana/provisioning/datasources/prometheus.yaml"
     [source] = yaml.safe_load(sources.read_text())["datasources"]
-    assert re.fullmatch(r"http://(\w+):9090", source["url"])[1] in services()  # type: ignore[index]
+    assert source["url"] == "http://server:9090"  # Prometheus has the network of the server
     dashboards = DEPLOY / "grafana/provisioning/dashboards/recollect.yaml"
     [provider] = yaml.safe_load(dashboards.read_text())["providers"]
     mounts = [it.split(":")[1] for it in services()["grafana"]["volumes"]]

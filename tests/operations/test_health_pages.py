@@ -2,6 +2,8 @@
 
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -149,7 +151,7 @@ def test_a_start_that_fails_leaves_no_address_open(
         socket.create_connection((LOOPBACK, port))
 
 
-def test_metrics_beyond_loopback_are_https_with_the_servers_certificate(
+def test_metrics_beyond_loopback_are_https_and_who_says_nothing_keeps_nobody_out(
     start_server: Start, tmp_path: Path
 ) -> None:
     authority = trustme.CA()
@@ -160,6 +162,7 @@ def test_metrics_beyond_loopback_are_https_with_the_servers_certificate(
     server = start_server(**files.settings, metrics="0.0.0.0:0")
     port = int(server.app.metrics_address.rpartition(":")[2])
     context = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode())
+    silent = [socket.create_connection((LOOPBACK, port)) for _ in range(20)]
     with (
         socket.create_connection((LOOPBACK, port)) as plain,
         context.wrap_socket(plain, server_hostname=LOOPBACK) as connection,
@@ -168,3 +171,60 @@ def test_metrics_beyond_loopback_are_https_with_the_servers_certificate(
         answer = b"".join(iter(lambda: connection.recv(4096), b""))
     assert answer.startswith(b"HTTP/1.0 401")
     assert b"the call brings no token" in answer
+    began = time.monotonic()
+    for caller in silent[:3]:  # the oldest gave way in the middle of their handshakes
+        assert caller.recv(1) == b""
+    assert time.monotonic() - began < 2
+    for caller in silent:
+        caller.close()
+
+
+def test_a_caller_who_trickles_is_cut_off_by_a_stop(start_server: Start) -> None:
+    server = start_server(health_listen=f"{LOOPBACK}:0")
+    port = int(server.app.health_address.rpartition(":")[2])
+    with socket.create_connection((LOOPBACK, port)) as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\n")
+        assert get(url(server, "/livez"))[0] == 200  # the first one is being read
+        server.stop()
+        connection.settimeout(2)
+        for _ in iter(partial(connection.recv, 4096), b""):
+            pass
+
+
+_WITHOUT_DESCRIPTORS = """
+import resource, socket, time
+from recollect_server.transport.plain_http import PlainHttp, text_page
+
+http = PlainHttp("health-listen", "127.0.0.1:0", {"/": lambda _: text_page(200, "alive")})
+port = int(http.open().rpartition(":")[2])
+with socket.create_connection(("127.0.0.1", port)) as first:
+    first.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+    while first.recv(4096):
+        pass
+caller = socket.socket()
+free, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (caller.fileno() + 1, most))
+caller.connect(("127.0.0.1", port))
+caller.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+caller.settimeout(1)
+before = time.process_time()
+try:
+    caller.recv(1)
+except TimeoutError:
+    print(time.process_time() - before)
+caller.settimeout(None)
+resource.setrlimit(resource.RLIMIT_NOFILE, (free, most))
+assert caller.recv(4096).startswith(b"HTTP/1.0 200")
+http.close()
+"""
+
+
+def test_a_server_without_free_descriptors_waits_for_one_at_rest() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_DESCRIPTORS],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert float(done.stdout) < 0.2  # seconds of the processor in one of the clock

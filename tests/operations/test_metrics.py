@@ -14,7 +14,7 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect_server import app
-from recollect_server.app.metrics import METRICS, OTHER, Metrics
+from recollect_server.app.metrics import METRICS, OTHER, Metrics, metrics_page
 from recollect_server.domain.telemetry import Count
 from recollect_server.settings import Settings, WrongSettings
 from recollect_server.storage.index.writer import Writer
@@ -62,6 +62,8 @@ def test_every_metric_is_there_from_the_start_and_means_what_it_says(
     assert now.value("recollect_notes_due") == 1
     assert now.value("process_resident_memory_bytes") > 1 << 20
     assert now.value("process_open_fds") > 3
+    described = re.findall(r"^# TYPE (recollect_\w+) ", now.text, re.MULTILINE)
+    assert sorted(described) == sorted(name for name, it in METRICS.items() if not it.only)
     declared = {it for name in METRICS for it in samples_of(name)}
     assert {it for it in now.names if it.startswith("recollect_")} <= declared
 
@@ -212,6 +214,8 @@ def test_the_database_is_seen_and_its_loss(
     until(partial(Scraped(server), "recollect_postgres_connections", state="idle"))
     now = scrape(server)
     assert {name for name, it in METRICS.items() if it.only} <= now.names
+    described = re.findall(r"^# TYPE (recollect_\w+) ", now.text, re.MULTILINE)
+    assert sorted(described) == sorted(METRICS)  # each once
     assert now.value("recollect_postgres_up") == 1
     ready = f"http://{server.app.health_address}/readyz"
     assert get(ready)[0] == 200
@@ -227,6 +231,21 @@ def test_the_database_is_seen_and_its_loss(
         postgres.start()
     until(lambda: scrape(server).value("recollect_postgres_up") == 1)
     assert get(ready)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("", "text/plain; version=0.0.4"),
+        ("application/openmetrics-text; version=1.0.0", "application/openmetrics-text"),
+        ("application/openmetrics-text; version=abc", "text/plain; version=0.0.4"),
+        ("\xff, */*;q=x", "text/plain; version=0.0.4"),
+    ],
+)
+def test_whatever_a_scraper_accepts_it_gets_metrics(accept: str, kind: str) -> None:
+    status, content_type, body = metrics_page(Metrics(), lambda: None)(accept)
+    assert (status, content_type.startswith(kind)) == (200, True)
+    assert b"recollect_model_calls_total 0.0" in body
 
 
 # Who may read them --------------------------------------------------------------------------------
@@ -266,7 +285,9 @@ def test_a_wrong_address_is_named(setting: str, value: str, problem: str) -> Non
         Settings.load(None, {setting: value})
 
 
-def test_an_address_that_is_in_use_ends_the_start_with_advice(start_server: Start) -> None:
+def test_an_address_that_cannot_be_ends_the_start_with_advice(start_server: Start) -> None:
+    with pytest.raises(CannotListen, match=r"a\.\.b:0: no host .* with --health-listen"):
+        start_server(health_listen="a..b:0")
     with socket.create_server((LOOPBACK, 0)) as other:
         taken = f"{LOOPBACK}:{other.getsockname()[1]}"
         with pytest.raises(

@@ -306,13 +306,14 @@ class Metrics(Telemetry):
 
     def __init__(self) -> None:
         self._guard = threading.Lock()  # guards the sums of `_counts`
-        self._counts: dict[str, dict[tuple[str, ...], float]] = {}
+        # The counters that `Observed` yields are not among them: each metric is written once.
+        self._counts: dict[str, dict[tuple[str, ...], float]] = {
+            name: {} for name in ("recollect_calls_total", *_OF_COUNTS.values())
+        }
         self._histograms: dict[str, dict[tuple[str, ...], _Histogram]] = {}
         for metric in _ALL:
             if metric.kind == "histogram":
                 self._histograms[metric.name] = {}
-            elif metric.kind == "counter":
-                self._counts[metric.name] = {}
         # Series with one label or none are there from the start: a rate needs a first value.
         for count, name in _OF_COUNTS.items():
             for labels in _all_labels(METRICS[name]):
@@ -521,7 +522,10 @@ def metrics_page(metrics: Metrics, observed: Callable[[], Observed | None]) -> P
     ProcessCollector(registry=registry)
 
     def page(accept: str) -> tuple[int, str, bytes]:
-        encode, kind = choose_encoder(accept)
+        try:
+            encode, kind = choose_encoder(accept)
+        except (TypeError, ValueError):  # of a version that is no number
+            encode, kind = choose_encoder("")
         return 200, kind, encode(registry)
 
     return page

@@ -1,8 +1,8 @@
 """The port through which the layers measure themselves: steps that take time, and counts.
 
 Whoever does the work names a step or a count and knows nothing of Prometheus or OpenTelemetry;
-`app.telemetry` has the adapter. A label is one of few values that are fixed beforehand: the adapter
-refuses others, so no conversation, token or space ever becomes one.
+`app.metrics` and `app.tracing` have the adapters. A label is one of few values that are fixed
+beforehand: others become `other`, so no conversation, token or space ever becomes one.
 """
 
 from collections.abc import Callable, Iterable

@@ -24,6 +24,7 @@ log = structlog.get_logger("recollect.http")
 
 _SECONDS = 5.0  # that a caller may stand still
 _MOST = 16  # connections at once
+_REST_SECONDS = 0.1  # after a connection that could not be taken, as without a free descriptor
 
 Page = Callable[[str], tuple[int, str, bytes]]
 """Returns the status, the content type and the text of a page, given the caller's Accept."""
@@ -55,6 +56,7 @@ class PlainHttp:
         self._admit = admit
         self._tls = tls
         self._wake, self._woken = socket.socketpair()
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._serve, name=f"http-{flag}", daemon=True)
 
     def open(self) -> str:
@@ -67,10 +69,12 @@ class PlainHttp:
                 host.strip("[]"), int(port), type=socket.SOCK_STREAM
             )
             self._server = _Server(family, place, self)
-        except (OSError, WrongCertificate) as error:
+        except (OSError, UnicodeError, WrongCertificate) as error:
             self._wake.close()
             self._woken.close()
             reason = error.strerror if isinstance(error, OSError) else str(error)
+            if isinstance(error, UnicodeError):  # of a name that IDNA cannot encode
+                reason = "no host can have this name"
             raise CannotListen(
                 f"cannot listen on {self._address}: {(reason or str(error)).lower()}:"
                 f" name another address with --{self._flag}"
@@ -79,10 +83,14 @@ class PlainHttp:
         return f"{host}:{self._server.server_address[1]}"
 
     def close(self) -> None:
-        """Take no more connections. Those that are open end by themselves, within seconds."""
+        """Take no more connections, and read no more from those that are open: they end by
+        themselves, within seconds.
+        """
+        self._closing.set()
         self._wake.send(b"\0")
         self._thread.join()
         self._server.server_close()
+        self._server.leave()
         self._wake.close()
         self._woken.close()
 
@@ -104,7 +112,7 @@ class PlainHttp:
             )
 
     def secured(self, connection: socket.socket) -> socket.socket:
-        """Return a connection as it is to be spoken on. Raises OSError."""
+        """Return a connection as it is to be spoken on, before any handshake. Raises OSError."""
         if self._tls is None:
             return connection
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -112,14 +120,17 @@ class PlainHttp:
         if self._tls.client_ca is not None:
             context.load_verify_locations(self._tls.client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
-        return context.wrap_socket(connection, server_side=True)
+        return context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
 
     def _serve(self) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._server.socket, selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
             while all(key.fileobj is not self._woken for key, _ in selector.select()):
-                self._server.take()
+                try:
+                    self._server.take()
+                except OSError:  # the caller stays in the queue: without a rest this would spin
+                    self._closing.wait(_REST_SECONDS)
 
 
 def text_page(status: int, text: str) -> tuple[int, str, bytes]:
@@ -138,7 +149,8 @@ class _Server(ThreadingHTTPServer):
         self.address_family = family
         self.http = http
         self._guard = threading.Lock()  # guards `_open`
-        self._open: dict[object, socket.socket] = {}  # the oldest first
+        # by what was accepted, which TLS replaces; the oldest first
+        self._open: dict[socket.socket, socket.socket] = {}
         super().__init__(place, _Handler)
         self.socket.setblocking(False)
 
@@ -149,37 +161,56 @@ class _Server(ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
 
     def take(self) -> None:
-        """Take one connection, and answer it in a thread if there is room."""
+        """Take one connection, and answer it in a thread if there is room. Raises OSError if the
+        system gives none.
+        """
         try:
             connection, peer = self.get_request()
-        except OSError:
+        except (BlockingIOError, ConnectionError):  # the caller left meanwhile
             return
         with self._guard:
             if len(self._open) >= _MOST:
-                oldest = self._open.pop(next(iter(self._open)))
-                with suppress(OSError):
-                    oldest.shutdown(socket.SHUT_RDWR)
+                _shut(self._open.pop(next(iter(self._open))), socket.SHUT_RDWR)
+            self._open[connection] = connection
         try:
             self.process_request(connection, peer)
         except RuntimeError:  # no thread can be started
+            with self._guard:
+                self._open.pop(connection, None)
             self.shutdown_request(connection)
+
+    def leave(self) -> None:
+        """Read no more from any connection. Answers that are being written are finished."""
+        with self._guard:
+            for connection in self._open.values():
+                _shut(connection, socket.SHUT_RD)
+            self._open.clear()
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer a connection."""
-        name = object()
+        taken = request
         try:
             request.settimeout(_SECONDS)
             with suppress(OSError):
-                with self._guard:
-                    self._open[name] = request
                 request = self.http.secured(request)
                 with self._guard:
-                    self._open[name] = request
+                    if taken not in self._open:  # it gave way
+                        return
+                    self._open[taken] = request
+                if isinstance(request, ssl.SSLSocket):
+                    request.do_handshake()
                 self.finish_request(request, client_address)
         finally:
             with self._guard:
-                self._open.pop(name, None)
+                self._open.pop(taken, None)
             self.shutdown_request(request)
+
+
+def _shut(connection: socket.socket, how: int) -> None:
+    """Shut a connection that another thread may be using."""
+    with suppress(OSError):
+        # That of SSLSocket would first turn TLS off, under a thread that may be writing.
+        socket.socket.shutdown(connection, how)
 
 
 class _Handler(BaseHTTPRequestHandler):
