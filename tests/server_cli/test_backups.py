@@ -5,6 +5,7 @@ but never the last good one.
 import os
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -152,6 +153,45 @@ def test_an_interrupted_backup_is_no_backup_and_is_removed_after_a_day(
     assert [it.path for it in done.removed] == [interrupted]
     assert {it.name for it in folder.iterdir()} == {running.name, good.name}
     assert "(not complete)" in run("backups", "list", "--backup-dir", folder).stdout
+
+
+def test_backups_that_cannot_be_read_are_named_and_the_others_verified(
+    made: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "backups"
+    log, archive, good = age(folder, made, 1, 2, 3)
+    link = next(log.rglob("conv-*.jsonl"))
+    link.unlink()
+    link.symlink_to(next(made.rglob("conv-*.jsonl")))
+    (archive / "backup.encrypted").symlink_to(made / "backup.json")
+    flags = ("--backup-dir", folder)
+    listed = run("backups", "list", *flags)
+    assert (listed.exit_code, "(encrypted, its start is damaged)" in listed.stdout) == (0, True)
+    checked = run("backups", "verify", *flags)
+    assert checked.exit_code == 1
+    for path in (link, archive / "backup.encrypted"):
+        assert f"{path}: Too many levels of symbolic links" in checked.stdout
+    assert f"{good}: " in checked.stdout
+    assert prune(folder, "--backup-keep", "last=1").exit_code == 0
+    assert (log.exists(), archive.exists(), good.exists()) == (True, False, True)
+    assert (made / "backup.json").exists()
+
+
+def test_several_that_remove_the_same_backups_at_once_do_not_disturb_each_other(
+    made: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "backups"
+    newest, *_ = age(folder, made, *range(40))
+    together = threading.Barrier(4)
+
+    def remove() -> None:
+        together.wait(30)
+        BackupFolder(folder).prune(parse_keep("last=1"), milliseconds(NOW))
+
+    with ThreadPoolExecutor(4) as pool:
+        for pruned in [pool.submit(remove) for _ in range(4)]:
+            pruned.result()
+    assert list(folder.iterdir()) == [newest]
 
 
 @hypothesis.given(

@@ -2,10 +2,14 @@
 missing one is named.
 """
 
+import gc
 import io
 import os
 import re
+import resource
 import subprocess
+import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -173,6 +177,110 @@ def test_chunks_that_are_missing_moved_or_of_another_archive_are_refused(
         path.write_bytes(data[:HEADER] + b"".join(changed))
         with pytest.raises(archive.ArchiveError, match="was changed or cut off"):
             read(path, key)
+
+
+def member(name: str, *, size: int = 1, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """Return a file of a tar, of one byte whatever its size says."""
+    info = tarfile.TarInfo(name)
+    info.size, info.type, info.linkname = size, kind, "/etc/passwd"
+    return info.tobuf(tarfile.PAX_FORMAT) + b"x".ljust(tarfile.BLOCKSIZE, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("tar", "reason"),
+    [
+        (member("../outside"), "a file '../outside', which is not in its folder"),
+        (member("/outside"), "a file '/outside', which is not in its folder"),
+        (member("."), "a file '.', which is not in its folder"),
+        (member("link", kind=tarfile.SYMTYPE), "has 'link', which is no file"),
+        (member("hard", kind=tarfile.LNKTYPE), "has 'hard', which is no file"),
+        (member("folder", kind=tarfile.DIRTYPE), "has 'folder', which is no file"),
+        (member("pipe", kind=tarfile.FIFOTYPE), "has 'pipe', which is no file"),
+        (
+            member("good") + member("lies", size=1 << 40),
+            "(its file 'lies' is longer than what is left)",
+        ),
+    ],
+)
+def test_a_hostile_archive_with_the_right_key_is_refused_in_one_sentence(
+    tmp_path: Path, key_file: Path, tar: bytes, reason: str
+) -> None:
+    backup = tmp_path / "backups/recollect-20260101t030000z"
+    backup.mkdir(parents=True)
+    with (backup / "backup.encrypted").open("wb", buffering=0) as file:
+        encrypting = archive._Encrypting(file, keys_of(key_file).first)
+        encrypting.write(tar)
+        encrypting.end()
+    flags = ("--backup-key-file", key_file)
+    restored = run("restore", backup, "--data-dir", tmp_path / "new", *flags)
+    assert (restored.exit_code, reason in restored.stderr) == (1, True)
+    verified = run("backups", "verify", "--backup-dir", backup.parent, *flags)
+    assert (verified.exit_code, reason in verified.stdout) == (1, True)
+    assert not (tmp_path / "new/.restoring").exists()
+    assert not list(tmp_path.rglob("outside"))
+
+
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """Let no file become longer than 2 MiB: the system refuses it as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * CHUNK, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_an_archive_that_the_disk_has_no_room_for_leaves_nothing(
+    tmp_path: Path, small_disk: None
+) -> None:
+    writer = archive.ArchiveWriter(tmp_path / "a", new_key())
+    with pytest.raises(OSError, match="File too large"):
+        writer.add("file", 4 * CHUNK, io.BytesIO(bytes(4 * CHUNK)))
+    writer.discard()
+    del writer
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rekeying_that_fails_leaves_the_archive_as_it_was_and_no_part(
+    written: tuple[Path, Key, bytes], request: pytest.FixtureRequest
+) -> None:
+    path, key, data = written
+    keys = Keyring((new_key(), key))
+    path.write_bytes(data[:-1])
+    with pytest.raises(archive.ArchiveError, match="was changed or cut off"):
+        archive.encrypt_anew(path, keys)
+    assert not path.with_name("a.part").exists()
+    path.write_bytes(data)
+    request.getfixturevalue("small_disk")
+    with pytest.raises(OSError, match="File too large"):
+        archive.encrypt_anew(path, keys)
+    assert not path.with_name("a.part").exists()
+    assert path.read_bytes() == data
+
+
+def test_rekeying_beside_another_one_never_puts_its_half_in_place(
+    written: tuple[Path, Key, bytes],
+) -> None:
+    path, key, data = written
+    path.write_bytes(data)
+    part = path.with_name("a.part")
+
+    class Keys(Keyring):
+        """Keys whose use shows another command that has begun since the part was made."""
+
+        @property
+        def first(self) -> Key:
+            if part.exists():
+                part.unlink()
+                part.write_bytes(b"half")
+            return super().first
+
+    with pytest.raises(archive.ArchiveError, match="by another command: wait for its end"):
+        archive.encrypt_anew(path, Keys((new_key(), key)))
+    assert path.read_bytes() == data
+    assert part.read_bytes() == b"half"
+    part.unlink()
 
 
 def test_rekeying_that_is_killed_loses_nothing_and_goes_on(

@@ -82,6 +82,9 @@ def verify(folder: BackupFolder, keys: Keyring | None, name: str | None, **_: An
         except CannotCopy as error:
             problems.append(str(error))
             continue
+        except OSError as error:
+            problems.append(f"{error.filename or it.path}: {error.strerror or error}")
+            continue
         state = "good" if checked.is_good else f"{len(checked.problems)} problems"
         state += f", {checked.damaged} damaged lines in it" if checked.damaged else ""
         click.echo(f"{it.path}: {checked.files} files, {checked.bytes} bytes, {state}")
@@ -157,4 +160,6 @@ def make_key(file: Path) -> None:
 def _state(backup: StoredBackup) -> str:
     if not backup.is_complete:
         return "  (not complete)"
-    return f"  (encrypted, key {backup.key_id})" if backup.key_id is not None else ""
+    if backup.key_id is None:
+        return ""
+    return f"  (encrypted, {f'key {backup.key_id}' if backup.key_id else 'its start is damaged'})"

@@ -21,7 +21,7 @@ import os
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol
 
 from recollect_server.domain.keys import Key, Keyring
@@ -97,16 +97,26 @@ def key_id_of(path: Path) -> str:
 
 def members(path: Path, keys: Keyring | None) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield the name and the content of each file of an archive; the content is read before the
-    next is asked for. Raises ArchiveError, NoKey, OSError.
+    next is asked for. Names are relative, and stay in the folder that they are put into. Raises
+    ArchiveError, NoKey, OSError.
     """
     with _opened(path) as file:
         stream = _Decrypting(file, path, keys)
         try:
             with tarfile.open(fileobj=stream, mode="r|") as tar:
                 for member in tar:
-                    content = tar.extractfile(member)
-                    if content is None:
-                        raise ArchiveError(f"{path}: {member.name} is no file")
+                    content = tar.extractfile(member) if member.isreg() else None
+                    if content is None or member.issparse():
+                        raise ArchiveError(f"{path} has {member.name!r}, which is no file")
+                    if not _is_inside(member.name):
+                        raise ArchiveError(
+                            f"{path} has a file {member.name!r}, which is not in its folder"
+                        )
+                    if member.offset_data + member.size > stream.size:
+                        raise ArchiveError(
+                            f"{path} was changed or cut off after it was written (its file"
+                            f" {member.name!r} is longer than what is left): take another backup"
+                        )
                     yield member.name, content
         except tarfile.TarError as error:
             raise ArchiveError(f"{path} holds no tar: {error}") from error
@@ -128,14 +138,27 @@ def encrypt_anew(path: Path, keys: Keyring) -> bool:
         part.unlink(missing_ok=True)
         handle = open_transcript(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         with os.fdopen(handle, "wb", buffering=0) as new:
-            encrypting = _Encrypting(new, keys.first)
-            while data := stream.read(_CHUNK):
-                encrypting.write(data)
-            encrypting.end()
-            os.fsync(handle)
+            try:
+                encrypting = _Encrypting(new, keys.first)
+                while data := stream.read(_CHUNK):
+                    encrypting.write(data)
+                encrypting.end()
+                os.fsync(handle)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+            # A second command removes the part of the first and writes its own, which is not whole.
+            if not part.exists() or not os.path.samestat(part.stat(), os.fstat(handle)):
+                raise ArchiveError(f"{path} is encrypted anew by another command: wait for its end")
         part.rename(path)
         sync_folder(path.parent)
     return True
+
+
+def _is_inside(name: str) -> bool:
+    """Return whether the name of a file stays in the folder that it is put into."""
+    parts = PurePosixPath(name).parts
+    return bool(parts) and ".." not in parts and not name.startswith("/") and "\0" not in name
 
 
 class _Encrypting:
@@ -151,6 +174,8 @@ class _Encrypting:
         _write(file, self._header)
 
     def write(self, data: bytes) -> int:
+        if self._file.closed:
+            return len(data)  # a tar that was discarded writes its last block when it is collected
         self._buffer += data
         # The last chunk is known at the end: a full one waits for a byte behind it.
         while len(self._buffer) > _CHUNK:
@@ -190,6 +215,8 @@ class _Decrypting(io.RawIOBase):
         self._file = file
         self._path = path
         self._left = os.fstat(file.fileno()).st_size - _HEADER
+        self.size = self._left - _TAG * -(-self._left // (_CHUNK + _TAG))
+        """Bytes that it decrypts to."""
         self._count = 0
         self._data = b""
         self._at = 0

@@ -5,6 +5,7 @@ was read, then the rules say which older ones are removed.
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -51,7 +52,9 @@ class Pruned:
 
 
 class BackupFolder:
-    """Folder of backups. One process at a time removes from it."""
+    """Folder of backups. Several processes may remove from it at once, as a timer and the call
+    Backup do: what one has removed, the others pass over.
+    """
 
     def __init__(self, path: Path, keys: Keyring | None = None) -> None:
         """`keys` are those of encrypted backups; the first one encrypts."""
@@ -120,11 +123,14 @@ class BackupFolder:
     def _remove(self, backups: Sequence[StoredBackup]) -> None:
         for backup in backups:
             # under another name first: what a kill leaves of it is not taken for a backup
-            backup.path.rename(backup.path.with_name(_REMOVING + backup.path.name))
+            with suppress(FileNotFoundError):
+                backup.path.rename(backup.path.with_name(_REMOVING + backup.path.name))
         if self._path.is_dir():
             sync_folder(self._path)
             for path in self._path.glob(f"{_REMOVING}recollect-*"):
-                shutil.rmtree(path)
+                while path.exists():  # begin again where another process removed a part of it
+                    with suppress(FileNotFoundError):
+                        shutil.rmtree(path)
 
     def encrypt_anew(self, progress: Progress = unheard) -> list[StoredBackup]:
         """Encrypt all encrypted backups with the first of the keys, and return those that were not
@@ -147,14 +153,16 @@ class BackupFolder:
 
 def _key_id(backup: Path) -> str | None:
     """Return the id of the key of a backup; None if it is not encrypted. Empty if its start is
-    damaged.
+    damaged, or cannot be read. Raises PermissionError.
     """
     try:
         return archive.key_id_of(backup / ARCHIVE)
-    except archive.ArchiveError:
-        return ""
     except FileNotFoundError:
         return None
+    except PermissionError:
+        raise  # whoever may read it finds it whole: it is not counted as a damaged one
+    except (archive.ArchiveError, OSError):
+        return ""
 
 
 def is_good(backup: Path, progress: Progress, keys: Keyring | None = None) -> bool:
