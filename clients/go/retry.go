@@ -66,18 +66,14 @@ func (e *Error) isWorthRepeating() bool {
 	return e.Code == codes.Unavailable || e.Code == codes.Canceled
 }
 
-// pause waits. It returns false if the context ends first, or would.
-func pause(ctx context.Context, delay time.Duration) bool {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < delay {
-		return false
-	}
+// pause waits, until the context or the client ends at the latest.
+func (c *Client) pause(ctx context.Context, delay time.Duration) {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-ctx.Done():
-		return false
+	case <-c.ctx.Done():
 	}
 }
 
@@ -109,7 +105,15 @@ func (c *Client) unary(ctx context.Context, path string, request, answer any, co
 		if failures >= attempts || ctx.Err() != nil || !failed.isWorthRepeating() {
 			return failed
 		}
-		if !pause(ctx, c.retry.delay(failures, failed.RetryAfter)) {
+		delay := c.retry.delay(failures, failed.RetryAfter)
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < delay {
+			return failed
+		}
+		c.pause(ctx, delay)
+		switch {
+		case c.ctx.Err() != nil:
+			return closed()
+		case ctx.Err() != nil:
 			return failed
 		}
 	}

@@ -117,7 +117,9 @@ func newWatch[U any](ctx context.Context, client *Client, cursor string, given [
 	}
 	watch := &Watch[U]{client: client, cursor: cursor, parent: ctx, hasSnapshot: cursor != "", onConnection: o.onConnection}
 	watch.ctx, watch.cancel = context.WithCancel(ctx)
-	context.AfterFunc(client.ctx, watch.cancel)
+	forget := context.AfterFunc(client.ctx, watch.cancel)
+	// A client outlives many watches, and holds none of those that ended.
+	context.AfterFunc(watch.ctx, func() { forget() })
 	return watch
 }
 
@@ -153,7 +155,7 @@ func (w *Watch[U]) All() iter.Seq2[*U, error] {
 // then on always the same.
 func (w *Watch[U]) Next() (*U, error) {
 	for w.err == nil {
-		if w.ctx.Err() != nil {
+		if w.hasEnded() {
 			w.fail(w.ending())
 			break
 		}
@@ -180,6 +182,10 @@ func (w *Watch[U]) Next() (*U, error) {
 	}
 	return nil, w.err
 }
+
+// hasEnded returns whether nothing more is taken. A client that is closed ends the watch's context a
+// moment later.
+func (w *Watch[U]) hasEnded() bool { return w.ctx.Err() != nil || w.client.ctx.Err() != nil }
 
 // ending returns why the watch ended.
 func (w *Watch[U]) ending() error {
@@ -219,7 +225,7 @@ func (w *Watch[U]) take() {
 // broken waits before another connection is made, or ends the watch.
 func (w *Watch[U]) broken(err error) {
 	w.receive, w.taken = nil, nil
-	if w.ctx.Err() != nil {
+	if w.hasEnded() {
 		return
 	}
 	w.failures++
@@ -233,7 +239,7 @@ func (w *Watch[U]) broken(err error) {
 		asked = failed.RetryAfter
 	}
 	w.onConnection(false, err)
-	pause(w.ctx, w.client.retry.delay(w.failures, asked))
+	w.client.pause(w.ctx, w.client.retry.delay(w.failures, asked))
 }
 
 // isTransient returns whether another connection may do better. The first one is tried as often as

@@ -3,6 +3,7 @@ compression, TLS, watches.
 """
 
 import subprocess
+import time
 from pathlib import Path
 
 import grpc
@@ -13,7 +14,7 @@ from recollect.v1 import conversation_service_pb2 as pb
 from recollect.v1 import error_pb2, update_pb2
 
 from tests.client.conftest import Fault, Scripted, bad_request, error_info, retry_info
-from tests.clients.conftest import Driver, Failed, Language, go_programs
+from tests.clients.conftest import Driver, Failed, Language, go, go_programs
 from tests.conformance.runner import FOLDER, cases
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import server_process
@@ -262,6 +263,41 @@ def test_a_snapshot_that_begins_anew_replaces_the_one_that_broke(
     # each connection that stood, and each that broke
     assert driver.do(connections=True) == [True, False, True, False, True]
     assert {it.request.max_batch for it in scripted.requests} == {1000}
+
+
+def test_a_watch_asked_to_wait_beyond_its_deadline_waits_until_that(
+    scripted: Scripted, driver: Driver
+) -> None:
+    listed = update_pb2.Update(conversation_list=update_pb2.ConversationList())
+    later = Fault(grpc.StatusCode.UNAVAILABLE, [retry_info(60)])
+    scripted.streams = [[pb.StreamUpdatesResponse(update=listed), later]]
+    scripted.streams += [[later] for _ in range(50)]
+    driver.do(connect=scripted.target)
+    with pytest.raises(Failed) as caught:
+        driver.do(watch=True, timeoutMs=500, until="conversationDeleted")
+    assert caught.value.error["name"] == "TimeoutError"
+    assert len(scripted.requests) == 1
+
+
+def test_a_call_that_waits_for_its_next_attempt_ends_with_its_client(
+    scripted: Scripted, driver: Driver
+) -> None:
+    driver.do(connect=scripted.target)
+    scripted.script = [Fault(grpc.StatusCode.UNAVAILABLE, [retry_info(20)])]
+    began = time.monotonic()
+    with pytest.raises(Failed, match=r"client (is|was) closed"):
+        driver.do(
+            call="ConversationService/Get",
+            request={"conversation_id": CONVERSATION},
+            closeAfterMs=300,
+        )
+    assert time.monotonic() - began < 15
+    assert len(scripted.requests) == 1
+
+
+def test_the_tests_in_go_pass() -> None:
+    done = go("test", "-count=1", ".")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
 
 
 def test_the_example_in_go_runs(server: RunningServer) -> None:

@@ -10,10 +10,14 @@ interface Command {
   options?: ConnectOptions;
   call?: string;
   watch?: true;
+  /** After so long the watch's signal is aborted. */
+  timeoutMs?: number;
   request?: JsonObject;
   /** Take updates of the watch until one of this kind came. */
   until?: string;
   close?: true;
+  /** Closes the client while the command runs. */
+  closeAfterMs?: number;
   /** Answer what the watch told of its connections. */
   connections?: true;
 }
@@ -22,10 +26,12 @@ let client: Recollect | undefined;
 let watch: Watch<Update> | undefined;
 let told: boolean[] = [];
 
-async function done({ connect: address, options, call, watch: begins, request = {}, until, close, connections }: Command): Promise<JsonValue> {
+async function done({ connect: address, options, call, watch: begins, timeoutMs, request = {}, until, close, closeAfterMs, connections }: Command): Promise<JsonValue> {
   if (close) client?.close();
   if (address !== undefined) client = connect(address, { ...options, retry: { initialDelayMs: 1, maxDelayMs: 50, ...options?.retry } });
   if (client === undefined) throw new Error("connect first");
+  const closing = client;
+  if (closeAfterMs !== undefined) setTimeout(() => closing.close(), closeAfterMs);
   if (call !== undefined) {
     const method = methodOf(call);
     if (method.methodKind !== "unary") throw new Error(`${call} is a stream`);
@@ -36,7 +42,8 @@ async function done({ connect: address, options, call, watch: begins, request = 
   if (begins) {
     told = [];
     const onConnection = (isConnected: boolean) => void told.push(isConnected);
-    watch = client.watch(fromJson(StreamUpdatesRequestSchema, request), { onConnection });
+    const signal = timeoutMs === undefined ? {} : { signal: AbortSignal.timeout(timeoutMs) };
+    watch = client.watch(fromJson(StreamUpdatesRequestSchema, request), { onConnection, ...signal });
   }
   const updates: JsonValue[] = [];
   while (until !== undefined && watch !== undefined) {
@@ -53,6 +60,10 @@ for await (const line of createInterface({ input: process.stdin })) {
   try {
     answer = { answer: await done(JSON.parse(line) as Command) };
   } catch (error) {
+    if (error instanceof DOMException) {
+      console.log(JSON.stringify({ error: { name: error.name } }));
+      continue;
+    }
     if (!(error instanceof RecollectError)) throw error;
     const { name, message, code, reason = null, rawReason = null, metadata, retryAfterMs = null } = error;
     const violations = error.violations.map(({ field, description }) => ({ field, description }));

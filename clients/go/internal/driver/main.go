@@ -20,14 +20,17 @@ import (
 )
 
 type command struct {
-	Connect     *string
-	Options     settings
-	Call        string
-	Watch       bool
-	Request     json.RawMessage
-	Until       string // take updates of the watch until one of this kind came
-	Close       bool
-	Connections bool // answer what the watch told of its connections
+	Connect   *string
+	Options   settings
+	Call      string
+	Watch     bool
+	TimeoutMs int // the deadline of the watch's context
+	Request   json.RawMessage
+	Until     string // take updates of the watch until one of this kind came
+	Close     bool
+	// CloseAfterMs closes the client while the command runs.
+	CloseAfterMs int
+	Connections  bool // answer what the watch told of its connections
 }
 
 type settings struct {
@@ -38,9 +41,10 @@ type settings struct {
 }
 
 var (
-	client *recollect.Client
-	watch  *recollect.Watch[pb.Update]
-	told   []bool
+	client   *recollect.Client
+	watch    *recollect.Watch[pb.Update]
+	told     []bool
+	endWatch context.CancelFunc // of the watch's deadline, which the process outlives
 )
 
 func connect(address string, given settings) error {
@@ -80,6 +84,10 @@ func do(it command) (any, error) {
 			return nil, err
 		}
 	}
+	if it.CloseAfterMs > 0 {
+		closing := client
+		time.AfterFunc(time.Duration(it.CloseAfterMs)*time.Millisecond, func() { closing.Close() })
+	}
 	if it.Call != "" {
 		method := dynamic.MethodOf(it.Call)
 		request, err := method.Request(it.Request)
@@ -101,7 +109,11 @@ func do(it command) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		watch = client.Watch(context.Background(), request.(*pb.StreamUpdatesRequest),
+		ctx := context.Background()
+		if it.TimeoutMs > 0 {
+			ctx, endWatch = context.WithTimeout(ctx, time.Duration(it.TimeoutMs)*time.Millisecond)
+		}
+		watch = client.Watch(ctx, request.(*pb.StreamUpdatesRequest),
 			recollect.OnConnection(func(connected bool, _ error) { told = append(told, connected) }))
 	}
 	updates := []any{}
@@ -166,6 +178,8 @@ func main() {
 		switch {
 		case errors.As(err, &failed):
 			line = map[string]any{"error": failure(failed)}
+		case errors.Is(err, context.DeadlineExceeded):
+			line = map[string]any{"error": map[string]any{"name": "TimeoutError"}}
 		case err != nil:
 			panic(err)
 		}
