@@ -1,12 +1,15 @@
 """Several servers over one database: whatever one acknowledges, the others answer at once."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc
 import pytest
 from recollect import Client, Message
 from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
+from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 
@@ -14,7 +17,7 @@ from tests.administration.test_verification import verified
 from tests.channels.conftest import ALEX, STRANGER, Post, home
 from tests.conftest import RunningServer, Start
 from tests.postgres import Postgres
-from tests.server.conftest import agent, at_once, code_of, files_with, user
+from tests.server.conftest import agent, at_once, code_of, failure_of, files_with, user
 from tests.server.test_redact import redact
 from tests.waiting import until
 
@@ -91,6 +94,38 @@ def test_a_delete_leaves_no_word_on_any_server_or_in_the_database(
         until(lambda server=server: files_with(server.data_dir, "secretword") == [])  # type: ignore[misc]
     assert two.get(other).message_count == 1
     assert index_files(replicas) == made, "an index was made anew"
+
+
+def test_a_delete_that_is_repeated_on_another_server_is_answered_with_its_receipt(
+    replicas: Replicas, postgres: Postgres
+) -> None:
+    one, two = replicas.one, replicas.two
+    name, other, third = (one.told(text) for text in ("apricot", "butter", "zebra"))
+    receipt = one.delete(name, request_id="d1")
+    assert two.delete(name, request_id="d1") == receipt
+    reused = failure_of(lambda: two.delete(other, request_id="d1"))
+    assert (reused.code, reused.reason) == ("ALREADY_EXISTS", "REQUEST_ID_REUSED")
+    assert code_of(lambda: two.delete(name, request_id="d2")) == "NOT_FOUND"
+    raced = one.told("lemon")
+
+    def race(number: int) -> None:
+        with suppress(grpc.RpcError):
+            replicas[number].delete(raced, request_id="d0")
+
+    at_once(8, race)
+    assert one.delete(raced, request_id="d0") == two.delete(raced, request_id="d0")
+    chosen = api.DeleteManyRequest(channels=["web"], limit=1, request_id="d3")
+    assert one.conversations.DeleteMany(chosen) == two.conversations.DeleteMany(chosen)
+    assert len(two.pages()[0]) == 1
+    (left,) = {other, third} & {it.id for it in two.pages()[0]}
+    function = "recollect.end_delete(bigint, text, text)"
+    postgres.execute(f"ALTER FUNCTION {function} RENAME TO away", replicas.url)
+    assert code_of(lambda: one.delete(left, request_id="d4")) == "UNAVAILABLE"
+    unfinished = failure_of(lambda: two.delete(left, request_id="d4"))
+    assert (unfinished.code, unfinished.reason) == ("UNAVAILABLE", "STORAGE_UNAVAILABLE")
+    assert unfinished.text.endswith(f"{left} is being deleted: repeat with the same request_id")
+    assert code_of(lambda: two.delete(left, request_id="d5")) == "NOT_FOUND"
+    assert code_of(lambda: two.get(left)) == "NOT_FOUND"
 
 
 def test_a_redaction_takes_the_words_out_of_every_server(

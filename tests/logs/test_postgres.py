@@ -410,6 +410,21 @@ def test_whoever_lost_a_lease_appends_nothing_within_it(
     add(one, CONVERSATION, end, message(7))
 
 
+def test_the_first_answer_of_a_request_is_kept_for_every_replica(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    one, two = (PostgresStore(opened(url), "default", tmp_path).sharing for _ in range(2))
+    assert two.answer("r1") is None
+    one.remember("r1", "")
+    assert two.answer("r1") == ""
+    one.remember("r1", "receipt")
+    two.remember("r1", "")  # it looked before the answer was there
+    assert (one.answer("r1"), two.answer("r1")) == ("receipt", "receipt")
+    elsewhere = PostgresStore(opened(url), "other", tmp_path).sharing
+    assert elsewhere.answer("r1") is None
+
+
 def test_a_newer_schema_is_refused(postgres: Postgres, opened: Opened) -> None:
     url = postgres.new_database()
     opened(url).close()

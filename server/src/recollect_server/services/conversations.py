@@ -629,7 +629,7 @@ class Conversations:
         }
         request = key_of("DeleteMany", request_id, payload)
         with self._space.exclusive(request=request_id or "DeleteMany"):
-            if request and (record := self._space.find_request(request)):
+            if request and (record := self._space.find_answered(request)):
                 return Deleted.of(record.answer)
             deleted: list[str] = []
             left: list[tuple[str, str]] = []
@@ -674,9 +674,7 @@ class Conversations:
                 has_more = bool(table.select(chosen, 1, place, newest_first=False))
             done = Deleted(deleted, left, dict(removed), has_more, self._space.clock(), failure)
             if request and not failure:
-                self._space.index.requests.add(
-                    KnownRequest(request.id, request.hash, "", answer=done.text)
-                )
+                self._space.remember(KnownRequest(request.id, request.hash, "", answer=done.text))
             return done
 
     def _is_gone(self, conversation_id: str) -> bool:

@@ -23,6 +23,7 @@ import structlog
 from recollect_server.domain.conversation import AnchorSet, Conversation
 from recollect_server.domain.errors import (
     AnchorsPresent,
+    ConversationNotFound,
     ConversationPinned,
     IndexUnavailable,
     StorageUnavailable,
@@ -35,7 +36,7 @@ from recollect_server.services.space.pending import PendingWrites
 from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.requests import Requests
 from recollect_server.services.space.routes import Routes
-from recollect_server.services.space.state import RequestKey
+from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.services.space.states import States
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
@@ -143,9 +144,9 @@ class Deletions:
             ):
                 if conversation_id in self._under_way:
                     continue
-                if request and (earlier := self._requests.find(request, None)):
+                if request and (earlier := self._requests.find_answered(request)):
                     return Receipt.of(earlier)
-                state = self._states.get(conversation_id)
+                state = self._state(conversation_id, request)
                 if state.conversation.pinned and not force:
                     raise ConversationPinned(conversation_id)
                 if confirm is not None and not confirm(state.conversation):
@@ -158,6 +159,8 @@ class Deletions:
                     state.number,
                     anchors,
                 )
+                if request:
+                    self._requests.begin(request)
                 deleting(conversation_id)
                 self._store.begin_delete(conversation_id, state.size if confirm else None)
                 self._states.forget(conversation_id)
@@ -245,6 +248,23 @@ class Deletions:
                     anchors,
                 )
 
+    def _state(self, conversation_id: str, request: RequestKey | None) -> ConversationState:
+        """Return the state of a conversation that is to be deleted. One that this very request
+        began to delete, here or in another process, is not said to be unknown.
+        """
+        try:
+            return self._states.get(conversation_id)
+        except ConversationNotFound:
+            if (
+                request
+                and self._requests.is_begun(request)
+                and self._store.is_taken(conversation_id)
+            ):
+                raise StorageUnavailable(
+                    f"{conversation_id} is being deleted: repeat with the same request_id"
+                ) from None
+            raise
+
     def _finish(
         self, conversation_id: str, number: int | None, request: RequestKey | None
     ) -> Receipt:
@@ -260,7 +280,7 @@ class Deletions:
         hit("delete.log_emptied")
         receipt = Receipt(conversation_id, removed, time)
         if request:
-            self._projection.index.requests.add(receipt.known_as(request))
+            self._requests.remember(receipt.known_as(request))
         hit("delete.remembered")
         return receipt
 

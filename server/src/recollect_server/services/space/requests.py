@@ -217,6 +217,11 @@ class RecentRequests:
                 self._requests.popitem(last=False)
 
 
+def _check_same(request: RequestKey, earlier: KnownRequest) -> None:
+    if earlier.hash not in (request.hash, ANY_HASH):
+        raise RequestIdReused(request.id)
+
+
 class Requests:
     """The requests of a space that were carried out before. Safe to call from any thread."""
 
@@ -245,13 +250,47 @@ class Requests:
             earlier = request_among(lines, request.id, conversation_id)
         if earlier is None:
             return None
-        if earlier.hash not in (request.hash, ANY_HASH):
-            raise RequestIdReused(request.id)
+        _check_same(request, earlier)
         if self._projection.overlay.pending(request.id):
             raise StorageUnavailable(
                 "the transcript cannot be written yet. The messages are held: repeat with the same request_id"
             )
         return earlier
+
+    def find_answered(self, request: RequestKey) -> KnownRequest | None:
+        """Return the same request, one that writes no line, if it was carried out before by any
+        process. Raises RequestIdReused, IndexUnavailable, StorageUnavailable.
+        """
+        if (earlier := self.find(request, None)) or not (answer := self._shared_answer(request)):
+            return earlier
+        earlier = KnownRequest(**orjson.loads(answer))
+        _check_same(request, earlier)
+        return earlier
+
+    def is_begun(self, request: RequestKey) -> bool:
+        """Return True if a process began such a request and did not remember its answer. Raises
+        StorageUnavailable.
+        """
+        return self._shared_answer(request) == ""
+
+    def begin(self, request: RequestKey) -> None:
+        """Let other processes know that such a request is carried out. Raises
+        StorageUnavailable.
+        """
+        if sharing := self._transcripts.store.sharing:
+            sharing.remember(request.id, "")
+
+    def remember(self, record: KnownRequest) -> None:
+        """Keep the answer of such a request, for every process. Raises IndexUnavailable,
+        StorageUnavailable.
+        """
+        if sharing := self._transcripts.store.sharing:
+            sharing.remember(record.request_id, orjson.dumps(record).decode())
+        self._projection.index.requests.add(record)
+
+    def _shared_answer(self, request: RequestKey) -> str | None:
+        sharing = self._transcripts.store.sharing
+        return sharing.answer(request.id) if sharing else None
 
     def known(self, request_id: str, conversation_id: str | None = None) -> KnownRequest | None:
         """Return a request that was carried out before, or whose messages are pending; or None.

@@ -369,6 +369,18 @@ class Space:
         """
         return self._requests.find(request, conversation_id)
 
+    def find_answered(self, request: RequestKey) -> KnownRequest | None:
+        """Return the same request, one that writes no line, if it was carried out before by any
+        process. Hold its lock. Raises as `find_request`.
+        """
+        return self._requests.find_answered(request)
+
+    def remember(self, record: KnownRequest) -> None:
+        """Keep the answer of such a request, for every process. Raises IndexUnavailable,
+        StorageUnavailable.
+        """
+        self._requests.remember(record)
+
     def has_request(self, request_id: str) -> bool:
         """Return True if a request of this id was carried out before. Raises IndexUnavailable."""
         return self._requests.known(request_id) is not None

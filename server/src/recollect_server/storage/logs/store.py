@@ -221,6 +221,14 @@ class Sharing(Protocol):
         log there names it, and fails if there is another one by then.
         """
 
+    def remember(self, request_id: str, answer: str) -> None:
+        """Keep the answer of a request that leaves no line; empty: it is begun. The first answer
+        stays.
+        """
+
+    def answer(self, request_id: str) -> str | None:
+        """Return what `remember` kept of a request; None if it kept nothing."""
+
     def lease(self, purpose: str, seconds: float) -> int:
         """Take a lease of work that one process does at a time, or hold on to it for so many
         seconds more. Return its number; 0: another process has it.

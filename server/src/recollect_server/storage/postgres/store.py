@@ -642,6 +642,28 @@ class PostgresSharing:
         last = {keys[bytes(key)]: str(append) for key, append in rows}
         return tuple((place, last.get(place, "")) for place in keys.values())
 
+    def remember(self, request_id: str, answer: str) -> None:
+        """Keep the answer of a request."""
+
+        def work(connection: Connection, _: bool) -> None:
+            connection.execute(
+                "INSERT INTO recollect.receipts (space, key, answer) VALUES (%s, %s, %s)"
+                " ON CONFLICT (space, key) DO UPDATE SET answer = excluded.answer"
+                " WHERE receipts.answer = ''",
+                [self._space, _key(request_id), answer],
+            )
+
+        with _failing(Kind.CONVERSATION, "written"):
+            self._database.run(work)
+
+    def answer(self, request_id: str) -> str | None:
+        """Return what `remember` kept of a request."""
+        rows = self._rows(
+            "SELECT answer FROM recollect.receipts WHERE space = %s AND key = %s",
+            *(self._space, _key(request_id)),
+        )
+        return str(rows[0][0]) if rows else None
+
     def lease(self, purpose: str, seconds: float) -> int:
         """Take a lease, or hold on to it. Return its number; 0: another replica has it."""
         ((number,),) = self._rows(
