@@ -5,6 +5,7 @@ whatever ends it half-way.
 import os
 import shutil
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from signal import SIGKILL
 
@@ -15,10 +16,12 @@ from recollect_server.storage.failpoints import FAILPOINTS
 
 from tests.anchors.conftest import set_anchor
 from tests.conftest import Start
+from tests.external.conftest import Panel
 from tests.postgres import Postgres
 from tests.programs import SERVER, Forked
 from tests.server.conftest import Connect, answers
 from tests.server_cli.conftest import run
+from tests.streaming.conftest import Subscriber
 
 OF_MOVES = {point for point in FAILPOINTS if point.startswith("move.")}
 QUERIES = ["zebra", "butter", "apricot", "never"]
@@ -176,7 +179,8 @@ def test_a_move_refuses_places_in_use_or_with_other_logs_in_a_sentence(
     secret = url.replace("postgres@", f"postgres:{SECRET}@")
     server = start_server(data_dir=folder)
     refusals = [migrate(folder, url)]
-    assert f"another server uses the data folder {folder}" in refusals[-1]
+    assert f"another server uses the data folder {folder}: stop it, or" in refusals[-1]
+    assert "name another folder with --from" in refusals[-1]
     server.stop()
     assert "all     " in migrate(folder, secret)
     refusals.append(migrate(tmp_path, folder))
@@ -197,12 +201,45 @@ def test_a_move_refuses_places_in_use_or_with_other_logs_in_a_sentence(
     refusals.append(migrate(folder, tmp_path / "old"))
     assert "was written by Recollect 9.0, in format 99" in refusals[-1]
     refusals.append(migrate("folder", url))
+    refusals.append(migrate("", url))
+    assert "--from: name the path of the folder" in refusals[-1]
+    (tmp_path / "copy/moved_from.json").write_text("{")
+    for places in ((tmp_path / "copy", tmp_path / "c"), (tmp_path, tmp_path / "copy")):
+        refusals.append(migrate(*places))
+        assert f"{tmp_path / 'copy'} holds a part of what is moved from another " in refusals[-1]
     refusals.append(migrate("http://there", url))
     refusals.append(migrate("postgresql://a:s3cret@127.0.0.1:1/x", tmp_path / "b"))
     for text in refusals:
         assert text.startswith("Error: ")
         assert text.count("\n") == 1
         assert SECRET not in text
+
+
+def test_a_cursor_of_before_a_move_gives_a_snapshot_that_says_so_there_and_back(
+    postgres: Postgres, folder: Path, start_server: Start, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    steps: list[tuple[object, object, dict[str, object]]] = [
+        (None, None, {"data_dir": folder}),
+        (folder, url, {"data_dir": tmp_path / "local", "store": url}),
+        (url, tmp_path / "back", {"data_dir": tmp_path / "back"}),
+    ]
+    cursors: list[tuple[str, str]] = []
+    for origin, target, place in steps:
+        if origin:
+            assert "byte for byte" in migrate(origin, target)
+        server = start_server(**place)
+        for updates, panel in cursors:
+            with closing(Subscriber(server.target, cursor=updates)) as one:
+                assert one.ready().updates[0].reset
+            with closing(Panel(server.target, panel)) as one_panel:
+                assert one_panel.ready().updates[0].reset
+        with (
+            closing(Subscriber(server.target)) as one,
+            closing(Panel(server.target)) as one_panel,
+        ):
+            cursors.append((one.ready().cursor, one_panel.ready().cursor))
+        server.stop()
 
 
 def test_a_delete_that_has_not_ended_is_to_be_ended_first(postgres: Postgres, folder: Path) -> None:

@@ -17,9 +17,9 @@ from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.record import Entry
 
 from tests.conftest import RunningServer, Start
-from tests.external.conftest import BLOCKED, Meet, Watch
+from tests.external.conftest import BLOCKED, Meet, Watch, assert_refused
 from tests.postgres import Postgres
-from tests.server.conftest import agent, code_of, delete_index, server_process, user
+from tests.server.conftest import Service, agent, code_of, delete_index, server_process, user
 from tests.streaming.conftest import Recorder, Subscriber, Watched
 from tests.waiting import until
 
@@ -93,6 +93,17 @@ def writing(services: list[Recorder], turns: int) -> Iterator[None]:
             ended.set()
         for writer in writers:
             writer.result()
+
+
+def begin(connection: "psycopg.Connection[Any]", name: str, text: str) -> None:
+    """Let another replica begin a conversation with a message, in a transaction of the caller's."""
+    entries = [Entry(Began(name, "web", 1)), Entry(Message(Role.USER, text, 1, 2, 1))]
+    _, lines = encoded(entries)
+    connection.execute(
+        "SELECT recollect.append(0, 'default', %s, 'conversations', 0, gen_random_uuid(), false,"
+        " %s::bytea[], NULL, '{}', '{}')",
+        [name, [line[:-1] for line in lines]],
+    )
 
 
 def test_every_replica_tells_the_same_order_and_a_client_hops_between_them_at_every_cursor(
@@ -229,15 +240,8 @@ def test_what_was_in_progress_when_a_cursor_was_given_out_is_told_behind_it_once
     whole = apart(replicas[1].target).ready()
     name = services[0].told("One")
     begins = "conv-01J00000000000000000000001"
-    _, lines = encoded(
-        [Entry(Began(begins, "web", 1)), Entry(Message(Role.USER, "early", 1, 2, 1))]
-    )
     with psycopg.connect(url) as other:  # another replica, which is slow to commit
-        other.execute(
-            "SELECT recollect.append(0, 'default', %s, 'conversations', 0, gen_random_uuid(), false,"
-            " %s::bytea[], NULL, '{}', '{}')",
-            [begins, [line[:-1] for line in lines]],
-        )
+        begin(other, begins, "early")
         later = services[0].append(name, user("later"))
         last = services[0].append(name, user("last"))
         fresh = apart(replicas[0].target).ready()
@@ -257,6 +261,22 @@ def test_what_was_in_progress_when_a_cursor_was_given_out_is_told_behind_it_once
         for at, (_, cursor) in enumerate(places(one)):
             again = apart(replicas[0].target, cursor=cursor).ready()
             assert places(again) == places(one)[at + 1 :]
+
+
+def test_a_transaction_with_several_changes_is_resumed_behind_each_of_them(
+    url: str, start_server: Start, apart: Subscribe
+) -> None:
+    server = start_server(store=url)
+    whole = apart(server.target).ready()
+    names = [f"conv-01J0000000000000000000000{number}" for number in range(3)]
+    with psycopg.connect(url) as other:
+        for name in names:
+            begin(other, name, name)
+    whole.until(lambda: len(whole.messages()) == len(names))
+    assert whole.messages() == names
+    for at, (_, cursor) in enumerate(places(whole)):
+        late = apart(server.target, cursor=cursor).ready()
+        assert places(late) == places(whole)[at + 1 :]
 
 
 def test_panels_on_every_replica_see_the_same_and_hop_between_them(
@@ -361,3 +381,111 @@ def test_a_cursor_that_the_database_does_not_have_gives_a_snapshot_that_says_so(
     if loss == "pruned":
         last = subscribe(server.target, cursor=cursors[-1]).ready()
         assert not last.updates[0].reset
+
+
+def test_a_panel_reads_on_where_many_changes_of_conversations_lie_behind_its_cursor(
+    url: str, start_server: Start, meet: Meet, watch: Watch
+) -> None:
+    server = start_server(store=url)
+    cursor = watch(server=server).ready().cursor
+    service = Service(server.target)
+    name = service.create().id
+    for number in range(201):  # more than are read at once
+        service.append(name, user(str(number)))
+    meet(server).write("Later")
+    late = watch(cursor, server).ready()
+    assert late.kinds() == ["message Later", "escalated"]
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        pytest.param("-18446744073709551616.1", id="a transaction beyond what a number can be"),
+        pytest.param("-99999999999999999999.1~1", id="as many digits as are read"),
+        pytest.param("-7.1" + "~1" * 501, id="a longer list than is given out"),
+    ],
+)
+def test_a_cursor_with_numbers_that_no_database_has_is_refused_by_its_field(
+    tail: str, url: str, start_server: Start, apart: Subscribe, watch: Watch
+) -> None:
+    server = start_server(store=url)
+    epoch, timeline, _ = watch(server=server).ready().cursor.split("-")
+    cursor = f"{epoch}-{timeline}{tail}"
+    assert_refused(watch(cursor, server))
+    refused: Any = apart(server.target, cursor=cursor.removeprefix("x")).ended().error
+    assert refused.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.details().startswith("cursor: ")
+
+
+def test_transactions_that_a_cursor_lacks_are_told_in_parts_and_once(
+    url: str, start_server: Start, apart: Subscribe, meet: Meet, watch: Watch
+) -> None:
+    server = start_server(store=url)
+    outside, service = meet(server), Service(server.target)
+    whole, panel = apart(server.target).ready(), watch(server=server).ready()
+    name = service.create().id
+    for number in range(520):
+        service.append(name, user(str(number)))
+        if number % 200 == 150:
+            outside.write(str(number), party=str(number))
+    whole.until_count("conversation_updated", 520)
+    panel.until_count(5)
+    cursor = whole.cursor + "".join(f"~{it}" for it in range(500))
+    missed = apart(server.target, cursor=cursor).ready()
+    assert len(missed.messages()) > 400
+    assert missed.messages() == whole.messages()[-len(missed.messages()) :]
+    again = watch(f"x{cursor}", server).ready()
+    assert again.kinds() == panel.kinds()[-4:]
+    for at in (0, 250, len(missed.updates) - 3):
+        late = apart(server.target, cursor=missed.updates[at].cursor).ready()
+        assert late.messages() == missed.messages()[at + 1 :]
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_a_cursor_holds_on_a_standby_that_has_all_that_it_had_seen(
+    ending: str, url: str, start_server: Start, postgres: Postgres, apart: Subscribe
+) -> None:
+    server = start_server(store=url)
+    service = Service(server.target)
+    whole = apart(server.target).ready()
+    with psycopg.connect(url) as beside:
+        beside.execute("SELECT pg_current_xact_id()")
+        created = service.create().id
+        lacking = apart(server.target).ready().cursor
+        getattr(beside, ending)()  # a standby that lacks it has it as rolled back
+    whole.until(lambda: told_of(whole, created))
+    postgres.execute(
+        "CREATE OR REPLACE FUNCTION recollect.timeline() RETURNS integer LANGUAGE sql"
+        " AS 'SELECT 99'",
+        url,
+    )
+    late = apart(server.target, cursor=whole.cursor).ready()
+    assert any(it.reset for it in late.updates) is (ending == "rollback")
+    assert "~" in lacking
+    before = apart(server.target, cursor=lacking).ready()
+    assert not any(it.reset for it in before.updates)
+
+
+def test_streams_begin_again_where_a_standby_took_over_that_lacks_what_they_told(
+    url: str, start_server: Start, postgres: Postgres, apart: Subscribe, meet: Meet, watch: Watch
+) -> None:
+    server = start_server(store=url)
+    service, outside = Service(server.target), meet(server)
+    one, panel = apart(server.target).ready(), watch(server=server).ready()
+    outside.write("Hello?")
+    name = service.create().id
+    one.until(lambda: told_of(one, name))
+    panel.until_count(3)
+    # The changes have the numbers of some that were lost with the primary.
+    postgres.execute("UPDATE recollect.changes SET tag = tag / 2", url)
+    postgres.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        url,
+    )
+    one.until(lambda: any(it.reset for it in one.updates))
+    panel.until(lambda: any(it.reset for it in panel.updates))
+    later = service.create().id
+    one.until(lambda: told_of(one, later))
+    outside.write("Still there?")
+    panel.until(lambda: "message Still there?" in panel.kinds())

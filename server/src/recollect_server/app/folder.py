@@ -71,8 +71,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def cannot_use(data_dir: Path, failure: OSError | LogUnavailable) -> CannotStart:
-    """Turn what the data folder's disk refused into a start-up error with advice."""
+def cannot_use(
+    data_dir: Path, failure: OSError | LogUnavailable, flag: str = "--data-dir"
+) -> CannotStart:
+    """Turn what the data folder's disk refused into a start-up error with advice. `flag` names the
+    folder.
+    """
     error = failure if isinstance(failure, OSError) else failure.__cause__
     if not isinstance(error, OSError):  # a database refuses, which says what it is about
         return CannotStart(str(failure))
@@ -92,7 +96,8 @@ def cannot_use(data_dir: Path, failure: OSError | LogUnavailable) -> CannotStart
         case _:
             todo = "mend that"
     return CannotStart(
-        f"cannot use the data folder {data_dir}: {what}{place}: {todo}, or name another folder with --data-dir"
+        f"cannot use the data folder {data_dir}: {what}{place}: {todo}, or name another folder with"
+        f" {flag}"
     )
 
 
@@ -104,21 +109,22 @@ class FolderLock:
     finds the server of a folder by it.
     """
 
-    def __init__(self, data_dir: Path) -> None:
-        """Take the lock. Raises CannotStart if another process has it, or the folder cannot be
-        written.
+    def __init__(self, data_dir: Path, flag: str = "--data-dir") -> None:
+        """Take the lock of the folder that a flag names. Raises CannotStart if another process has
+        it, or the folder cannot be written.
         """
         try:
             make_folder(data_dir)
             self._handle = open_transcript(data_dir / LOCK, os.O_RDWR | os.O_CREAT)
         except OSError as error:
-            raise cannot_use(data_dir, error) from error
+            raise cannot_use(data_dir, error, flag) from error
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._handle)
             raise CannotStart(
-                f"another server uses the data folder {data_dir}: stop it, or name another folder with --data-dir"
+                f"another server uses the data folder {data_dir}: stop it, or name another folder"
+                f" with {flag}"
             ) from None
         try:
             self._write(b"")  # what a killed server left

@@ -35,8 +35,8 @@ def opened(text: str, flag: str, *, is_source: bool) -> Iterator[Place]:
                 " pip install 'recollect-server[postgres]'"
             ) from error
         place = DatabasePlace(LogStoreName(text), flag)
-    elif text == FOLDER:
-        raise ValueError("name the path of the folder, as ./.recollect")
+    elif text in ("", FOLDER):
+        raise ValueError(f"{flag}: name the path of the folder, as ./.recollect")
     else:
         place = FolderPlace(Path(text), flag, is_source=is_source)
     try:
@@ -54,17 +54,18 @@ class FolderPlace(FolderMark):
         if is_source and not data_dir.is_dir():
             raise CannotStart(f"there is no folder {data_dir}: name another with {flag}")
         self._data_dir = data_dir
+        self._flag = flag
         self.name = f"the folder {data_dir}"
         """Its name, for people."""
         self.identity = f"the folder {data_dir.resolve()}"
         """Its whole path."""
-        self._lock = FolderLock(data_dir)
+        self._lock = FolderLock(data_dir, flag)
         try:
             check_format(data_dir)
         except (NewerFormat, OSError) as error:
             self._lock.release()
             if isinstance(error, OSError):
-                raise cannot_use(data_dir, error) from error
+                raise cannot_use(data_dir, error, flag) from error
             raise CannotStart(str(error)) from error
         self._tokens = TokenLedger(data_dir)
 
@@ -88,7 +89,7 @@ class FolderPlace(FolderMark):
             if is_made:
                 folder.keep()
         except OSError as error:
-            raise cannot_use(self._data_dir, error) from error
+            raise cannot_use(self._data_dir, error, self._flag) from error
 
     def tokens(self) -> list[bytes]:
         """Return the lines of the ledger of tokens. Raises LogUnavailable."""

@@ -209,8 +209,11 @@ class CommunicationWatcher:
         except Renewed:
             self._begin(reset=True)
             return self.take(most)
+        # Changes of other logs may have been passed: then there may be more behind them.
+        if batch.updates or self._position != before:
+            return batch, True
         # An answer is shared by those who ask the same; to an empty one a heartbeat may be added.
-        return (batch, True) if batch.updates else (Batch([]), False)
+        return Batch([]), False
 
     def heartbeat(self) -> bytes:
         """Return a heartbeat with the cursor."""

@@ -33,7 +33,6 @@ from recollect_server.services.streaming.replaying import Replaying
 from recollect_server.storage.index.external_rows import update_of
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import (
-    END,
     Following,
     Key,
     Mark,
@@ -178,9 +177,8 @@ class SharedCommunications:
             resets, horizon = self._resets, self._horizon
         if resets and not self._order.reaches(position):
             raise Renewed
-        ended = [it.transaction for it in position.missing if it.transaction < horizon]
         if position.missing:
-            answer = self._missed(position, ended, horizon) if ended else (Batch([]), position)
+            answer = self._missed(position, horizon, min(most, _PART))
         else:
             changes = self._order.after(
                 position.key, Kind.COMMUNICATION, min(most, _PART), _PART_BYTES
@@ -192,23 +190,22 @@ class SharedCommunications:
             self._answered = question, answer
         return answer
 
-    def _missed(self, position: Mark, ended: list[int], horizon: int) -> tuple[Batch, Mark]:
-        """Read the updates of transactions that had not ended when a cursor was given out, and have
-        now (see `SharedLog`).
+    def _missed(self, position: Mark, horizon: int, most: int) -> tuple[Batch, Mark]:
+        """Read the oldest updates of transactions that had not ended when a cursor was given out,
+        and have now (see `SharedLog`).
         """
-        rows: list[OrderedChange] = []
-        key, more = Key(), True
-        while more:
-            changes = self._order.after(key, Kind.COMMUNICATION, _PART, _PART_BYTES, ended)
-            rows += changes.rows
-            more = changes.more
-            key = Key(rows[-1].transaction, rows[-1].number, END) if rows else key
+        ended = position.ended(horizon)
+        if not ended:
+            return Batch([]), position
+        only = [it.transaction for it in ended]
+        changes = self._order.after(ended[0], Kind.COMMUNICATION, most, _PART_BYTES, only)
         data: list[bytes] = []
-        for mark, update in self._updates(position, rows)[0]:
+        for mark, update in self._updates(position, changes.rows)[0]:
             if position.lacks(mark.key):
                 rest = position.without(mark.key)
                 data.append(self.encode(replace(update, cursor=cursor_text(rest))))
-        return Batch(data), position.without(Key(horizon))
+        end = changes.rows[-1].end if changes.more else Key(horizon)
+        return Batch(data), position.without(end)
 
     def _updates(
         self, before: Mark, changes: Sequence[OrderedChange]
@@ -218,10 +215,7 @@ class SharedCommunications:
         end = before
         with self._makes:
             for change in changes:
-                place = (END, END) if change.is_last else (change.number, END)
-                end = Mark(
-                    before.epoch, before.timeline, Key(change.transaction, *place), change.tag
-                )
+                end = Mark(before.epoch, before.timeline, change.end, change.tag)
                 if change.kind == Kind.COMMUNICATION and change.lines:
                     state = self._states.behind(change)
                     if state is not None:

@@ -41,7 +41,6 @@ from recollect_server.storage.index.incoming import updates_of
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.log import Newest
 from recollect_server.storage.logs.order import (
-    END,
     Following,
     Key,
     Mark,
@@ -325,7 +324,7 @@ class SharedLog:
                     is_end = key == latest.key or not run or run[-1].mark is None
                     return Batch(data), (latest if is_end else run[-1].mark) or latest
         if position.missing:
-            return self._missed(position, interest, horizon)
+            return self._missed(position, interest, horizon, min(most, _PART))
         return self._older(position, latest, interest, min(most, _PART))
 
     def _older(
@@ -340,22 +339,19 @@ class SharedLog:
         end = mark if changes.more and len(rows) == len(changes.rows) else latest
         return Batch([it.data for it in entries if interest.wants(it.about)]), end
 
-    def _missed(self, position: Mark, interest: Interest, horizon: int) -> tuple[Batch, Mark]:
-        """Read the updates of transactions that had not ended when a cursor was given out, and have
-        now. Each brings a cursor that says so.
+    def _missed(
+        self, position: Mark, interest: Interest, horizon: int, most: int
+    ) -> tuple[Batch, Mark]:
+        """Read the oldest updates of transactions that had not ended when a cursor was given out,
+        and have now. Each brings a cursor that says so.
         """
-        ended = [it.transaction for it in position.missing if it.transaction < horizon]
+        ended = position.ended(horizon)
         if not ended:
             return Batch([]), position
-        rows: list[OrderedChange] = []
-        key, more = Key(), True
-        while more:
-            changes = self._order.after(key, Kind.CONVERSATION, _PART, _PART_BYTES, ended)
-            rows += changes.rows
-            more = changes.more
-            key = Key(rows[-1].transaction, rows[-1].number, END) if rows else key
+        only = [it.transaction for it in ended]
+        changes = self._order.after(ended[0], Kind.CONVERSATION, most, _PART_BYTES, only)
         with self._makes:
-            placed, _ = self._updates(position, rows)
+            placed, _ = self._updates(position, changes.rows)
         data: list[bytes] = []
         for it in placed:
             if position.lacks(it.mark.key):
@@ -363,15 +359,15 @@ class SharedLog:
                 entry = self._entry(replace(it, update=replace(it.update, cursor=cursor)))
                 if interest.wants(entry.about):
                     data.append(entry.data)
-        return Batch(data), position.without(Key(horizon))
+        end = changes.rows[-1].end if changes.more else Key(horizon)
+        return Batch(data), position.without(end)
 
     def _updates(self, before: Mark, changes: Sequence[OrderedChange]) -> tuple[list[Placed], Mark]:
         """Return the updates of changes, and the mark behind them. `before` is one before them."""
         placed: list[Placed] = []
         mark = before
         for change in changes:
-            end = (END, END) if change.is_last else (change.number, END)
-            mark = Mark(before.epoch, before.timeline, Key(change.transaction, *end), change.tag)
+            mark = Mark(before.epoch, before.timeline, change.end, change.tag)
             if change.kind != Kind.CONVERSATION:
                 continue
             if change.action is Action.DELETE:

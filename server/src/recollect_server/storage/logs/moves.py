@@ -52,7 +52,7 @@ class FolderMark:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError):
-            return MoveMark("")
+            return MoveMark("another place")
 
     def set_mark(self, mark: MoveMark) -> None:
         """Replace the file, durably. Raises OSError."""
@@ -73,6 +73,6 @@ def refusal(marked: Marked, name: str) -> str:
     if mark is None or mark.ended:
         return ""
     return (
-        f"{name} holds a part of what is moved from {mark.source or 'another place'}: run"
+        f"{name} holds a part of what is moved from {mark.source}: run"
         " `recollect-server migrate` again with the same --from and --to"
     )

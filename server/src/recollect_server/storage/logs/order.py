@@ -19,9 +19,11 @@ from recollect_server.storage.logs.store import Action, Kind
 END = (1 << 63) - 1
 """The change, or the line, behind all others of a transaction."""
 
+_LAST = (1 << 64) - 1  # the highest number that a transaction can have
+
 _MARK = re.compile(
     r"([0-9a-f]{12})-([0-9a-f]{1,8})-(\d{1,20})\.([0-9a-f]{1,8})"
-    r"(?:\.(\d{1,19})\.(\d{1,10}))?((?:~\d{1,20}(?:\.\d{1,19}\.\d{1,10})?){0,500})",
+    r"(?:\.(\d{1,19})\.(\d{1,19}))?((?:~\d{1,20}(?:\.\d{1,19}\.\d{1,19})?){0,500})",
     re.ASCII,
 )
 
@@ -67,6 +69,8 @@ class Mark:
         if match is None:
             return None
         transaction = int(match[3])
+        if transaction > _LAST:
+            return None
         key = Key(transaction, *map(int, (match[5], match[6])) if match[5] else (END, END))
         missing: list[Key] = []
         for text in match[7].split("~")[1:]:
@@ -77,6 +81,10 @@ class Mark:
     def lacks(self, key: Key) -> bool:
         """Return whether what is at a key, of a missing transaction, is still to come."""
         return any(it.transaction == key.transaction and it < key for it in self.missing)
+
+    def ended(self, horizon: int) -> list[Key]:
+        """Return the keys that are missing of transactions before a horizon, in order."""
+        return sorted(it for it in self.missing if it.transaction < horizon)
 
     def without(self, key: Key) -> "Mark":
         """Return the mark with nothing missing up to a key."""
@@ -105,6 +113,11 @@ class OrderedChange:
     """Empty if the log was deleted since, or is of another kind than was asked for."""
     is_last: bool
     """True for the last change of its transaction."""
+
+    @property
+    def end(self) -> Key:
+        """Return the place behind the change."""
+        return Key(self.transaction, END if self.is_last else self.number, END)
 
 
 @dataclass(frozen=True, slots=True)

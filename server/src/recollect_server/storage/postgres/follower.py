@@ -147,8 +147,7 @@ class Followed:
         self.horizon = 0 if changes.more else changes.horizon
         if changes.rows:
             last = changes.rows[-1]
-            place = Key(last.transaction, *((END, END) if last.is_last else (last.number, END)))
-            self.mark = Mark(self.mark.epoch, timeline, place, last.tag)
+            self.mark = Mark(self.mark.epoch, timeline, last.end, last.tag)
 
     def verify(self) -> None:
         """Begin anew if the position is not that of this database any more: it was lost with a
