@@ -111,6 +111,16 @@ def test_the_settings_can_be_and_every_port_is_listened_on(
             assert pod["terminationGracePeriodSeconds"] > settings.shutdown_grace.total_seconds()
 
 
+def test_settings_that_are_numbers_reach_the_server_as_they_are(load: Load) -> None:
+    numbers = {"max_answer_bytes": 16_777_216, "token_calls": 0.5, "max_open_spaces": 200}
+    [pod, *_] = pods_of(render(values_of(VALUES[0]) | {"settings": numbers}))
+    [container] = pod["containers"]
+    given = {it["name"]: it["value"] for it in container["env"] if "value" in it}
+    environment = {name: given[name] for it in numbers if (name := f"RECOLLECT_{it.upper()}")}
+    settings = load(environment)
+    assert {it: getattr(settings, it) for it in numbers} == numbers
+
+
 @with_values
 def test_services_policies_and_budgets_choose_the_pods_of_the_server_alone(
     values: dict[str, Any],

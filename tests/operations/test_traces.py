@@ -231,15 +231,17 @@ def test_lines_have_the_ids_of_the_request_the_token_and_the_trace(
     ):
         assert process.stdout is not None
         address = process.stdout.readline().split(" listens on ")[1].split()[0]
+        metadata = (("authorization", f"Bearer {bearer}"), ("traceparent", SAMPLED))
         with grpc.insecure_channel(address) as channel:
-            ConversationServiceStub(channel).Create(
-                api.CreateRequest(channel="web", request_id="req-7"),
-                metadata=(("authorization", f"Bearer {bearer}"), ("traceparent", SAMPLED)),
-            )
+            create = ConversationServiceStub(channel).Create
+            create(api.CreateRequest(channel="web", request_id="req-7"), metadata=metadata)
+            longest = api.CreateRequest(channel="web", request_id="x" * 1_000_000)
+            assert code_of(lambda: create(longest, metadata=metadata)) == "INVALID_ARGUMENT"
         process.terminate()
     lines = [json.loads(it) for it in (tmp_path / "log").read_text().splitlines()]
-    (line,) = (it for it in lines if it["event"] == "call" and "Create" in it["method"])
-    assert (line["request"], line["token"], line["trace"]) == ("req-7", token_id, TRACE)
+    calls = [it for it in lines if it["event"] == "call" and "Create" in it["method"]]
+    for line, request in zip(calls, ("req-7", "x" * 128), strict=True):
+        assert (line["request"], line["token"], line["trace"]) == (request, token_id, TRACE)
     assert not [it for it in lines if it["event"] != "call" and "trace" in it]
 
 

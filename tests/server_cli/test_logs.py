@@ -8,14 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from recollect import Client, Message, NotFound
+from recollect import Client, InvalidArgument, Message, NotFound
 
 from tests.server_cli.conftest import run
 
 UNKNOWN = "conv-01HQ0000000000000000000000"
 
 
-def logged(folder: Path, *flags: str, delete: bool = False) -> tuple[str, list[str]]:
+def logged(
+    folder: Path, *flags: str, delete: bool = False, wrong: str = ""
+) -> tuple[str, list[str]]:
     """Make some calls to a server of its own; return the id of their conversation, and what was
     logged until it stopped.
     """
@@ -41,6 +43,9 @@ def logged(folder: Path, *flags: str, delete: bool = False) -> tuple[str, list[s
                     client.recall.search("wimblezark")
                     with pytest.raises(NotFound):
                         client.conversations.get(UNKNOWN)
+                    if wrong:
+                        with pytest.raises(InvalidArgument):
+                            client.conversations.get(wrong)
                     if delete:
                         client.conversations.delete(made)
                 process.send_signal(signal.SIGTERM)
@@ -49,6 +54,13 @@ def logged(folder: Path, *flags: str, delete: bool = False) -> tuple[str, list[s
                 process.kill()
         log.seek(0)
         return made, log.read().splitlines()
+
+
+def test_what_a_caller_sends_steers_no_terminal_that_shows_the_log(tmp_path: Path) -> None:
+    _, lines = logged(tmp_path, wrong="conv-\r\x1b[2J\x9b2Jé")
+    [line] = [it for it in lines if "INVALID_ARGUMENT" in it]
+    assert r"conversation=conv-\r\x1b[2J\x9b2Jé " in f"{line} "
+    assert line.isprintable()
 
 
 def test_a_call_has_a_line_at_info_if_it_failed_or_administers_the_server_else_at_debug(

@@ -87,7 +87,12 @@ capabilities:
 {{- end }}
 {{- range $name, $value := .Values.settings }}
 - name: RECOLLECT_{{ upper $name }}
+  {{- /* Helm reads numbers as floats, and would write 16777216 as 1.6777216e+07. */}}
+  {{- if and (kindIs "float64" $value) (eq (floor $value) $value) }}
+  value: {{ int64 $value | quote }}
+  {{- else }}
   value: {{ $value | toString | quote }}
+  {{- end }}
 {{- end }}
 {{- end }}
 

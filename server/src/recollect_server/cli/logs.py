@@ -63,9 +63,18 @@ def say(text: str, stream: TextIO | None) -> None:
 def _renderer(settings: Settings) -> structlog.typing.Processor:
     if settings.log_format == "json":
         return structlog.processors.JSONRenderer()
-    return structlog.processors.LogfmtRenderer(
+    render = structlog.processors.LogfmtRenderer(
         key_order=["timestamp", "level", "event"], drop_missing=True
     )
+
+    def render_printable(logger: Any, name: str, event: structlog.typing.EventDict) -> str:
+        """Return a line for people, in which nothing that a caller sent steers a terminal."""
+        line = render(logger, name, event)
+        if line.isprintable():
+            return line
+        return "".join(it if it.isprintable() else ascii(it)[1:-1] for it in line)
+
+    return render_printable
 
 
 def set_level(name: str) -> None:

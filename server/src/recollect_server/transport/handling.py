@@ -428,7 +428,8 @@ def _run(
         # before the request is parsed: to refuse a flood must cost little
         rules.admit(principal, size)
         request = read(data) if isinstance(data, bytes) else data
-        ids.request = getattr(request, "request_id", "")
+        # cut to the longest that is valid: one that is refused may be megabytes, in log and traces
+        ids.request = getattr(request, "request_id", "")[:128]
         if isinstance(request, Malformed):
             failed = request.status
         else:
