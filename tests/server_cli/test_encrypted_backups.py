@@ -6,10 +6,8 @@ import gc
 import io
 import os
 import re
-import resource
 import subprocess
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -218,15 +216,6 @@ def test_a_hostile_archive_with_the_right_key_is_refused_in_one_sentence(
     assert (verified.exit_code, reason in verified.stdout) == (1, True)
     assert not (tmp_path / "new/.restoring").exists()
     assert not list(tmp_path.rglob("outside"))
-
-
-@pytest.fixture
-def small_disk() -> Iterator[None]:
-    """Let no file become longer than 2 MiB: the system refuses it as a full disk does."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * CHUNK, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
