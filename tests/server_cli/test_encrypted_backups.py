@@ -248,6 +248,37 @@ def test_rekeying_that_fails_leaves_the_archive_as_it_was_and_no_part(
     assert path.read_bytes() == data
 
 
+def test_rekeying_names_a_damaged_backup_and_goes_on_with_the_others(
+    tmp_path: Path, key_file: Path
+) -> None:
+    folder, old = tmp_path / "backups", keys_of(key_file).first
+    paths = [folder / f"recollect-2026010{day}t030000z/backup.encrypted" for day in range(1, 5)]
+    for path, key in zip(paths, (old, old, new_key(), old), strict=True):
+        path.parent.mkdir(parents=True)
+        write(path, key, 5)
+    paths[1].write_bytes(b"?" + paths[1].read_bytes()[1:])
+    paths[3].write_bytes(paths[3].read_bytes()[:-1])
+    damaged = paths[3].read_bytes()
+    assert run("backups", "new-key", key_file).exit_code == 0
+    done = run("backups", "rekey", "--backup-dir", folder, "--backup-key-file", key_file)
+    assert done.exit_code == 1
+    lines = done.stdout.splitlines()
+    assert lines[:2] == [
+        f"encrypted anew {paths[0].parent}",
+        "1 backups encrypted anew, 3 problems",
+    ]
+    for line, path, reason in zip(
+        lines[2:],
+        reversed(paths[1:]),
+        ("was changed or cut off", "and these keys were given", "or its start is damaged"),
+        strict=True,
+    ):
+        assert line.startswith(str(path))
+        assert reason in line
+    assert archive.key_id_of(paths[0]) == keys_of(key_file).first.id
+    assert paths[3].read_bytes() == damaged
+
+
 def test_rekeying_beside_another_one_never_puts_its_half_in_place(
     written: tuple[Path, Key, bytes],
 ) -> None:

@@ -140,7 +140,7 @@ def _target(target: Path, keys: Keyring | None) -> Iterator[_Target]:
         yield _FolderTarget(target)
         return
     make_folder(target)
-    with plainly():
+    with _plainly():
         writer = archive.ArchiveWriter(target / ARCHIVE, keys.first)
     try:
         yield _ArchiveTarget(target, writer)
@@ -150,7 +150,7 @@ def _target(target: Path, keys: Keyring | None) -> Iterator[_Target]:
 
 
 @contextmanager
-def plainly() -> Iterator[None]:
+def _plainly() -> Iterator[None]:
     """Turn what is wrong with an archive into CannotCopy, or NoKey."""
     try:
         yield
@@ -344,7 +344,7 @@ def check(source: Path, progress: Progress, keys: Keyring | None = None) -> Chec
 def _check_archive(source: Path, progress: Progress, keys: Keyring | None) -> Checked:
     contents: dict[Path, tuple[int, int]] = {}
     manifest = b""
-    with plainly():
+    with _plainly():
         for name, content in archive.members(source / ARCHIVE, keys):
             progress(len(contents), 0)
             if name == MANIFEST:
@@ -397,7 +397,7 @@ def decrypted(source: Path, data_dir: Path, keys: Keyring | None) -> Iterator[Pa
         yield source
         return
     try:
-        with plainly():
+        with _plainly():
             for name, content in archive.members(source / ARCHIVE, keys):
                 _extract(staging, name, content)
         yield staging
