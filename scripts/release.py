@@ -21,6 +21,7 @@ VERSIONS = {
     "client/pyproject.toml": [r'^version = "(.+)"$'],
     "server/pyproject.toml": [r'^version = "(.+)"$', r'"recollect-client(?:\[[\w,]+\])?==([^"]+)"'],
     "server/src/recollect_server/__init__.py": [r'^__version__ = "(.+)"$'],
+    "deploy/helm/recollect/Chart.yaml": [r"^version: (.+)$", r'^appVersion: "(.+)"$'],
     "clients/typescript/package.json": [r'^  "version": "(.+)",$'],
     "clients/typescript/package-lock.json": [
         r'^  "version": "(.+)",$',
@@ -143,7 +144,7 @@ def write_and_check(root: Path, texts: dict[Path, str], checks: Sequence[str] = 
         _git(root, "checkout", "--", ".")
         if isinstance(error, subprocess.CalledProcessError):
             raise CannotRelease(
-                f"{shlex.join(error.cmd)} failed, and the files are as before: mend it first"
+                f"{shlex.join(error.cmd)} failed, and the files are as before: correct that first"
             ) from error
         raise
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from shutil import copy
 
 import pytest
+import yaml
 
 from scripts import check_language, packages, release
 
@@ -39,6 +40,15 @@ def test_a_release_sets_the_version_everywhere_and_dates_the_changelog(tree: Pat
     assert texts[tree / "CHANGELOG.md"] == before.replace(
         "## Unreleased\n", "## Unreleased\n\n## 99.0.1 (2026-11-22)\n", 1
     )
+
+
+def test_a_release_names_the_image_that_the_chart_runs(tree: Path) -> None:
+    chart = tree / "deploy/helm/recollect/Chart.yaml"
+    text = release.changed_files(tree, "99.0.1", TODAY)[chart]
+    assert yaml.safe_load(text) == yaml.safe_load(chart.read_text()) | {
+        "version": "99.0.1",
+        "appVersion": "99.0.1",
+    }
 
 
 def test_every_place_names_the_same_version() -> None:

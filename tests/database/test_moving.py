@@ -95,6 +95,7 @@ def test_a_folder_moves_to_a_database_and_back_byte_for_byte_with_the_same_answe
     back = migrate(url, tmp_path / "back")
     assert [line.split() for line in back.splitlines()[:5]] == table
     assert logs_in(tmp_path / "back") == before == logs_in(folder)
+    assert (tmp_path / "back/recollect.format").exists()  # before a server has used it
     places: list[dict[str, object]] = [
         {"data_dir": folder},
         {"data_dir": tmp_path / "local", "store": url},

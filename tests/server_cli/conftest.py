@@ -2,7 +2,8 @@
 commands.
 """
 
-from collections.abc import Mapping
+import resource
+from collections.abc import Iterator, Mapping
 
 import pytest
 from click.testing import CliRunner, Result
@@ -54,3 +55,12 @@ def filled(server: RunningServer, connect: Connect) -> list[str]:
 
 def on(server: RunningServer, command: str, *arguments: object) -> Result:
     return run(command, *arguments, "--data-dir", server.data_dir)
+
+
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """Let no file become longer than 2 MiB: the system refuses it as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)

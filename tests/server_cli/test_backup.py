@@ -6,6 +6,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from recollect_server.domain.keys import new_key
+from recollect_server.services.upkeep.backing_up import back_up
+from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.reader import scan
 
 from tests.conftest import RunningServer, Start
@@ -26,6 +29,7 @@ def test_a_restored_backup_gives_the_same_answers_byte_for_byte(
     assert restored.exit_code == 0
     assert "held no tokens: until `recollect-server token create` makes one" in restored.stderr
     assert run("verify", *new).exit_code == 0
+    assert (tmp_path / "new/recollect.format").exists()  # before a server has used it
     for name in filled:
         assert (
             tmp_path / "new/default/conversations" / f"{name}.jsonl"
@@ -102,6 +106,44 @@ def test_a_backup_into_a_folder_with_something_in_it_is_refused(
     assert result.exit_code == 1
     assert "is not empty: name a new folder" in result.stderr
     assert [path.name for path in (tmp_path / "copy").iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_backup_that_the_disk_has_no_room_for_leaves_nothing_and_says_so(
+    server: RunningServer,
+    connect: Connect,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    is_encrypted: bool,
+    is_there: bool,
+) -> None:
+    service = connect(server)
+    service.create()
+    service.append(service.create().id, *(user("x" * 700_000) for _ in range(5)))
+    server.stop()
+    copy = tmp_path / "copy"
+    if is_there:
+        copy.mkdir()
+    keys = {"RECOLLECT_BACKUP_KEY": new_key().text} if is_encrypted else {}
+    request.getfixturevalue("small_disk")
+    result = run("backup", copy, "--data-dir", server.data_dir, env=keys)
+    assert (result.exit_code, "File too large" in result.stderr) == (1, True)
+    assert ([*copy.iterdir()] if copy.exists() else None) == ([] if is_there else None)
+
+
+def test_a_folder_that_another_backup_writes_is_left_to_it(
+    server: RunningServer, filled: list[str], tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    theirs = copy / f"default/conversations/{min(filled)}.jsonl"
+
+    def begin_another(_done: int, _of: int) -> None:
+        theirs.write_text("theirs")
+
+    with pytest.raises(FileExistsError):
+        back_up({"default": FolderStore.of(server.data_dir, "default")}, copy, begin_another)
+    assert theirs.read_text() == "theirs"
 
 
 def test_a_damaged_line_is_backed_up_as_it_is_and_named(

@@ -6,10 +6,8 @@ import gc
 import io
 import os
 import re
-import resource
 import subprocess
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -220,15 +218,6 @@ def test_a_hostile_archive_with_the_right_key_is_refused_in_one_sentence(
     assert not list(tmp_path.rglob("outside"))
 
 
-@pytest.fixture
-def small_disk() -> Iterator[None]:
-    """Let no file become longer than 2 MiB: the system refuses it as a full disk does."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * CHUNK, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_an_archive_that_the_disk_has_no_room_for_leaves_nothing(
     tmp_path: Path, small_disk: None
@@ -257,6 +246,37 @@ def test_rekeying_that_fails_leaves_the_archive_as_it_was_and_no_part(
         archive.encrypt_anew(path, keys)
     assert not path.with_name("a.part").exists()
     assert path.read_bytes() == data
+
+
+def test_rekeying_names_a_damaged_backup_and_goes_on_with_the_others(
+    tmp_path: Path, key_file: Path
+) -> None:
+    folder, old = tmp_path / "backups", keys_of(key_file).first
+    paths = [folder / f"recollect-2026010{day}t030000z/backup.encrypted" for day in range(1, 5)]
+    for path, key in zip(paths, (old, old, new_key(), old), strict=True):
+        path.parent.mkdir(parents=True)
+        write(path, key, 5)
+    paths[1].write_bytes(b"?" + paths[1].read_bytes()[1:])
+    paths[3].write_bytes(paths[3].read_bytes()[:-1])
+    damaged = paths[3].read_bytes()
+    assert run("backups", "new-key", key_file).exit_code == 0
+    done = run("backups", "rekey", "--backup-dir", folder, "--backup-key-file", key_file)
+    assert done.exit_code == 1
+    lines = done.stdout.splitlines()
+    assert lines[:2] == [
+        f"encrypted anew {paths[0].parent}",
+        "1 backups encrypted anew, 3 problems",
+    ]
+    for line, path, reason in zip(
+        lines[2:],
+        reversed(paths[1:]),
+        ("was changed or cut off", "and these keys were given", "or its start is damaged"),
+        strict=True,
+    ):
+        assert line.startswith(str(path))
+        assert reason in line
+    assert archive.key_id_of(paths[0]) == keys_of(key_file).first.id
+    assert paths[3].read_bytes() == damaged
 
 
 def test_rekeying_beside_another_one_never_puts_its_half_in_place(

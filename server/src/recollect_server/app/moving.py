@@ -8,7 +8,7 @@ from typing import Protocol
 from recollect_server.app.folder import CannotStart, FolderLock, cannot_use
 from recollect_server.services.upkeep.moving import Place
 from recollect_server.settings import FOLDER, LogStoreName
-from recollect_server.storage.format import NewerFormat, check_format
+from recollect_server.storage.format import NewerFormat, check_format, mark_format
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.moves import FolderMark
 from recollect_server.storage.logs.store import LogStore
@@ -85,6 +85,7 @@ class FolderPlace(FolderMark):
         """Make the folder of a space. Raises CannotStart."""
         folder = FolderStore.of(self._data_dir, space)
         try:
+            mark_format(self._data_dir)  # an older server must not open the lines that come
             folder.create()
             if is_made:
                 folder.keep()

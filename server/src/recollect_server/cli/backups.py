@@ -128,12 +128,14 @@ def rekey(folder: BackupFolder, **_: Any) -> None:
     """Encrypt all encrypted backups with the first of the keys.
 
     Each is read with the key that it has, written beside itself, and exchanged when the new one is
-    durable. A command that was interrupted is repeated, and goes on.
+    durable. A command that was interrupted is repeated, and goes on. Exits with 1 if one cannot be
+    read, which is named and left as it is.
     """
-    changed = folder.encrypt_anew(shown("Encrypting"))
-    for it in changed:
+    done = folder.encrypt_anew(shown("Encrypting"))
+    for it in done.changed:
         click.echo(f"encrypted anew {it.path}")
-    click.echo(f"{len(changed)} backups encrypted anew")
+    click.echo(f"{len(done.changed)} backups encrypted anew, {len(done.problems)} problems")
+    list_problems(done.problems)
 
 
 @backups.command("new-key")

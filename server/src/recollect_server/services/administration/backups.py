@@ -95,8 +95,9 @@ class BackupAdministration:
                 verified(target, _Pace(), keys)
             except (CannotCopy, LogUnavailable, OSError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
+                advice = ": remove it" if target.exists() else ""
                 raise StorageUnavailable(
-                    f"the backup {target} is not complete: {reason}: remove it"
+                    f"the backup {target} is not complete: {reason}{advice}"
                 ) from error
             if is_whole and not name:
                 self._prune(now, keys)

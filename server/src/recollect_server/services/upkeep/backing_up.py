@@ -17,7 +17,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -93,14 +93,14 @@ def back_up(
     keys: Keyring | None = None,
 ) -> Copied:
     """Copy the logs of spaces into an empty or new folder, durably; into an archive there if there
-    are keys to encrypt it with. Raises CannotCopy, OSError.
+    are keys to encrypt it with. What fails leaves nothing there. Raises CannotCopy, OSError.
 
     The first of the spaces is the one that a restore puts into the default space.
     """
     if target.exists() and any(target.iterdir()):
         raise CannotCopy(f"{target} is not empty: name a new folder")
     done = Copied()
-    with _target(target, keys) as writing:
+    with _emptied_on_failure(target), _target(target, keys) as writing:
         first, *others = (
             {"space": space}
             | _back_up_space(source, FolderStore.of(target, space), writing, done, progress)
@@ -113,12 +113,34 @@ def back_up(
 
 
 @contextmanager
+def _emptied_on_failure(target: Path) -> Iterator[None]:
+    """Remove what was written into an empty or new folder if the block fails: on a full disk it
+    would leave no room for the next backup.
+    """
+    is_new = not target.exists()
+    try:
+        yield
+    except FileExistsError:
+        raise  # another process writes there too, and goes on
+    except BaseException:
+        for path in target.iterdir() if target.is_dir() else ():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        if is_new:
+            with suppress(OSError):
+                target.rmdir()
+        raise
+
+
+@contextmanager
 def _target(target: Path, keys: Keyring | None) -> Iterator[_Target]:
     if keys is None:
         yield _FolderTarget(target)
         return
     make_folder(target)
-    with plainly():
+    with _plainly():
         writer = archive.ArchiveWriter(target / ARCHIVE, keys.first)
     try:
         yield _ArchiveTarget(target, writer)
@@ -128,7 +150,7 @@ def _target(target: Path, keys: Keyring | None) -> Iterator[_Target]:
 
 
 @contextmanager
-def plainly() -> Iterator[None]:
+def _plainly() -> Iterator[None]:
     """Turn what is wrong with an archive into CannotCopy, or NoKey."""
     try:
         yield
@@ -322,7 +344,7 @@ def check(source: Path, progress: Progress, keys: Keyring | None = None) -> Chec
 def _check_archive(source: Path, progress: Progress, keys: Keyring | None) -> Checked:
     contents: dict[Path, tuple[int, int]] = {}
     manifest = b""
-    with plainly():
+    with _plainly():
         for name, content in archive.members(source / ARCHIVE, keys):
             progress(len(contents), 0)
             if name == MANIFEST:
@@ -375,7 +397,7 @@ def decrypted(source: Path, data_dir: Path, keys: Keyring | None) -> Iterator[Pa
         yield source
         return
     try:
-        with plainly():
+        with _plainly():
             for name, content in archive.members(source / ARCHIVE, keys):
                 _extract(staging, name, content)
         yield staging
@@ -403,7 +425,7 @@ def restore(source: Path, space: str, target: FolderStore, progress: Progress) -
     backed up.
 
     Damaged parts are copied too, and named. Nobody may have the target open. Raises CannotCopy,
-    OSError.
+    NewerFormat, OSError.
     """
     backup = _backup_of(source, space)
     for folder in map(target.folder, Kind):
@@ -415,6 +437,8 @@ def restore(source: Path, space: str, target: FolderStore, progress: Progress) -
         raise CannotCopy(
             f"{there[0]} is there: a backup is restored to where nothing is (space {target.root.parent.name})"
         )
+    # An older server must not open the lines that come, even if it is the first to be started.
+    mark_format(target.root.parent.parent)
     done = Copied()
     done.conversations = _restore_all(
         backup.origin, backup.files, target.folder(Kind.CONVERSATION), done, progress

@@ -19,7 +19,6 @@ from recollect_server.services.upkeep.backing_up import (
     Checked,
     NoKey,
     check,
-    plainly,
 )
 from recollect_server.services.upkeep.recovery import Progress, unheard
 from recollect_server.storage import archive
@@ -49,6 +48,14 @@ class Pruned:
     removed: list[StoredBackup] = field(default_factory=list)
     good: StoredBackup | None = None
     """The newest good one, which is kept whatever the rules say."""
+
+
+@dataclass(slots=True)
+class Rekeyed:
+    """Backups that were encrypted with another key, and why others could not be."""
+
+    changed: list[StoredBackup] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
 
 class BackupFolder:
@@ -132,9 +139,10 @@ class BackupFolder:
                     with suppress(FileNotFoundError):
                         shutil.rmtree(path)
 
-    def encrypt_anew(self, progress: Progress = unheard) -> list[StoredBackup]:
-        """Encrypt all encrypted backups with the first of the keys, and return those that were not
-        yet. What a kill interrupts, the next call ends. Raises CannotCopy, NoKey, OSError.
+    def encrypt_anew(self, progress: Progress = unheard) -> Rekeyed:
+        """Encrypt all encrypted backups with the first of the keys. What a kill interrupts, the
+        next call ends; a damaged one, or one whose key is missing, is named and left as it is.
+        Raises NoKey if there is no key at all; OSError.
         """
         if self._keys is None:
             raise NoKey(
@@ -142,13 +150,15 @@ class BackupFolder:
                 " RECOLLECT_BACKUP_KEY"
             )
         encrypted = [it for it in self.stored() if it.key_id is not None]
-        changed = []
+        result = Rekeyed()
         for number, backup in enumerate(encrypted):
             progress(number, len(encrypted))
-            with plainly():
+            try:
                 if archive.encrypt_anew(backup.path / ARCHIVE, self._keys):
-                    changed.append(backup)
-        return changed
+                    result.changed.append(backup)
+            except archive.ArchiveError as error:
+                result.problems.append(str(error))
+        return result
 
 
 def _key_id(backup: Path) -> str | None:

@@ -370,7 +370,7 @@ def _words_by_language(connection: apsw.Connection) -> None:
     if connection.execute(query).get:
         connection.execute(
             "INSERT OR REPLACE INTO identity VALUES('rebuild_wanted', ?)",
-            ("its words are not stemmed by their language",),
+            ("an earlier version made it, before words had the forms of their language",),
         )
         return
     for name in ("turns", "external"):
