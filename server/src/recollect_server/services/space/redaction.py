@@ -296,6 +296,22 @@ def _lines_of(raw: list[bytes]) -> list[Line]:
     return _Read([], []).lines_of(raw)
 
 
+def lines_as_indexed(store: LogStore, conversation_id: str, lines: int) -> list[bytes] | None:
+    """Return the lines of a conversation as they were before a redaction by another process that
+    an index with so many lines of it has not followed; None if there is no such redaction.
+
+    Words can be taken out of an index only by the text that they were added with. Ask behind a read
+    of the log, and hold the conversation's lock. Raises StorageUnavailable.
+    """
+    if store.sharing is None or conversation_id not in store.redacting():
+        return None
+    try:
+        old = store.raw_redacting(conversation_id)
+    except LogNotFound:  # every process has followed it
+        return None
+    return old if lines <= len(old) else None
+
+
 def _chosen(lines: list[Line], state: ConversationState, sequence: int, turn: int) -> list[Message]:
     """Return the messages that are to be redacted. Raises InvalidField if there are none."""
     if sequence:
