@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from recollect import Client, Message
 from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
+from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from recollect_server.domain.conversation import Unindexed
@@ -168,6 +169,29 @@ def test_words_go_and_come_back_by_the_text_that_another_server_redacted_meanwhi
     with Client(replicas.servers[1].target) as client:
         assert verified(client).problems == ()
     assert index_files(replicas) == made, "an index was made anew"
+
+
+def test_a_redaction_that_another_server_was_faster_with_answers_as_it_is_now(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    name = one.told("secretword")
+    title = api.RenameRequest(conversation_id=name, title="On secretword", automatic=True)
+    one.conversations.Rename(title)
+    assert two.get(name).title == "On secretword"
+    sequence = two.load(name).messages[0].sequence
+    store = replicas.servers[1].app.spaces.open_now()[0]._space._store
+    redacting = store.redacting
+
+    def be_overtaken() -> list[str]:
+        there = redacting()
+        monkeypatch.undo()
+        redact(one, name, sequence=sequence)
+        return there
+
+    monkeypatch.setattr(store, "redacting", be_overtaken)
+    done = redact(two, name, sequence=sequence)
+    assert (done.duplicate, done.conversation) == (True, one.get(name))
 
 
 def test_two_servers_that_write_one_conversation_leave_no_gap_and_double_nothing(

@@ -54,7 +54,7 @@ from recollect_server.storage.index.redaction import Erased
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, contents_of, encoded, line_of, messages_of
 from recollect_server.storage.logs.redaction import erased
-from recollect_server.storage.logs.store import LogNotFound, LogStore, Position
+from recollect_server.storage.logs.store import LogConflict, LogNotFound, LogStore, Position
 from recollect_server.storage.vectors.file import VectorsUnavailable
 from recollect_server.storage.vectors.store import ABBREVIATION, forget_lines
 
@@ -140,6 +140,9 @@ class Redactions:
                 )
             raw = self._raw(conversation_id)
             lines = read.lines_of(raw)
+            if self._store.sharing is not None and lines[-1].end != state.size:
+                reason = "another server has written to it: try again"
+                raise LogConflict(conversation_id, "read", reason)
             messages = _chosen(lines, state, sequence, turn)
             if all(message.redaction for message in messages):
                 return RedactionDone(state.conversation, messages, self._clock(), 0, duplicate=True)
