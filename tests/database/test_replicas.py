@@ -12,6 +12,8 @@ from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
+from recollect_server.domain.conversation import Unindexed
+from recollect_server.services.space.unindexing import bring_back_part, take_out_part
 
 from tests.administration.test_verification import verified
 from tests.channels.conftest import ALEX, STRANGER, Post, home
@@ -145,6 +147,85 @@ def test_a_redaction_takes_the_words_out_of_every_server(
     for server in replicas.servers:
         until(lambda server=server: files_with(server.data_dir, "secretword") == [])  # type: ignore[misc]
     assert index_files(replicas) == made, "an index was made anew"
+
+
+def test_a_server_that_learns_of_a_redaction_behind_the_delete_keeps_no_word(
+    replicas: Replicas, postgres: Postgres
+) -> None:
+    """The lines that are left of the conversation do not say which words the index has."""
+    one, two = replicas.one, replicas.two
+    name, other = one.told("secretword", "butter"), one.told("zebra")
+    assert two.found("secretword") == [name]
+    made = index_files(replicas)
+    space = replicas.servers[1].app.spaces.open_now()[0]._space
+    with space.exclusive(conversation=name):  # it follows nothing of the conversation meanwhile
+        redact(one, name, sequence=one.load(name).messages[0].sequence)
+        one.delete(name)
+    assert two.found("secretword") == []
+    lines = "SELECT DISTINCT log FROM recollect.lines"
+    until(lambda: postgres.execute(lines, replicas.url) == [(other,)])
+    assert postgres.execute("SELECT FROM recollect.redacted_lines", replicas.url) == []
+    until(lambda: files_with(replicas.servers[1].data_dir, "secretword") == [])
+    assert two.found("zebra") == [other]
+    assert index_files(replicas) == made, "an index was made anew"
+
+
+def test_words_go_and_come_back_by_the_text_that_another_server_redacted_meanwhile(
+    replicas: Replicas,
+) -> None:
+    one, two = replicas.one, replicas.two
+    name = one.told("apricot secretword", "butter hiddenword")
+    assert two.found("secretword") == two.found("hiddenword") == [name]
+    made = index_files(replicas)
+    space = replicas.servers[1].app.spaces.open_now()[0]._space
+    first, second = (it.sequence for it in one.load(name).messages[:2])
+    server = replicas.servers[0]
+    unindexed = Unindexed(server.clock.now)
+    with space.exclusive(conversation=name):  # it follows nothing of the conversation meanwhile
+        server.app.spaces.open_now()[0]._space.record(name, lambda _: [unindexed])
+        redact(one, name, sequence=first)
+        stored = space.index.conversations.find(name)
+        assert stored is not None
+        while take_out_part(space._store, space.index, name, stored.number, stored.lines):
+            pass
+    until(lambda: files_with(replicas.servers[1].data_dir, "secretword") == [])
+    assert two.found("butter") == []
+    with space.exclusive(conversation=name):
+        one.append(name, user("zebra"))
+        redact(one, name, sequence=second)
+        stored = space.index.conversations.find(name)
+        assert stored is not None
+        while bring_back_part(space._store, space.index, name, stored.number, stored.lines):
+            pass
+    assert two.found("zebra") == [name]
+    assert two.found("secretword") == two.found("hiddenword") == []
+    until(lambda: files_with(replicas.servers[1].data_dir, "secretword", "hiddenword") == [])
+    with Client(replicas.servers[1].target) as client:
+        assert verified(client).problems == ()
+    assert index_files(replicas) == made, "an index was made anew"
+
+
+def test_a_redaction_that_another_server_was_faster_with_answers_as_it_is_now(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    name = one.told("secretword")
+    title = api.RenameRequest(conversation_id=name, title="On secretword", automatic=True)
+    one.conversations.Rename(title)
+    assert two.get(name).title == "On secretword"
+    sequence = two.load(name).messages[0].sequence
+    store = replicas.servers[1].app.spaces.open_now()[0]._space._store
+    redacting = store.redacting
+
+    def be_overtaken() -> list[str]:
+        there = redacting()
+        monkeypatch.undo()
+        redact(one, name, sequence=sequence)
+        return there
+
+    monkeypatch.setattr(store, "redacting", be_overtaken)
+    done = redact(two, name, sequence=sequence)
+    assert (done.duplicate, done.conversation) == (True, one.get(name))
 
 
 def test_two_servers_that_write_one_conversation_leave_no_gap_and_double_nothing(

@@ -1,5 +1,6 @@
 """RedactMessage: the text of a message is gone from every byte, and its place stays."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.server.conftest import (
     Connect,
     Service,
     agent,
+    code_of,
     delete_index,
     failure_of,
     files_with,
@@ -239,23 +241,35 @@ def test_a_redacted_conversation_is_deleted_with_every_row_of_it(
         assert connection.execute(query).get == 0
 
 
-def test_what_is_written_and_redacted_after_a_redaction_has_read_stays_so(
-    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+def overtaken(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]
 ) -> None:
-    """A redaction reads the transcript before it holds the conversation's lock."""
-    conversation_id = service.told("My password is quixotriple")
-    service.append(conversation_id, user("My number is wimblezark"), agent("I forget florbtangle"))
+    """Let the next redaction be overtaken: it reads the transcript before it holds the
+    conversation's lock.
+    """
     redactions = server.app.spaces.open_now()[0]._space._redactions
     read_ahead = redactions._read_ahead
 
     def read_and_be_overtaken(name: str) -> object:
         read = read_ahead(name)
         monkeypatch.undo()
-        redact(service, conversation_id, sequence=3)
-        service.append(conversation_id, user("And then came snorquibble"))
+        meanwhile()
         return read
 
     monkeypatch.setattr(redactions, "_read_ahead", read_and_be_overtaken)
+
+
+def test_what_is_written_and_redacted_after_a_redaction_has_read_stays_so(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation_id = service.told("My password is quixotriple")
+    service.append(conversation_id, user("My number is wimblezark"), agent("I forget florbtangle"))
+
+    def meanwhile() -> None:
+        redact(service, conversation_id, sequence=3)
+        service.append(conversation_id, user("And then came snorquibble"))
+
+    overtaken(server, monkeypatch, meanwhile)
     redact(service, conversation_id, sequence=2)
     texts = [it.content for it in service.load(conversation_id).messages]
     assert texts == [
@@ -266,6 +280,36 @@ def test_what_is_written_and_redacted_after_a_redaction_has_read_stays_so(
     ]
     assert service.found("snorquibble") == [conversation_id]
     assert files_with(server.data_dir, "quixotriple", "wimblezark") == []
+    server.stop()
+    assert verify(FolderStore(server.folder), unheard).problems == []
+
+
+def test_a_redaction_that_an_unindexing_overtakes_leaves_no_word(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation_id = service.told("My password is quixotriple", "Thank you, wimblezark")
+    space = server.app.spaces.open_now()[0]._space
+    overtaken(server, monkeypatch, lambda: space.unindex(conversation_id, lambda _: True))
+    redact(service, conversation_id, sequence=2)
+    assert files_with(server.data_dir, "quixotriple") == []
+    assert service.found("wimblezark") == []
+    service.append(conversation_id, user("And then came snorquibble"))
+    while space.settle_words():
+        pass
+    assert service.found("wimblezark") == service.found("snorquibble") == [conversation_id]
+    assert files_with(server.data_dir, "quixotriple") == []
+    server.stop()
+    assert verify(FolderStore(server.folder), unheard).problems == []
+
+
+def test_a_redaction_that_a_delete_overtakes_finds_nothing(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation_id = service.told("My password is quixotriple")
+    overtaken(server, monkeypatch, lambda: service.delete(conversation_id))
+    assert code_of(lambda: redact(service, conversation_id, sequence=2)) == "NOT_FOUND"
+    assert list(server.data_dir.rglob(f"{conversation_id}*")) == []
+    assert files_with(server.data_dir, "quixotriple") == []
     server.stop()
     assert verify(FolderStore(server.folder), unheard).problems == []
 

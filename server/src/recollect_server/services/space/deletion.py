@@ -13,7 +13,7 @@
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -34,12 +34,14 @@ from recollect_server.services.space.events import Deleted
 from recollect_server.services.space.locks import Locks
 from recollect_server.services.space.pending import PendingWrites
 from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.redaction import lines_as_indexed
 from recollect_server.services.space.requests import Requests
 from recollect_server.services.space.routes import Routes
 from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.services.space.states import States
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
+from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Removed, Spoken
 from recollect_server.storage.logs.anchors import AnchorLedger, forgotten_keys
@@ -124,6 +126,10 @@ class Deletions:
         """Begun, and not finished because the store or the index refused, or because another
         process began them: numbers in the index.
         """
+        self._as_indexed: dict[str, list[bytes]] = {}
+        """Lines by which the words of deleted ones go, where another process redacted them and this
+        one had not followed that.
+        """
 
     def delete(
         self,
@@ -193,10 +199,10 @@ class Deletions:
             projection.suspects.clear(conversation_id)
             self._routes.forget(conversation_id)
             stored = projection.index.conversations.find(conversation_id)
-            number = stored.number if stored else None
-            self._interrupted[conversation_id] = number
-            if number is not None:
-                projection.index.removal.begin(number, conversation_id, self._clock())
+            self._interrupted[conversation_id] = stored.number if stored else None
+            if stored is not None:
+                self._keep_as_indexed(stored)
+                projection.index.removal.begin(stored.number, conversation_id, self._clock())
 
     @property
     def is_any_left(self) -> bool:
@@ -265,6 +271,14 @@ class Deletions:
                 ) from None
             raise
 
+    def _keep_as_indexed(self, stored: Stored) -> None:
+        """Keep the lines that the index has of a deleted conversation, if the log has others: its
+        row, which says how many, goes first.
+        """
+        conversation_id = stored.conversation.id
+        if (old := lines_as_indexed(self._store, conversation_id, stored.lines)) is not None:
+            self._as_indexed[conversation_id] = old
+
     def _finish(
         self, conversation_id: str, number: int | None, request: RequestKey | None
     ) -> Receipt:
@@ -272,7 +286,17 @@ class Deletions:
         own_anchors = self._anchors.drop_source(conversation_id)
         event = Deleted(conversation_id, number, {})
         self._publish(event)
-        removed = finish_delete(self._store, self._projection.index, conversation_id, time)
+        index = self._projection.index
+        if (stored := index.conversations.find(conversation_id)) is not None:
+            self._keep_as_indexed(stored)
+        removed = finish_delete(
+            self._store,
+            index,
+            conversation_id,
+            time,
+            old=self._as_indexed.get(conversation_id),
+        )
+        self._as_indexed.pop(conversation_id, None)
         removed |= event.removed
         if own_anchors:
             removed["anchors"] = removed.get("anchors", 0) + own_anchors
@@ -357,11 +381,13 @@ def finish_delete(
     conversation_id: str,
     time: int,
     progress: Callable[[int], None] | None = None,
+    old: list[bytes] | None = None,
 ) -> Removed:
     """Take steps 2 to 5; to take them again after a crash is harmless. Return what was removed from
     where.
 
-    `progress` is called with the number of bytes of the transcript that are done with. No lock is
+    `progress` is called with the number of bytes of the transcript that are done with. `old` are
+    the lines that the index has (see `lines_as_indexed`); None: those of the log. No lock is
     needed: the conversation is gone. Raises IndexUnavailable, StorageUnavailable: then the next
     start finishes it.
     """
@@ -379,7 +405,8 @@ def finish_delete(
     if number is not None:
         removed |= index.removal.remove_history(number, conversation_id)
         hit("delete.history_removed")
-        count = _remove_messages(logs, index, conversation_id, number, progress)
+        lines = logs.raw_deleted(conversation_id) if old is None else iter(old)
+        count = _remove_messages(lines, index, conversation_id, number, progress)
         removed |= {"messages": count, "search_terms": count}
         index.removal.purge_words(number)
         index.removal.end(number)
@@ -420,7 +447,7 @@ def forget_anchors_again(logs: LogStore, index: Index) -> None:
 
 
 def _remove_messages(
-    logs: LogStore,
+    lines: Iterator[bytes],
     index: Index,
     conversation_id: str,
     number: int,
@@ -449,7 +476,7 @@ def _remove_messages(
         size = 0
         part.clear()
 
-    for sequence, end, message in spoken(logs.raw_deleted(conversation_id), wanted):
+    for sequence, end, message in spoken(lines, wanted):
         if message is None:
             # Its words are in the index and cannot be named any more: only a new index is without
             # them.

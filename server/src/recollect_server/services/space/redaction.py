@@ -54,7 +54,7 @@ from recollect_server.storage.index.redaction import Erased
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, contents_of, encoded, line_of, messages_of
 from recollect_server.storage.logs.redaction import erased
-from recollect_server.storage.logs.store import LogNotFound, LogStore, Position
+from recollect_server.storage.logs.store import LogConflict, LogNotFound, LogStore, Position
 from recollect_server.storage.vectors.file import VectorsUnavailable
 from recollect_server.storage.vectors.store import ABBREVIATION, forget_lines
 
@@ -140,6 +140,9 @@ class Redactions:
                 )
             raw = self._raw(conversation_id)
             lines = read.lines_of(raw)
+            if self._store.sharing is not None and lines[-1].end != state.size:
+                reason = "another server has written to it: try again"
+                raise LogConflict(conversation_id, "read", reason)
             messages = _chosen(lines, state, sequence, turn)
             if all(message.redaction for message in messages):
                 return RedactionDone(state.conversation, messages, self._clock(), 0, duplicate=True)
@@ -294,6 +297,22 @@ class _Read:
 
 def _lines_of(raw: list[bytes]) -> list[Line]:
     return _Read([], []).lines_of(raw)
+
+
+def lines_as_indexed(store: LogStore, conversation_id: str, lines: int) -> list[bytes] | None:
+    """Return the lines of a conversation as they were before a redaction by another process that
+    an index with so many lines of it has not followed; None if there is no such redaction.
+
+    Words can be taken out of an index only by the text that they were added with. Ask behind a read
+    of the log, and hold the conversation's lock. Raises StorageUnavailable.
+    """
+    if store.sharing is None or conversation_id not in store.redacting():
+        return None
+    try:
+        old = store.raw_redacting(conversation_id)
+    except LogNotFound:  # every process has followed it
+        return None
+    return old if lines <= len(old) else None
 
 
 def _chosen(lines: list[Line], state: ConversationState, sequence: int, turn: int) -> list[Message]:

@@ -21,12 +21,13 @@ from recollect_server.services.space.events import Unindexed
 from recollect_server.services.space.locks import Locks
 from recollect_server.services.space.pending import PendingWrites
 from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.redaction import lines_as_indexed
 from recollect_server.services.space.writes import Writes
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.removal import Spoken
-from recollect_server.storage.logs.lines import messages_of
+from recollect_server.storage.logs.lines import line_of, messages_of
 from recollect_server.storage.logs.store import LogNotFound, LogStore
 
 # messages of one transaction, and bytes of their lines: other writers take their turn between
@@ -105,7 +106,7 @@ class Unindexing:
                 return False
             number = stored.number
             if not stored.conversation.unindexed:
-                return bring_back_part(self._store, index, conversation_id, number)
+                return bring_back_part(self._store, index, conversation_id, number, stored.lines)
             if take_out_part(self._store, index, conversation_id, number, stored.lines):
                 return True
             hit("unindex.words_gone")
@@ -149,7 +150,7 @@ def take_out_part(
     part = next(_parts(places, _MARKED_PART_SIZE if mark else _PART_SIZE), [])
     if len(part) < len(places):
         last = part[-1][0]
-    spoken = _spoken(store, conversation_id, part)
+    spoken = _spoken(store, conversation_id, part, lines)
     if len(spoken) < len(part):
         # Its words are in the index and cannot be named any more.
         index.want_rebuild(f"a line of {conversation_id} is damaged")
@@ -158,9 +159,11 @@ def take_out_part(
     return last < lines
 
 
-def bring_back_part(store: LogStore, index: Index, conversation_id: str, number: int) -> bool:
-    """Bring back the last words that a conversation lacks. Return False if it lacks none. Hold its
-    lock. Raises LogNotFound.
+def bring_back_part(
+    store: LogStore, index: Index, conversation_id: str, number: int, lines: int
+) -> bool:
+    """Bring back the last words that a conversation lacks of which the index has so many lines.
+    Return False if it lacks none. Hold its lock. Raises LogNotFound.
     """
     if not (line := index.wordless.line(number)):
         return False
@@ -168,7 +171,8 @@ def bring_back_part(store: LogStore, index: Index, conversation_id: str, number:
     newest = index.messages.of_lines(number, first, line)[::-1]
     part = next(_parts(newest, _PART_SIZE), [])
     before = part[-1][0] - 1 if len(part) < len(newest) else first - 1
-    index.wordless.bring_back(number, _spoken(store, conversation_id, part[::-1]), before)
+    spoken = _spoken(store, conversation_id, part[::-1], lines)
+    index.wordless.bring_back(number, spoken, before)
     hit("reindex.part")
     return before > 0
 
@@ -187,7 +191,12 @@ def _parts(places: list[Place], most: int) -> Iterator[list[Place]]:
         yield part
 
 
-def _spoken(store: LogStore, conversation_id: str, places: list[Place]) -> list[Spoken]:
-    """Return what the lines at these places say, but for damaged ones."""
-    messages = messages_of(store.read_at(conversation_id, places))
+def _spoken(store: LogStore, conversation_id: str, places: list[Place], lines: int) -> list[Spoken]:
+    """Return what the lines at these places say, but for damaged ones, as an index with so many
+    lines of the conversation has them.
+    """
+    there = store.read_at(conversation_id, places)
+    if (old := lines_as_indexed(store, conversation_id, lines)) is not None:
+        there = [line_of(old[place[0] - 1], place[0], place[1]) for place in places]
+    messages = messages_of(there)
     return [(it.sequence, it.sender, it.content) for it in messages]
