@@ -16,6 +16,7 @@ from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from tests.administration.test_verification import verified
 from tests.channels.conftest import ALEX, STRANGER, Post, home
 from tests.conftest import RunningServer, Start
+from tests.logs.test_postgres import proxied
 from tests.postgres import Postgres
 from tests.server.conftest import agent, at_once, code_of, failure_of, files_with, user
 from tests.server.test_redact import redact
@@ -166,6 +167,38 @@ def test_two_servers_that_write_one_conversation_leave_no_gap_and_double_nothing
     assert sorted(text for text, _, _ in lines[::2]) == sorted(
         f"r{number}-{turn}" for number in range(6) for turn in range(10)
     )
+
+
+def test_held_messages_stand_once_behind_what_another_server_wrote_meanwhile(
+    postgres: Postgres, start_server: Start, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    with proxied(postgres, url) as (proxy, through):
+        servers = [
+            start_server(store=store, data_dir=tmp_path / name)
+            for store, name in ((through, "one"), (url, "two"))
+        ]
+        with Post(servers[0].target) as one, Post(servers[1].target) as two:
+            name, other = one.told("apricot"), one.told("butter")
+            proxy.is_cut, proxy.lose = True, b"recollect.append"  # it is made, and not answered
+            for request in ("lost", "repeated", "kept"):
+                refused = failure_of(
+                    lambda request=request: one.append(name, user(request), request_id=request)  # type: ignore[misc]
+                )
+                assert "repeat with the same request_id" in refused.text
+            two.append(name, user("elsewhere"), request_id="elsewhere")
+            two.append(name, user("repeated"), request_id="repeated")
+            proxy.is_cut = False
+            until(lambda: "kept" in [text for text, _, _ in said(two, name)])
+            assert said(one, name) == said(two, name)
+            assert [text for text, _, _ in said(one, name)] == [
+                *("apricot", "lost", "elsewhere", "repeated", "kept"),
+            ]
+            assert [sequence for _, sequence, _ in said(two, name)] == [2, 3, 4, 5, 6]
+            for request in ("lost", "repeated", "kept"):
+                assert one.append(name, user(request), request_id=request).duplicate
+            assert one.get(name) == two.get(name)
+            assert (one.found("kept"), one.found("butter")) == ([name], [other])
 
 
 def test_of_eight_same_requests_on_two_servers_one_is_carried_out(replicas: Replicas) -> None:
