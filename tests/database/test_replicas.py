@@ -12,6 +12,8 @@ from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
+from recollect_server.domain.external import Provenance
+from recollect_server.storage.logs.store import LogTaken
 
 from tests.administration.test_verification import verified
 from tests.channels.conftest import ALEX, STRANGER, Post, home
@@ -351,6 +353,26 @@ def test_notes_are_taken_once_by_whichever_server_has_the_lease(
     assert sorted(rows) == sorted((name, 1) for name in names)
     (held,) = postgres.execute("SELECT fence FROM recollect.leases WHERE purpose = 'notes'", url)
     assert held == (1,)
+
+
+def test_work_whose_lease_another_server_took_meanwhile_writes_nothing(
+    postgres: Postgres, start_server: Start
+) -> None:
+    url = postgres.new_database()
+    server = start_server(store=url)
+    taken = "UPDATE recollect.leases SET holder = 0, fence = fence + 1"
+    with server.app.spaces.use("default") as space:
+        with space.retention.alone() as may:
+            assert may
+            space.external.receive("whatsapp", STRANGER, "1", "written", (), None, Provenance(""))
+            postgres.execute(taken, url)
+            with pytest.raises(LogTaken):
+                space.external.receive("whatsapp", ALEX, "2", "late", (), None, Provenance(""))
+        with space.retention.alone() as may:
+            assert not may
+        space.external.receive("whatsapp", ALEX, "3", "no such work", (), None, Provenance(""))
+    late = "SELECT count(*) FROM recollect.lines WHERE position('late'::bytea IN body) > 0"
+    assert postgres.execute(late, url) == [(0,)]
 
 
 def test_a_server_verifies_what_another_one_writes_without_a_false_alarm(
