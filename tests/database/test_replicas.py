@@ -13,11 +13,14 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from recollect_server.domain.conversation import Unindexed
+from recollect_server.domain.external import Provenance
 from recollect_server.services.space.unindexing import bring_back_part, take_out_part
+from recollect_server.storage.logs.store import LogTaken
 
 from tests.administration.test_verification import verified
 from tests.channels.conftest import ALEX, STRANGER, Post, home
 from tests.conftest import RunningServer, Start
+from tests.logs.test_postgres import proxied
 from tests.postgres import Postgres
 from tests.server.conftest import agent, at_once, code_of, failure_of, files_with, user
 from tests.server.test_redact import redact
@@ -249,6 +252,38 @@ def test_two_servers_that_write_one_conversation_leave_no_gap_and_double_nothing
     )
 
 
+def test_held_messages_stand_once_behind_what_another_server_wrote_meanwhile(
+    postgres: Postgres, start_server: Start, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    with proxied(postgres, url) as (proxy, through):
+        servers = [
+            start_server(store=store, data_dir=tmp_path / name)
+            for store, name in ((through, "one"), (url, "two"))
+        ]
+        with Post(servers[0].target) as one, Post(servers[1].target) as two:
+            name, other = one.told("apricot"), one.told("butter")
+            proxy.is_cut, proxy.lose = True, b"recollect.append"  # it is made, and not answered
+            for request in ("lost", "repeated", "kept"):
+                refused = failure_of(
+                    lambda request=request: one.append(name, user(request), request_id=request)  # type: ignore[misc]
+                )
+                assert "repeat with the same request_id" in refused.text
+            two.append(name, user("elsewhere"), request_id="elsewhere")
+            two.append(name, user("repeated"), request_id="repeated")
+            proxy.is_cut = False
+            until(lambda: "kept" in [text for text, _, _ in said(two, name)])
+            assert said(one, name) == said(two, name)
+            assert [text for text, _, _ in said(one, name)] == [
+                *("apricot", "lost", "elsewhere", "repeated", "kept"),
+            ]
+            assert [sequence for _, sequence, _ in said(two, name)] == [2, 3, 4, 5, 6]
+            for request in ("lost", "repeated", "kept"):
+                assert one.append(name, user(request), request_id=request).duplicate
+            assert one.get(name) == two.get(name)
+            assert (one.found("kept"), one.found("butter")) == ([name], [other])
+
+
 def test_of_eight_same_requests_on_two_servers_one_is_carried_out(replicas: Replicas) -> None:
     for round_ in range(3):
         request = f"c{round_}"
@@ -399,6 +434,26 @@ def test_notes_are_taken_once_by_whichever_server_has_the_lease(
     assert sorted(rows) == sorted((name, 1) for name in names)
     (held,) = postgres.execute("SELECT fence FROM recollect.leases WHERE purpose = 'notes'", url)
     assert held == (1,)
+
+
+def test_work_whose_lease_another_server_took_meanwhile_writes_nothing(
+    postgres: Postgres, start_server: Start
+) -> None:
+    url = postgres.new_database()
+    server = start_server(store=url)
+    taken = "UPDATE recollect.leases SET holder = 0, fence = fence + 1"
+    with server.app.spaces.use("default") as space:
+        with space.retention.alone() as may:
+            assert may
+            space.external.receive("whatsapp", STRANGER, "1", "written", (), None, Provenance(""))
+            postgres.execute(taken, url)
+            with pytest.raises(LogTaken):
+                space.external.receive("whatsapp", ALEX, "2", "late", (), None, Provenance(""))
+        with space.retention.alone() as may:
+            assert not may
+        space.external.receive("whatsapp", ALEX, "3", "no such work", (), None, Provenance(""))
+    late = "SELECT count(*) FROM recollect.lines WHERE position('late'::bytea IN body) > 0"
+    assert postgres.execute(late, url) == [(0,)]
 
 
 def test_a_server_verifies_what_another_one_writes_without_a_false_alarm(

@@ -521,6 +521,11 @@ def test_of_two_that_claim_a_place_or_a_request_one_begins_a_log(
     assert not two.is_taken(OTHER)
     two.append(OTHER, START, lines, Claim("request", two.sharing.claims(["place"])))
     third = "conv-01J00000000000000000000009"
+    fourth = "conv-01J00000000000000000000008"
+    stale, fresh = (Claim(places=it.sharing.claims(["place"])) for it in (one, two))
+    two.append(fourth, START, lines, fresh)
+    with pytest.raises(LogTaken):
+        one.append(third, START, lines, stale)
     with pytest.raises(LogTaken):
         one.append(third, START, lines, Claim("request"))
     two.begin_delete(OTHER)

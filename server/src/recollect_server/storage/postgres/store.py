@@ -7,14 +7,13 @@ again, by this call or by the next one with the same lines. One that would have 
 undone before anything else is begun, for its caller was told that there is none; it stays if
 another process follows the space, which may have answered a repeat with it.
 
-Several processes share the store (`PostgresSharing`): each change is a row of `changes` too.
+Several processes share the store (`storage.postgres.sharing`): each change is a row of `changes`
+too.
 """
 
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID, uuid4
@@ -29,12 +28,7 @@ from recollect_server.storage.logs.lines import Line, Place, line_of
 from recollect_server.storage.logs.store import (
     NO_CLAIM,
     START,
-    Action,
-    Change,
-    ChangePosition,
-    Changes,
     Claim,
-    History,
     Kind,
     LogConflict,
     LogNotFound,
@@ -46,9 +40,14 @@ from recollect_server.storage.logs.store import (
 from recollect_server.storage.postgres.database import (
     Connection,
     Database,
-    DatabaseUnavailable,
 )
 from recollect_server.storage.postgres.order import PostgresOrder
+from recollect_server.storage.postgres.sharing import (
+    PostgresSharing,
+    failing,
+    held_lease,
+    key_of,
+)
 
 _PAGE_BYTES = 1 << 20  # of lines that are read at once
 _PAGE_NAMES = 10_000
@@ -70,14 +69,6 @@ _APPEND = (
     b"SELECT status, current_setting('recollect.change', true) FROM recollect.append("
     b"%b, %b, %b, %b, %b, %b, %b, %b::bytea[], %b::bytea, %b::bytea[], %b::uuid[],"
     b" %b::text, %b::bigint) AS status"
-)
-_held_lease: ContextVar[tuple[str | None, int | None]] = ContextVar("lease", default=(None, None))
-"""Lease of the work that this thread does: its purpose and its number."""
-# Whoever was told of the timeline's name knows that no change was lost with a failover.
-_MOMENT = "pg_current_snapshot()::text || ' ' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
-_COLUMNS = (
-    'c.xid::text, c.id, c.log, c.kind, c.action, c."from", c.until, c.replica,'
-    " (extract(epoch FROM c.time) * 1000)::bigint"
 )
 
 
@@ -420,10 +411,10 @@ class PostgresStore:
         space, database = self._space, self._database
         # In one order, so that two appends never wait for each other.
         places = sorted(
-            (_key(place), UUID(holder) if holder else None) for place, holder in claim.places
+            (key_of(place), UUID(holder) if holder else None) for place, holder in claim.places
         )
         claims = (
-            _key(claim.request) if claim.request else None,
+            key_of(claim.request) if claim.request else None,
             [key for key, _ in places],
             [holder for _, holder in places],
         )
@@ -431,7 +422,7 @@ class PostgresStore:
         def work(connection: Connection, is_repeated: bool) -> tuple[str, str]:
             again = is_again or is_repeated
             arguments: list[object] = [database.number, space, log, kind, after_bytes, name, again]
-            arguments += [bodies, *claims, *_held_lease.get()]
+            arguments += [bodies, *claims, *held_lease.get()]
             try:
                 row = connection.execute(_APPEND, arguments).fetchone()
             except psycopg.Error as error:
@@ -441,7 +432,7 @@ class PostgresStore:
             assert row is not None
             return str(row[0]), row[1] or ""
 
-        with _failing(log, "written"):
+        with failing(log, "written"):
             return database.run(work)
 
     def _change(
@@ -466,7 +457,7 @@ class PostgresStore:
             assert row is not None
             return str(row[0])
 
-        with _failing(log, action):
+        with failing(log, action):
             status = self._database.run(work)
         self.order.hurry()
         return status
@@ -482,7 +473,7 @@ class PostgresStore:
             with connection.cursor(binary=True) as cursor:
                 return cursor.execute(statement.encode(), values).fetchall()
 
-        with _failing(log, action):
+        with failing(log, action):
             return self._database.run(work)
 
     def _rows(
@@ -565,155 +556,6 @@ class PostgresStore:
         return bool(rows)
 
 
-class PostgresSharing:
-    """The part of one space that replicas share (see `Sharing`)."""
-
-    def __init__(self, database: Database, space: str) -> None:
-        self.replica = database.number
-        self._database = database
-        self._space = space
-
-    def join(self) -> str:
-        """Let this replica be one that follows the space. Return the present moment."""
-
-        def work(connection: Connection, _: bool) -> None:
-            # Its number is forgotten if nobody heard of it for long.
-            self._database.sign(connection)
-            connection.execute(
-                "INSERT INTO recollect.followers (space, replica) VALUES (%s, %s)"
-                " ON CONFLICT DO NOTHING",
-                [self._space, self.replica],
-            )
-
-        with _failing(Kind.CONVERSATION, "followed"):
-            self._database.run(work)
-        return self.moment()
-
-    def moment(self) -> str:
-        """Return the present moment: a snapshot of the database, and its timeline."""
-        ((moment,),) = self._rows(f"SELECT {_MOMENT}")
-        return str(moment)
-
-    def changes(self, after: str) -> Changes:
-        """Return everything that was committed between a moment and now, by one statement."""
-        snapshot, _, timeline = after.partition(" ")
-        rows = self._rows(
-            f"SELECT {_MOMENT}, p.xid IS NOT NULL, {_COLUMNS} FROM (SELECT 1) one"
-            " LEFT JOIN recollect.pruned p ON p.space = %s AND NOT pg_visible_in_snapshot(p.xid, %s)"
-            " LEFT JOIN recollect.changes c ON c.space = %s"
-            " AND c.xid >= pg_snapshot_xmin(%s) AND NOT pg_visible_in_snapshot(c.xid, %s)"
-            " ORDER BY c.xid, c.id",
-            *(self._space, snapshot, self._space, snapshot, snapshot),
-        )
-        moment, is_pruned = rows[0][:2]
-        return Changes(
-            [_change_of(row[2:]) for row in rows if row[2] is not None],
-            moment,
-            not is_pruned and moment.endswith(f" {timeline}") and _follows(moment, snapshot),
-        )
-
-    def history(self, after: ChangePosition, limit: int) -> History:
-        """Return the oldest changes behind a position, below the oldest transaction that runs."""
-        rows = self._rows(
-            "SELECT pg_snapshot_xmin(pg_current_snapshot())::text, p.xid IS NOT NULL,"
-            f" {_COLUMNS} FROM (SELECT 1) one"
-            " LEFT JOIN recollect.pruned p ON p.space = %s AND p.xid > %s::xid8"
-            " LEFT JOIN LATERAL (SELECT * FROM recollect.changes c WHERE c.space = %s"
-            " AND (c.xid, c.id) > (%s::xid8, %s::bigint)"
-            " AND c.xid < pg_snapshot_xmin(pg_current_snapshot())"
-            " ORDER BY c.xid, c.id LIMIT %s) c ON true ORDER BY c.xid, c.id",
-            *(self._space, str(after.transaction), self._space, str(after.transaction)),
-            *(after.number, limit),
-        )
-        horizon, is_pruned = rows[0][:2]
-        return History(
-            [_change_of(row[2:]) for row in rows if row[2] is not None],
-            not is_pruned,
-            int(horizon),
-        )
-
-    def claims(self, places: Sequence[str]) -> tuple[tuple[str, str], ...]:
-        """Return places with what claimed each last."""
-        keys = {_key(place): place for place in places}
-        rows = self._rows(
-            "SELECT key, append::text FROM recollect.claims WHERE space = %s AND key = ANY(%s)",
-            *(self._space, list(keys)),
-        )
-        last = {keys[bytes(key)]: str(append) for key, append in rows}
-        return tuple((place, last.get(place, "")) for place in keys.values())
-
-    def remember(self, request_id: str, answer: str) -> None:
-        """Keep the answer of a request."""
-
-        def work(connection: Connection, _: bool) -> None:
-            connection.execute(
-                "INSERT INTO recollect.receipts (space, key, answer) VALUES (%s, %s, %s)"
-                " ON CONFLICT (space, key) DO UPDATE SET answer = excluded.answer"
-                " WHERE receipts.answer = ''",
-                [self._space, _key(request_id), answer],
-            )
-
-        with _failing(Kind.CONVERSATION, "written"):
-            self._database.run(work)
-
-    def answer(self, request_id: str) -> str | None:
-        """Return what `remember` kept of a request."""
-        rows = self._rows(
-            "SELECT answer FROM recollect.receipts WHERE space = %s AND key = %s",
-            *(self._space, _key(request_id)),
-        )
-        return str(rows[0][0]) if rows else None
-
-    def lease(self, purpose: str, seconds: float) -> int:
-        """Take a lease, or hold on to it. Return its number; 0: another replica has it."""
-        ((number,),) = self._rows(
-            "SELECT recollect.take_lease(%s, %s, %s::bigint, %s::double precision)",
-            *(self._space, purpose, self.replica, seconds),
-        )
-        return int(number)
-
-    @contextmanager
-    def holding(self, purpose: str, number: int) -> Iterator[None]:
-        """Let appends of this thread fail once another replica has the lease."""
-        before = _held_lease.set((purpose, number))
-        try:
-            yield
-        finally:
-            _held_lease.reset(before)
-
-    def prune_changes(self, max_age: float, most: int) -> int:
-        """Remove old changes, none of a transaction that may still run."""
-        ((count,),) = self._rows(
-            "SELECT recollect.prune_changes(%s, %s::double precision, %s::bigint)",
-            *(self._space, max_age, most),
-        )
-        return int(count)
-
-    def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
-            return connection.execute(statement.encode(), values).fetchall()
-
-        with _failing(Kind.CONVERSATION, "followed"):
-            return self._database.run(work)
-
-
-def _key(name: str) -> bytes:
-    """Return the key of a claim: it tells nobody who said what to whom."""
-    return hashlib.sha256(name.encode()).digest()[:16]
-
-
-def _change_of(row: tuple[Any, ...]) -> Change:
-    xid, number, log, kind, action, start, end, replica, time = row
-    return Change(
-        ChangePosition(int(xid), number), log, kind, Action(action), start, end, replica, time
-    )
-
-
-def _follows(moment: str, snapshot: str) -> bool:
-    """Return whether a moment can lie behind a snapshot: transactions begin anew in a copy."""
-    return int(moment.split(":")[1]) >= int(snapshot.split(":")[1])
-
-
 def spaces_of(database: Database) -> list[str]:
     """Return the names of all spaces that have a log, in order. Raises LogUnavailable."""
 
@@ -728,7 +570,7 @@ def spaces_of(database: Database) -> list[str]:
         )
         return [str(name) for (name,) in rows]
 
-    with _failing(Kind.CONVERSATION, "listed"):
+    with failing(Kind.CONVERSATION, "listed"):
         return database.run(work)
 
 
@@ -743,7 +585,7 @@ def awaited_spaces(database: Database) -> list[str]:
         )
         return [str(name) for (name,) in rows]
 
-    with _failing(Kind.CONVERSATION, "listed"):
+    with failing(Kind.CONVERSATION, "listed"):
         return database.run(work)
 
 
@@ -771,12 +613,3 @@ def _bodies(lines: Iterable[bytes]) -> list[bytes]:
 
 def _digest(bodies: list[bytes]) -> bytes:
     return hashlib.sha256(b"\n".join(bodies)).digest()
-
-
-@contextmanager
-def _failing(log: str, action: str) -> Iterator[None]:
-    """Turn what the database refuses into the errors of a store."""
-    try:
-        yield
-    except DatabaseUnavailable as error:
-        raise LogUnavailable(log, action, str(error)) from error

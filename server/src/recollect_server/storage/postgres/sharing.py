@@ -1,0 +1,191 @@
+"""The part of a space's store that replicas share: changes, claims, leases and receipts (see
+`storage.logs.store.Sharing`).
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from recollect_server.storage.logs.store import (
+    Action,
+    Change,
+    ChangePosition,
+    Changes,
+    History,
+    Kind,
+    LogUnavailable,
+)
+from recollect_server.storage.postgres.database import (
+    Connection,
+    Database,
+    DatabaseUnavailable,
+)
+
+held_lease: ContextVar[tuple[str | None, int | None]] = ContextVar("lease", default=(None, None))
+"""Lease of the work that this thread does: its purpose and its number."""
+# Whoever was told of the timeline's name knows that no change was lost with a failover.
+_MOMENT = "pg_current_snapshot()::text || ' ' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
+_COLUMNS = (
+    'c.xid::text, c.id, c.log, c.kind, c.action, c."from", c.until, c.replica,'
+    " (extract(epoch FROM c.time) * 1000)::bigint"
+)
+
+
+class PostgresSharing:
+    """The part of one space that replicas share (see `Sharing`)."""
+
+    def __init__(self, database: Database, space: str) -> None:
+        self.replica = database.number
+        self._database = database
+        self._space = space
+
+    def join(self) -> str:
+        """Let this replica be one that follows the space. Return the present moment."""
+
+        def work(connection: Connection, _: bool) -> None:
+            # Its number is forgotten if nobody heard of it for long.
+            self._database.sign(connection)
+            connection.execute(
+                "INSERT INTO recollect.followers (space, replica) VALUES (%s, %s)"
+                " ON CONFLICT DO NOTHING",
+                [self._space, self.replica],
+            )
+
+        with failing(Kind.CONVERSATION, "followed"):
+            self._database.run(work)
+        return self.moment()
+
+    def moment(self) -> str:
+        """Return the present moment: a snapshot of the database, and its timeline."""
+        ((moment,),) = self._rows(f"SELECT {_MOMENT}")
+        return str(moment)
+
+    def changes(self, after: str) -> Changes:
+        """Return everything that was committed between a moment and now, by one statement."""
+        snapshot, _, timeline = after.partition(" ")
+        rows = self._rows(
+            f"SELECT {_MOMENT}, p.xid IS NOT NULL, {_COLUMNS} FROM (SELECT 1) one"
+            " LEFT JOIN recollect.pruned p ON p.space = %s AND NOT pg_visible_in_snapshot(p.xid, %s)"
+            " LEFT JOIN recollect.changes c ON c.space = %s"
+            " AND c.xid >= pg_snapshot_xmin(%s) AND NOT pg_visible_in_snapshot(c.xid, %s)"
+            " ORDER BY c.xid, c.id",
+            *(self._space, snapshot, self._space, snapshot, snapshot),
+        )
+        moment, is_pruned = rows[0][:2]
+        return Changes(
+            [_change_of(row[2:]) for row in rows if row[2] is not None],
+            moment,
+            not is_pruned and moment.endswith(f" {timeline}") and _follows(moment, snapshot),
+        )
+
+    def history(self, after: ChangePosition, limit: int) -> History:
+        """Return the oldest changes behind a position, below the oldest transaction that runs."""
+        rows = self._rows(
+            "SELECT pg_snapshot_xmin(pg_current_snapshot())::text, p.xid IS NOT NULL,"
+            f" {_COLUMNS} FROM (SELECT 1) one"
+            " LEFT JOIN recollect.pruned p ON p.space = %s AND p.xid > %s::xid8"
+            " LEFT JOIN LATERAL (SELECT * FROM recollect.changes c WHERE c.space = %s"
+            " AND (c.xid, c.id) > (%s::xid8, %s::bigint)"
+            " AND c.xid < pg_snapshot_xmin(pg_current_snapshot())"
+            " ORDER BY c.xid, c.id LIMIT %s) c ON true ORDER BY c.xid, c.id",
+            *(self._space, str(after.transaction), self._space, str(after.transaction)),
+            *(after.number, limit),
+        )
+        horizon, is_pruned = rows[0][:2]
+        return History(
+            [_change_of(row[2:]) for row in rows if row[2] is not None],
+            not is_pruned,
+            int(horizon),
+        )
+
+    def claims(self, places: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Return places with what claimed each last."""
+        keys = {key_of(place): place for place in places}
+        rows = self._rows(
+            "SELECT key, append::text FROM recollect.claims WHERE space = %s AND key = ANY(%s)",
+            *(self._space, list(keys)),
+        )
+        last = {keys[bytes(key)]: str(append) for key, append in rows}
+        return tuple((place, last.get(place, "")) for place in keys.values())
+
+    def remember(self, request_id: str, answer: str) -> None:
+        """Keep the answer of a request."""
+
+        def work(connection: Connection, _: bool) -> None:
+            connection.execute(
+                "INSERT INTO recollect.receipts (space, key, answer) VALUES (%s, %s, %s)"
+                " ON CONFLICT (space, key) DO UPDATE SET answer = excluded.answer"
+                " WHERE receipts.answer = ''",
+                [self._space, key_of(request_id), answer],
+            )
+
+        with failing(Kind.CONVERSATION, "written"):
+            self._database.run(work)
+
+    def answer(self, request_id: str) -> str | None:
+        """Return what `remember` kept of a request."""
+        rows = self._rows(
+            "SELECT answer FROM recollect.receipts WHERE space = %s AND key = %s",
+            *(self._space, key_of(request_id)),
+        )
+        return str(rows[0][0]) if rows else None
+
+    def lease(self, purpose: str, seconds: float) -> int:
+        """Take a lease, or hold on to it. Return its number; 0: another replica has it."""
+        ((number,),) = self._rows(
+            "SELECT recollect.take_lease(%s, %s, %s::bigint, %s::double precision)",
+            *(self._space, purpose, self.replica, seconds),
+        )
+        return int(number)
+
+    @contextmanager
+    def holding(self, purpose: str, number: int) -> Iterator[None]:
+        """Let appends of this thread fail once another replica has the lease."""
+        before = held_lease.set((purpose, number))
+        try:
+            yield
+        finally:
+            held_lease.reset(before)
+
+    def prune_changes(self, max_age: float, most: int) -> int:
+        """Remove old changes, none of a transaction that may still run."""
+        ((count,),) = self._rows(
+            "SELECT recollect.prune_changes(%s, %s::double precision, %s::bigint)",
+            *(self._space, max_age, most),
+        )
+        return int(count)
+
+    def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
+            return connection.execute(statement.encode(), values).fetchall()
+
+        with failing(Kind.CONVERSATION, "followed"):
+            return self._database.run(work)
+
+
+def key_of(name: str) -> bytes:
+    """Return the key of a claim or a receipt: it tells nobody who said what to whom."""
+    return hashlib.sha256(name.encode()).digest()[:16]
+
+
+@contextmanager
+def failing(log: str, action: str) -> Iterator[None]:
+    """Turn what the database refuses into the errors of a store."""
+    try:
+        yield
+    except DatabaseUnavailable as error:
+        raise LogUnavailable(log, action, str(error)) from error
+
+
+def _change_of(row: tuple[Any, ...]) -> Change:
+    xid, number, log, kind, action, start, end, replica, time = row
+    return Change(
+        ChangePosition(int(xid), number), log, kind, Action(action), start, end, replica, time
+    )
+
+
+def _follows(moment: str, snapshot: str) -> bool:
+    """Return whether a moment can lie behind a snapshot: transactions begin anew in a copy."""
+    return int(moment.split(":")[1]) >= int(snapshot.split(":")[1])
