@@ -11,6 +11,7 @@ was started is ended.
 
 import argparse
 import ctypes
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -106,6 +107,13 @@ class Cluster:
                 self.folder.mkdir(mode=0o700, exist_ok=True)
                 self._owned(self.folder)
             self._programs = reachable(self._programs, self.folder, self._user)
+        self._lock = (self.folder / "lock").open("ab")
+        try:  # the kernel lets go of it when this process ends
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CannotServe(
+                f"another run uses {self.folder}: stop it, or name another folder with --folder"
+            ) from None
         self._data = self.folder / "data"
         self._sockets = Path(tempfile.mkdtemp(prefix="recollect-"))  # its path is short, as it must
         self._owned(self._sockets)
@@ -162,6 +170,7 @@ class Cluster:
         if self._process is not None:
             end(self._process, signal.SIGINT)
         shutil.rmtree(self._sockets, ignore_errors=True)
+        self._lock.close()
 
     def _wait_until_ready(self) -> None:
         assert self._process is not None

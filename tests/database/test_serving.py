@@ -69,6 +69,17 @@ def test_the_servers_and_postgresql_of_make_serve_postgres_end_with_it_and_lose_
         with Client(targets[0]) as client:
             one = client.conversations.create("web", messages=[Message.user("zebra")])
         assert f"{len(targets)} of 2 servers run" in lines[-1]
+        again = subprocess.run(
+            [sys.executable, str(SCRIPT), "--folder", str(folder), "--port", "0"],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (again.returncode, again.stderr.count("\n")) == (1, 1)
+        assert f"{folder}: stop it, or name another folder with --folder" in again.stderr
+        with Client(targets[-1]) as client:
+            assert client.conversations.load(one.id).messages[0].content == "zebra"
         process.send_signal(SIGINT)
         assert process.wait(60) == 0
         assert process.stdout is not None

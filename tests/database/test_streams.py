@@ -11,8 +11,12 @@ from typing import Any
 import grpc
 import psycopg
 import pytest
+from recollect.v1.external_communication_pb2 import CommunicationUpdate
+from recollect.v1.update_pb2 import Update
 from recollect_server.domain.conversation import Began
 from recollect_server.domain.message import Message, Role
+from recollect_server.services.streaming.log import Interest
+from recollect_server.services.streaming.snapshot import Choice
 from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.record import Entry
 
@@ -489,3 +493,31 @@ def test_streams_begin_again_where_a_standby_took_over_that_lacks_what_they_told
     one.until(lambda: told_of(one, later))
     outside.write("Still there?")
     panel.until(lambda: "message Still there?" in panel.kinds())
+
+
+def test_a_stream_whose_changes_are_pruned_on_its_way_begins_again(
+    url: str, start_server: Start, postgres: Postgres, apart: Subscribe, watch: Watch
+) -> None:
+    server = start_server(store=url)
+    service = Service(server.target)
+    name = service.create().id
+    cursor = apart(server.target).ready().cursor
+    panel = watch(server=server).ready().cursor
+    created = service.append(name, user("Two")).cursor
+    lacking = f"{created}~1"  # the change before it
+    service.append(name, user("Three"))
+    space = server.app.spaces.open_now()[0]
+    updates: Any = space._watched[0]
+    communications: Any = space._watched[1]
+    behind = [updates.subscribe(Interest(), Choice(), it, 0) for it in (cursor, lacking)]
+    panels = [communications.subscribe(it) for it in (panel, f"x{lacking}")]
+    updates._log._shrink()  # as a redaction does: they read the database
+    postgres.execute("SELECT recollect.prune_changes('default', 0, 0)", url)
+    for one in behind:
+        first, _ = one.take(200)
+        assert Update.FromString(first.updates[0]).reset
+        updates.unsubscribe()
+    for one in panels:
+        first, _ = one.take(200)
+        assert CommunicationUpdate.FromString(first.updates[0]).reset
+        communications.unsubscribe()

@@ -83,7 +83,6 @@ class SharedCommunications:
         self._watchers = 0
         self._signal: Callable[[], None] | None = None
         self._changes = self._delivered = 0
-        self._resets = 0
         self._horizon = 0
         # the last one
         self._answered: tuple[tuple[Mark, int, int], tuple[Batch, Mark]] | None = None
@@ -136,7 +135,6 @@ class SharedCommunications:
         with self._makes:
             self._states.clear()
         with self._guard:
-            self._resets += 1
             self._changes += 1
             self._answered = None
 
@@ -174,9 +172,7 @@ class SharedCommunications:
             question = (position, most, self._changes)
             if self._answered and self._answered[0] == question:
                 return self._answered[1]
-            resets, horizon = self._resets, self._horizon
-        if resets and not self._order.reaches(position):
-            raise Renewed
+            horizon = self._horizon
         if position.missing:
             answer = self._missed(position, horizon, min(most, _PART))
         else:
@@ -186,6 +182,9 @@ class SharedCommunications:
             updates, end = self._updates(position, changes.rows)
             data = [self.encode(it) for mark, it in updates if mark.key > position.key]
             answer = Batch(data), end
+        # Asked behind the read: they may be pruned, or lost with a server of PostgreSQL.
+        if position.key.transaction and not self._order.reaches(position):
+            raise Renewed
         with self._guard:
             self._answered = question, answer
         return answer

@@ -332,6 +332,7 @@ class SharedLog:
     ) -> tuple[Batch, Mark]:
         """Read updates from the store, up to what is in memory."""
         changes = self._order.after(position.key, Kind.CONVERSATION, most, _PART_BYTES)
+        self._check(position)
         rows = [row for row in changes.rows if row.transaction <= latest.key.transaction]
         with self._makes:
             placed, mark = self._updates(position, rows)
@@ -350,6 +351,7 @@ class SharedLog:
             return Batch([]), position
         only = [it.transaction for it in ended]
         changes = self._order.after(ended[0], Kind.CONVERSATION, most, _PART_BYTES, only)
+        self._check(position)
         with self._makes:
             placed, _ = self._updates(position, changes.rows)
         data: list[bytes] = []
@@ -361,6 +363,11 @@ class SharedLog:
                     data.append(entry.data)
         end = changes.rows[-1].end if changes.more else Key(horizon)
         return Batch(data), position.without(end)
+
+    def _check(self, position: Mark) -> None:
+        """Raise Renewed if changes behind a position were pruned before they were read."""
+        if position.key.transaction and not self._order.reaches(position):
+            raise Renewed
 
     def _updates(self, before: Mark, changes: Sequence[OrderedChange]) -> tuple[list[Placed], Mark]:
         """Return the updates of changes, and the mark behind them. `before` is one before them."""
