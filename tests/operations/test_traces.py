@@ -3,6 +3,7 @@ called; and the ids that log lines have.
 """
 
 import json
+import logging
 import subprocess
 import sys
 import threading
@@ -185,6 +186,27 @@ def test_a_collector_that_is_away_holds_up_neither_calls_nor_a_stop(
     assert time.monotonic() - began < 6
 
 
+def test_a_stop_that_sent_every_span_warns_of_nothing(
+    start_server: Start, connect: Connect, collector: Collector
+) -> None:
+    warnings: list[str] = []
+
+    class Keeper(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            warnings.append(record.getMessage())
+
+    handler, logger = Keeper(logging.WARNING), logging.getLogger("opentelemetry")
+    logger.addHandler(handler)
+    try:
+        server = start_server(traces=collector.url)
+        connect(server).create()
+        server.stop()
+    finally:
+        logger.removeHandler(handler)
+    assert collector.named("recollect.v1.ConversationService/Create")
+    assert warnings == []
+
+
 async def test_the_python_clients_send_the_trace_of_their_caller(
     server: RunningServer, connect: Connect
 ) -> None:
@@ -278,6 +300,10 @@ def test_a_wrong_collector_is_named_and_a_missing_extra_says_what_to_install(
 ) -> None:
     with pytest.raises(WrongSettings, match=r"traces: must be a URL as http://127.0.0.1:4318"):
         Settings.load(None, {"traces": "localhost:4318"})
+    with monkeypatch.context() as wrong:
+        wrong.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "1")
+        with pytest.raises(app.CannotStart, match=r"max_queue_size.* variables OTEL_"):
+            start_server(traces="http://127.0.0.1:4318")
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(app.CannotStart, match=r"pip install 'recollect-server\[otel\]'"):
         start_server(traces="http://127.0.0.1:4318")

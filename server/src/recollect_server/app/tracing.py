@@ -133,7 +133,8 @@ class Tracing(Telemetry):
         last = threading.Thread(target=self._provider.force_flush, name="traces", daemon=True)
         last.start()
         last.join(_STOP_SECONDS)
-        self._exporter.shutdown()
+        if last.is_alive():  # the provider does it too, and OpenTelemetry warns of a second time
+            self._exporter.shutdown()
         self._provider.shutdown()
 
     def current(self) -> Any:
@@ -183,13 +184,19 @@ class _Spanned:
 
 def tracing(inner: Telemetry, endpoint: str) -> Tracing | None:
     """Return what traces, if the setting or OpenTelemetry's environment names a collector; None if
-    neither does. Raises CannotStart if the setting does and the extra is missing.
+    neither does. Raises CannotStart if the setting does and the extra is missing, or if the
+    environment contradicts itself.
     """
     named = next((name for name in _ENDPOINTS if os.environ.get(name)), "")
     if not endpoint and (not named or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"):
         return None
     try:
         return Tracing(inner, endpoint)
+    except ValueError as error:
+        reason = str(error).rstrip(".")
+        raise CannotStart(
+            f"traces cannot be set up: {reason}: look at the variables OTEL_… of the environment"
+        ) from error
     except ImportError as error:
         if endpoint:
             raise CannotStart(
