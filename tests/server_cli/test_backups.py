@@ -95,6 +95,18 @@ def test_a_backup_without_a_folder_needs_one_to_be_set(server: RunningServer) ->
     assert "the folder of all backups, --backup-dir" in result.stderr
 
 
+@pytest.mark.parametrize("command", ["list", "verify", "prune", "rekey"])
+def test_a_folder_of_backups_that_is_not_there_is_not_taken_for_an_empty_one(
+    command: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "misspelt", tmp_path / "file"):
+        flags = ("--backup-keep", "last=1") if command == "prune" else ()
+        result = run("backups", command, "--backup-dir", path, *flags)
+        assert result.exit_code == 1
+        assert f"there is no folder {path}: name another with --backup-dir" in result.stderr
+
+
 def test_the_last_good_backup_stays_whatever_the_rules_say(made: Path, tmp_path: Path) -> None:
     folder = tmp_path / "backups"
     newest, middle, oldest = age(folder, made, 1, 2, 30)

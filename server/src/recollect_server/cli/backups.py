@@ -34,6 +34,10 @@ def _with_folder(command: Callable[..., None]) -> Callable[..., None]:
         settings = load_settings(config, flags)
         if settings.backup_dir is None:
             raise click.UsageError("name the folder of the backups with --backup-dir")
+        if not settings.backup_dir.is_dir():
+            raise click.ClickException(
+                f"there is no folder {settings.backup_dir}: name another with --backup-dir"
+            )
         with said_plainly():
             keys = backup_keys(settings.backup_key_file)
             command(

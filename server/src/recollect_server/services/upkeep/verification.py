@@ -70,7 +70,10 @@ def _open(logs: FolderStore, done: Verified) -> Index | None:
         done.problems.append(f"index: cannot be used: {error}")
         return None
     try:
-        problems = [problem] if (problem := index.problem()) else Contents(index).problems()
+        problem = index.problem()
+        problems = (
+            [f"{problem}: the next start makes it anew"] if problem else Contents(index).problems()
+        )
     except IndexUnavailable as error:
         problems = [str(error)]
     if not problems:
