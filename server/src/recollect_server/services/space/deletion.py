@@ -23,6 +23,7 @@ import structlog
 from recollect_server.domain.conversation import AnchorSet, Conversation
 from recollect_server.domain.errors import (
     AnchorsPresent,
+    ConversationNotFound,
     ConversationPinned,
     IndexUnavailable,
     StorageUnavailable,
@@ -165,7 +166,13 @@ class Deletions:
                     anchors,
                 )
                 deleting(conversation_id)
-                self._store.begin_delete(conversation_id, state.size if confirm else None)
+                try:
+                    self._store.begin_delete(conversation_id, state.size if confirm else None)
+                except LogNotFound:
+                    if self._store.sharing is None:
+                        raise
+                    # another process deleted it, and this one has not followed that
+                    raise ConversationNotFound(conversation_id) from None
                 self._states.forget(conversation_id)
                 self._pending.release(conversation_id)
                 self._projection.overlay.caught_up(conversation_id)
