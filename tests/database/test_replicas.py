@@ -14,6 +14,9 @@ from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from recollect_server.domain.conversation import Unindexed
 from recollect_server.domain.external import Provenance
+from recollect_server.domain.filters import Filter
+from recollect_server.services.conversations import Conversations
+from recollect_server.services.space.deletion import DELETE_ANCHORS
 from recollect_server.services.space.unindexing import bring_back_part, take_out_part
 from recollect_server.storage.logs.store import LogTaken
 
@@ -229,6 +232,24 @@ def test_a_redaction_that_another_server_was_faster_with_answers_as_it_is_now(
     monkeypatch.setattr(store, "redacting", be_overtaken)
     done = redact(two, name, sequence=sequence)
     assert (done.duplicate, done.conversation) == (True, one.get(name))
+
+
+def test_deleting_many_passes_over_what_another_server_deletes_meanwhile(
+    replicas: Replicas,
+) -> None:
+    names = [replicas.one.told(f"apricot {number}") for number in range(3)]
+    assert set(replicas.two.found("apricot")) == set(names)
+    space = replicas.servers[1].app.spaces.open_now()[0]._space
+
+    def deleting(name: str) -> None:
+        if name == names[1]:
+            replicas.one.delete(name)
+
+    done = Conversations(space).delete_many(
+        Filter(), DELETE_ANCHORS, 10, "", force=False, dry_run=False, deleting=deleting
+    )
+    assert (done.conversations, done.failure) == ([names[0], names[2]], "")
+    assert replicas.one.found("apricot") == replicas.two.found("apricot") == []
 
 
 def test_two_servers_that_write_one_conversation_leave_no_gap_and_double_nothing(

@@ -94,7 +94,7 @@ class BackupAdministration:
                 copied = back_up(stores, target, _Pace(), keys)
                 verified(target, _Pace(), keys)
             except (CannotCopy, LogUnavailable, OSError) as error:
-                reason = error.strerror if isinstance(error, OSError) else str(error)
+                reason = getattr(error, "strerror", None) or str(error)
                 advice = ": remove it" if target.exists() else ""
                 raise StorageUnavailable(
                     f"the backup {target} is not complete: {reason}{advice}"

@@ -168,7 +168,13 @@ class Deletions:
                 if request:
                     self._requests.begin(request)
                 deleting(conversation_id)
-                self._store.begin_delete(conversation_id, state.size if confirm else None)
+                try:
+                    self._store.begin_delete(conversation_id, state.size if confirm else None)
+                except LogNotFound:
+                    if self._store.sharing is None:
+                        raise
+                    # another process deleted it, and this one has not followed that
+                    raise ConversationNotFound(conversation_id) from None
                 self._states.forget(conversation_id)
                 self._pending.release(conversation_id)
                 self._projection.overlay.caught_up(conversation_id)
