@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -114,7 +115,7 @@ func (c *Client) unary(ctx context.Context, path string, request, answer any, co
 		case c.ctx.Err() != nil:
 			return closed()
 		case ctx.Err() != nil:
-			return failed
+			return asError(ctx, status.FromContextError(ctx.Err()).Err())
 		}
 	}
 }

@@ -2,9 +2,12 @@ package recollect
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
 
 	pb "recollect.example/go/recollectv1"
 )
@@ -33,5 +36,21 @@ func TestAClientHoldsNoWatchThatEnded(t *testing.T) {
 			t.Fatal("the context of a closed watch is still in memory")
 		case <-time.After(time.Millisecond):
 		}
+	}
+}
+
+func TestACallCancelledBetweenItsAttemptsSaysSo(t *testing.T) {
+	retry := RetryPolicy{MaxAttempts: 9, InitialDelay: 100 * time.Hour, Multiplier: 1, MaxDelay: 100 * time.Hour}
+	client, err := Connect("127.0.0.1:1", WithRetry(retry), WithTimeout(0)) // nobody listens there
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(300*time.Millisecond, cancel)
+	_, err = client.Conversations.Get(ctx, &pb.GetRequest{})
+	var failed *Error
+	if !errors.As(err, &failed) || failed.Code != codes.Canceled || !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v is not the end of the caller's context", err)
 	}
 }

@@ -166,6 +166,75 @@ def test_what_is_said_while_the_page_begins_is_shown(stage: Stage, window: Brows
     page.close()
 
 
+def test_an_answer_from_before_a_new_title_or_a_deletion_brings_nothing_back(
+    stage: Stage, window: Browsing
+) -> None:
+    renamed, deleted = (conversation(stage.client, f"Held {it}") for it in ("one", "two"))
+    held: list[Any] = []
+    page = window.tab()
+    page.wait_for_selector(".live-live", state="attached")
+    page.route("**/*.ConversationService/Load", lambda it: held.append(it))
+
+    def answer(it: str) -> Any:
+        held.clear()
+        page.click(f"#row-{it}")
+        until(lambda: held or page.wait_for_timeout(20))
+        return held[0].fetch()
+
+    before = answer(renamed)
+    stage.client.conversations.rename(renamed, "Named meanwhile")
+    page.wait_for_selector(f"#row-{renamed} >> text=Named meanwhile")
+    held[0].fulfill(response=before)
+    page.wait_for_selector(".message >> text=About Held one")
+    assert page.inner_text("h1") == "Named meanwhile"
+    assert page.inner_text(f"#row-{renamed} bdi") == "Named meanwhile"
+
+    before = answer(deleted)
+    stage.client.conversations.delete(deleted)
+    page.wait_for_selector("main >> text=was deleted")
+    with page.expect_event("requestfinished", lambda it: it.url.endswith("/Load")):
+        held[0].fulfill(response=before)
+    for _ in range(3):
+        page.evaluate("new Promise(requestAnimationFrame)")
+    assert page.locator("main >> text=was deleted").count() == 1
+    assert "About Held two" not in page.content()
+    assert page.locator(f"#row-{deleted}").count() == 0
+    page.close()
+
+
+def test_a_page_of_the_list_from_before_a_change_does_not_undo_it(
+    stage: Stage, window: Browsing
+) -> None:
+    names = ("stays", "is renamed", "is archived", "is deleted")
+    stays, renamed, archived, deleted = (
+        conversation(stage.client, f"Airborne: {it}") for it in names
+    )
+    held: list[Any] = []
+    page = window.tab(f"/c/{stays}", ".message")
+    page.wait_for_selector(".live-live", state="attached")
+    page.route("**/*.ConversationService/List", lambda it: held.append(it))
+    page.evaluate(
+        "history.pushState(null, '', '?named=airborne'); dispatchEvent(new Event('popstate'))"
+    )
+    until(lambda: held or page.wait_for_timeout(20))
+    before = held[0].fetch()
+    stage.client.conversations.rename(renamed, "Airborne under another name")
+    stage.client.conversations.archive(archived)
+    stage.client.conversations.delete(deleted)
+    stage.client.conversations.append_turn(stays, [Message.user("the last update")])
+    page.wait_for_selector(".message >> text=the last update")
+    held[0].fulfill(response=before)
+    page.wait_for_selector(f"#row-{stays}")
+    rows = page.eval_on_selector_all(
+        ROW, "rows => rows.map(it => [it.id, it.querySelector('bdi').innerText])"
+    )
+    assert dict(rows) == {
+        f"row-{renamed}": "Airborne under another name",
+        f"row-{stays}": "Airborne: stays",
+    }
+    page.close()
+
+
 def test_what_is_said_before_the_stream_stands_is_shown(stage: Stage, window: Browsing) -> None:
     it = conversation(stage.client, "Before the stream")
     held: list[Any] = []

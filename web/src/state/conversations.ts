@@ -1,6 +1,6 @@
 // The list of conversations: pages from the server, changed by the live updates. Both may tell of
 // the same change; taking it in twice has no effect.
-import { effect, signal } from "@preact/signals";
+import { batch, effect, signal } from "@preact/signals";
 import { ArchiveFilter, RecollectError, type Conversation, type Update } from "@recollect/client";
 import { conversations as calls } from "../api/calls";
 import { isCancelled, violationOf } from "../api/errors";
@@ -36,6 +36,8 @@ let nextPage = "";
 let loading: AbortController | undefined;
 /** Whether the next page was asked for while one was on its way. */
 let isMoreWanted = false;
+/** Updates that came while a page was on its way: the page may be older than they are. */
+let meanwhile: Update[] = [];
 
 /** Return the sidebar's filters, as the address has them. */
 export function readFilters(): Filters {
@@ -68,6 +70,7 @@ export async function loadMore(): Promise<void> {
 async function loadPage(isFirst: boolean): Promise<void> {
   loading?.abort();
   const own = (loading = new AbortController());
+  meanwhile = [];
   const request = {
     pageSize: PAGE,
     pageToken: nextPage,
@@ -79,7 +82,10 @@ async function loadPage(isFirst: boolean): Promise<void> {
     const page = await calls.list(request, { signal: own.signal });
     nextPage = page.nextPageToken;
     const items = isFirst ? page.conversations : merged(list.peek().items, page.conversations);
-    list.value = { items, state: "ready", hasMore: nextPage !== "" };
+    batch(() => {
+      list.value = { items, state: "ready", hasMore: nextPage !== "" };
+      meanwhile.forEach(take);
+    });
   } catch (error) {
     if (isCancelled(error)) return;
     const items = isFirst && list.peek().state === "loading" ? [] : list.peek().items;
@@ -87,6 +93,7 @@ async function loadPage(isFirst: boolean): Promise<void> {
   } finally {
     if (loading === own) {
       loading = undefined;
+      meanwhile = [];
       if (isMoreWanted) {
         isMoreWanted = false;
         void loadMore();
@@ -162,9 +169,6 @@ function take(update: Update): void {
   switch (update.kind.case) {
     case "conversationCreated":
     case "conversationUpdated":
-      if (update.kind.value.conversation) upsert(update.kind.value.conversation);
-      if (update.kind.case === "conversationUpdated" && update.kind.value.messages.length) setWriting(id, false);
-      break;
     case "messagesRedacted":
       if (update.kind.value.conversation) upsert(update.kind.value.conversation);
       break;
@@ -181,12 +185,14 @@ function take(update: Update): void {
     case "conversationDeleted": {
       const { items, ...rest } = list.peek();
       list.value = { ...rest, items: items.filter((it) => it.id !== id) };
-      setWriting(id, false);
-      break;
     }
-    case "messageDelta":
-      setWriting(id, !update.kind.value.dropped);
   }
+}
+
+function takeWriting({ conversationId, kind }: Update): void {
+  if (kind.case === "messageDelta") setWriting(conversationId, !kind.value.dropped);
+  else if (kind.case === "conversationDeleted") setWriting(conversationId, false);
+  else if (kind.case === "conversationUpdated" && kind.value.messages.length) setWriting(conversationId, false);
 }
 
 function setWriting(id: string, isOn: boolean): void {
@@ -199,7 +205,11 @@ function setWriting(id: string, isOn: boolean): void {
 
 /** Keep the list current from now on. */
 export function keepList(): void {
-  listen(take);
+  listen((update) => {
+    if (loading && update.kind.case !== "messageDelta") meanwhile.push(update);
+    take(update);
+    takeWriting(update);
+  });
   effect(() => {
     const now = readFilters();
     // Read at once, and again when the stream stands: what changed in between is not passed on.

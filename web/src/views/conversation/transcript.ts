@@ -35,6 +35,8 @@ export interface TranscriptState {
   damaged: number;
 }
 
+type Change = (conversation: Conversation) => Conversation;
+
 const EMPTY: TranscriptState = {
   state: "loading", messages: [], drafts: [], hasOlder: false, hasNewer: false, cutBefore: 0n, damaged: 0,
 };
@@ -45,13 +47,15 @@ export class Transcript {
   private waiting = 0;
   /** What was redacted since, by sequence: an answer that was on its way may still have the text. */
   private readonly redacted = new Map<bigint, Redaction | undefined>();
+  /** The changes of the conversation since a page was asked for, for each that is on its way. */
+  private readonly onTheWay = new Set<Change[]>();
   private underWay: Promise<void> = Promise.resolve();
 
   constructor(readonly id: string) {}
 
   /** Take in the conversation as the answer to a change has it. */
   know(conversation: Conversation): void {
-    this.shown.value = { ...this.shown.peek(), conversation };
+    this.shown.value = { ...this.shown.peek(), conversation: this.change(() => conversation) };
   }
 
   /** Stop what is under way. */
@@ -65,17 +69,16 @@ export class Transcript {
       const before = turn ? Math.min(turn + PAGE_TURNS / 2, BEYOND) : BEYOND;
       const page = await this.load(before, 0n);
       const last = page.messages.at(-1)?.turnNumber ?? 0;
-      const total = page.conversation?.turnCount ?? 0;
       const first = page.messages[0]?.turnNumber ?? 0;
-      const hasNewer = turn > 0 && last < total;
+      const hasNewer = turn > 0 && last < page.total;
       // What was said while the page was on its way came as an update, and may not be in it.
       const now = this.shown.peek();
+      if (now.state === "deleted") return;
       const live = hasNewer || now.hasNewer ? [] : now.messages.filter((it) => it.turnNumber >= first);
-      const isOld = (now.conversation?.messageCount ?? 0n) > page.conversation!.messageCount;
       this.shown.value = {
         ...EMPTY,
         state: "ready",
-        conversation: isOld ? now.conversation! : page.conversation!,
+        conversation: page.conversation,
         messages: sorted([...page.messages, ...live]),
         drafts: now.drafts,
         hasOlder: page.hasMore,
@@ -95,13 +98,12 @@ export class Transcript {
       // What came as an update while the page was on its way stays.
       const now = this.shown.peek();
       if (now.state !== "ready") return;
-      const isOld = (now.conversation?.messageCount ?? 0n) > page.conversation!.messageCount;
       const last = now.messages.at(-1)?.turnNumber ?? 0;
       const first = page.messages[0]?.turnNumber ?? 0;
       const joins = !now.hasNewer && first <= last + 1;
       this.shown.value = {
         ...now,
-        conversation: isOld ? now.conversation! : page.conversation!,
+        conversation: page.conversation,
         messages: joins ? sorted([...now.messages, ...page.messages]) : now.messages,
         hasNewer: !joins,
         drafts: [],
@@ -160,7 +162,7 @@ export class Transcript {
     const { kind } = update;
     switch (kind.case) {
       case "conversationUpdated": {
-        const conversation = kind.value.conversation ?? now.conversation;
+        const conversation = this.change((it) => kind.value.conversation ?? it);
         const drafts = now.drafts.filter((it) => it.id !== kind.value.draftId);
         const known = new Set(now.messages.map((it) => it.sequence));
         const added = kind.value.messages.filter((it) => !known.has(it.sequence));
@@ -173,18 +175,17 @@ export class Transcript {
       }
       case "conversationRenamed": {
         const { title, manuallyNamed, topics } = kind.value;
-        const conversation = now.conversation && { ...now.conversation, title, manuallyNamed, topics };
-        this.shown.value = { ...now, conversation };
+        this.shown.value = { ...now, conversation: this.change((it) => ({ ...it, title, manuallyNamed, topics })) };
         break;
       }
       case "conversationAbbreviated": {
         const { abbreviation, topics } = kind.value;
-        const conversation = now.conversation && { ...now.conversation, abbreviation, topics };
-        this.shown.value = { ...now, conversation };
+        this.shown.value = { ...now, conversation: this.change((it) => ({ ...it, abbreviation, topics })) };
         break;
       }
       case "messagesRedacted": {
-        const { sequences, redaction, conversation = now.conversation } = kind.value;
+        const { sequences, redaction } = kind.value;
+        const conversation = this.change((it) => kind.value.conversation ?? it);
         for (const sequence of sequences) this.redacted.set(sequence, redaction);
         this.shown.value = { ...now, conversation, messages: this.withoutRedacted(now.messages) };
         break;
@@ -204,11 +205,26 @@ export class Transcript {
     }
   }
 
+  /** Return the conversation after a change, which pages that are on their way may not have. */
+  private change(change: Change): Conversation | undefined {
+    for (const changes of this.onTheWay) changes.push(change);
+    const { conversation } = this.shown.peek();
+    return conversation && change(conversation);
+  }
+
   private async load(beforeTurn: number, beforeSequence: bigint, maxTurns = PAGE_TURNS) {
     const request = { conversationId: this.id, beforeTurn, beforeSequence, maxTurns, maxTokens: PAGE_TOKENS };
-    const page = await calls.load(request, { signal: this.abort.signal });
-    page.messages = this.withoutRedacted(page.messages);
-    return page;
+    const changes: Change[] = [];
+    this.onTheWay.add(changes);
+    try {
+      const page = await calls.load(request, { signal: this.abort.signal });
+      page.messages = this.withoutRedacted(page.messages);
+      // An update that came meanwhile is newer than the page, or is followed by what the page has.
+      const conversation = changes.reduce((it, change) => change(it), page.conversation!);
+      return { ...page, conversation, total: page.conversation!.turnCount };
+    } finally {
+      this.onTheWay.delete(changes);
+    }
   }
 
   private withoutRedacted(messages: Message[]): Message[] {
@@ -218,6 +234,7 @@ export class Transcript {
 
   private join(more: Message[], changes: Partial<TranscriptState>): void {
     const now = this.shown.peek();
+    if (now.state === "deleted") return;
     this.shown.value = { ...now, ...changes, messages: sorted([...now.messages, ...more]) };
   }
 
@@ -228,8 +245,8 @@ export class Transcript {
       () => void (this.waiting -= 1),
       (error: unknown) => {
         this.waiting -= 1;
-        if (isCancelled(error)) return;
         const now = this.shown.peek();
+        if (isCancelled(error) || now.state === "deleted") return;
         const state = isMissing(error) ? "missing" : now.messages.length ? "ready" : "failed";
         this.shown.value = { ...now, state, error };
       },
