@@ -1,9 +1,16 @@
 """The queue of closed spaces with work due."""
 
 from pathlib import Path
+from typing import Any
 
-from recollect_server.jobs.due_work import DueWork
+import pytest
+from recollect import Client
+from recollect_server.jobs.due_work import DueKeeper, DueWork
+from recollect_server.services.spaces import Lease
 from recollect_server.storage.due import DueMarkers
+
+from tests.conftest import MovableClock, RunningServer
+from tests.waiting import until
 
 WEEK = 7 * 86_400_000
 
@@ -17,3 +24,28 @@ def test_a_space_that_opens_and_closes_for_ever_takes_no_more_memory(tmp_path: P
     assert len(due) < 200
     assert due.take(1_998 + WEEK) is None
     assert [due.take(1_999 + WEEK) for _ in range(3)] == ["alex", "kim", None]
+
+
+def test_a_space_that_is_due_again_while_it_is_opened_is_held_once(
+    server: RunningServer, clock: MovableClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client(server.target, space="ada") as client:
+        client.conversations.create("web")
+    spaces = server.app.spaces
+    until(lambda: spaces.evict("ada") or "ada" not in spaces.names())
+    due = DueWork(DueMarkers(tmp_path), "default")
+    leases: list[Lease[Any] | None] = []
+    use = spaces.use_behind
+
+    def use_behind(name: str) -> Lease[Any] | None:
+        leases.append(use(name))
+        if len(leases) == 1:
+            due.postpone(name, clock())  # as another server asks for it
+        return leases[-1]
+
+    monkeypatch.setattr(spaces, "use_behind", use_behind)
+    due.postpone("ada", clock())
+    keeper = DueKeeper(spaces, due, clock)
+    until(lambda: leases)
+    keeper.stop()  # after its round, in which the space was due again
+    until(lambda: spaces.evict("ada") or "ada" not in spaces.names(), 10)

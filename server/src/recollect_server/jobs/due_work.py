@@ -133,6 +133,8 @@ class DueKeeper:
 
     def _open(self, name: str) -> bool:
         """Open a space for its work. Return False if there is no place for it now."""
+        if name in self._leases:  # it became due again while it was opened
+            return True
         try:
             lease = self._spaces.use_behind(name)
         except TooManySpaces:
