@@ -86,13 +86,14 @@ class Database:
         self._stopping = threading.Event()
         self._holder: Connection | None = None  # its session holds the lock of who is alone
         try:
-            with self._connected() as connection:
+            with self._connected(entering=False) as connection:
                 if connection.info.server_version < _OLDEST:
                     raise DatabaseRefused(
                         f"{self.name} is PostgreSQL {connection.info.server_version // 10000}:"
                         f" {_OLDEST // 10000} or newer is needed"
                     )
                 _migrate(connection)
+                enter(connection)
                 self.number = self._take_number(connection, is_alone=is_alone)
                 """Number of this replica, which every change names."""
                 row = connection.execute("SELECT identity::text FROM recollect.owner").fetchone()
@@ -117,7 +118,7 @@ class Database:
             reconnect_timeout=_PATIENCE,
             max_lifetime=3600.0,
             max_idle=300.0,
-            configure=_configure,
+            configure=enter,
             name="recollect",
         )
         self._beats = threading.Thread(target=self._beat, name="replica-beat", daemon=True)
@@ -242,10 +243,13 @@ class Database:
             return said(error)
         return f"no connection became free within {_PATIENCE:g} s"
 
-    def _connected(self) -> Connection:
+    def _connected(self, *, entering: bool = True) -> Connection:
         connection: Connection = psycopg.connect(self._conninfo, autocommit=True)
         try:
-            _configure(connection)
+            if entering:
+                enter(connection)
+            else:
+                _configure(connection)
         except BaseException:
             connection.close()
             raise
@@ -277,6 +281,12 @@ def _horizon_age(connection: Connection) -> float:
 
 def _configure(connection: Connection) -> None:
     connection.execute(_SESSION)
+
+
+def enter(connection: Connection) -> None:
+    """Let a connection be used: whether a standby took over is noted before anything is done."""
+    _configure(connection)
+    connection.execute("SELECT recollect.enter()")
 
 
 def _migrate(connection: Connection) -> None:

@@ -14,6 +14,7 @@ from recollect_server.storage.postgres.database import (
     DatabaseUnavailable,
     _configure,
     _migrate,
+    enter,
     said,
 )
 
@@ -39,6 +40,7 @@ class Session:
             )
             _configure(self._connection)
             _migrate(self._connection)
+            enter(self._connection)
         except psycopg.Error as error:
             raise DatabaseUnavailable(said(error)) from error
 
