@@ -232,16 +232,16 @@ def shown(service: Service, word: str) -> set[str]:
 
 
 class Lost:
-    """What is asked of two servers once the standby of their database receives nothing more."""
+    """Changes that two servers make once the standby of their database receives nothing more."""
 
     def __init__(self, cluster: Cluster, services: list[Service], stop: Callable[[], None]) -> None:
         """`stop` ends a third server while it has a part of what is lost."""
         one, two, three = services
-        self.kept = one.told("A walrus sleeps", "It snores")
+        self.first = one.told("A walrus sleeps", "It snores")
         self.deleted = two.told("A pangolin rolls")
-        self.title = one.rename(self.kept, "Old title").title
-        self.before = one.append(self.kept, user("Before")).cursor
-        until(lambda: two.get(self.kept).message_count == 3)
+        self.title = one.rename(self.first, "Old title").title
+        self.before = one.append(self.first, user("Before")).cursor
+        until(lambda: two.get(self.first).message_count == 3)
         until(
             lambda: (
                 cluster.primary.execute(
@@ -251,17 +251,17 @@ class Lost:
             )
         )
         cluster.standby.detach()
-        self.cursor = one.append(self.kept, user("zebra vanished"), request_id="r1").cursor
-        assert shown(three, "zebra") == {self.kept}
+        self.cursor = one.append(self.first, user("zebra vanished"), request_id="r1").cursor
+        assert shown(three, "zebra") == {self.first}
         stop()
-        two.append(self.kept, user("okapi vanished"), agent("Indeed"), request_id="r2")
-        two.rename(self.kept, "Lost title", request_id="n1")
-        self.gone = one.create(messages=[user("A quagga grazes")], request_id="c1").id
-        one.append(self.gone, user("It runs"), request_id="r3")
+        two.append(self.first, user("okapi vanished"), agent("Indeed"), request_id="r2")
+        two.rename(self.first, "Lost title", request_id="n1")
+        self.second = one.create(messages=[user("A quagga grazes")], request_id="c1").id
+        one.append(self.second, user("It runs"), request_id="r3")
         two.delete(self.deleted, request_id="d1")
         for service in (one, two):
-            assert shown(service, "okapi") == {self.kept}
-            assert shown(service, "quagga") == {self.gone}
+            assert shown(service, "okapi") == {self.first}
+            assert shown(service, "quagga") == {self.second}
             assert shown(service, "pangolin") == set()
 
 
@@ -279,14 +279,14 @@ def test_what_a_standby_never_got_is_nowhere_and_every_cursor_that_saw_it_is_res
         lost = Lost(cluster, services, servers[2].stop)
         del servers[2], services[2]
         for one in streams:
-            told_of(one, lost.gone)
+            told_of(one, lost.second)
             one.until(lambda one=one: one.of("conversation_deleted"))  # type: ignore[misc]
         cursors = [one.cursor for one in streams]
         # Above the oldest transaction that runs streams tell nothing, but a snapshot has it.
         beside = stack.enter_context(suppressing(psycopg.connect(cluster.url)))
         beside.execute("SELECT pg_current_xact_id()")
-        services[0].append(lost.kept, user("ibex vanished"))
-        streams.append(Subscriber(servers[0].target, conversation_ids=[lost.kept]).ready())
+        services[0].append(lost.first, user("ibex vanished"))
+        streams.append(Subscriber(servers[0].target, conversation_ids=[lost.first]).ready())
         stack.callback(streams[-1].close)
         assert streams[-1].of("conversation_loaded")[0].messages[-1].content == "ibex vanished"
         for server, service in zip(servers, services, strict=True):
@@ -296,7 +296,7 @@ def test_what_a_standby_never_got_is_nowhere_and_every_cursor_that_saw_it_is_res
         # Of the same length, and at the same place, as what one server has in its index.
         until(
             lambda: is_answered(
-                lambda: services[1].append(lost.kept, user("hyena remained"), request_id="h1")
+                lambda: services[1].append(lost.first, user("hyena remained"), request_id="h1")
             )
         )
         for one in streams:
@@ -304,17 +304,17 @@ def test_what_a_standby_never_got_is_nowhere_and_every_cursor_that_saw_it_is_res
 
         def check_all(service: Service) -> None:
             until(lambda: not service.search("hyena").degraded)
-            assert [m.content for m in service.load(lost.kept).messages] == [
+            assert [m.content for m in service.load(lost.first).messages] == [
                 *("A walrus sleeps", "It snores", "Before", "hyena remained"),
             ]
-            assert [m.turn_number for m in service.load(lost.kept).messages] == [1, 2, 3, 4]
-            assert service.get(lost.kept).title == lost.title
-            assert service.get(lost.kept).message_count == 4
-            assert {it.id for it in service.pages()[0]} == {lost.kept, lost.deleted}
-            assert code_of(lambda: service.get(lost.gone)) == "NOT_FOUND"
+            assert [m.turn_number for m in service.load(lost.first).messages] == [1, 2, 3, 4]
+            assert service.get(lost.first).title == lost.title
+            assert service.get(lost.first).message_count == 4
+            assert {it.id for it in service.pages()[0]} == {lost.first, lost.deleted}
+            assert code_of(lambda: service.get(lost.second)) == "NOT_FOUND"
             for word in ("zebra", "okapi", "quagga", "ibex"):
                 assert shown(service, word) == set()
-            assert shown(service, "hyena") == {lost.kept}
+            assert shown(service, "hyena") == {lost.first}
             assert shown(service, "pangolin") == {lost.deleted}
 
         for service in services:
@@ -337,10 +337,10 @@ def test_what_a_standby_never_got_is_nowhere_and_every_cursor_that_saw_it_is_res
             with Client(server.target) as client:
                 assert verified(client).problems == ()
         service = connect(servers[0])
-        again = service.append(lost.kept, user("zebra vanished"), request_id="r1")
+        again = service.append(lost.first, user("zebra vanished"), request_id="r1")
         assert (again.duplicate, again.messages[0].turn_number) == (False, 5)
-        assert service.rename(lost.kept, "Lost title", request_id="n1").title == "Lost title"
-        assert service.create(messages=[user("A quagga grazes")], request_id="c1").id != lost.gone
+        assert service.rename(lost.first, "Lost title", request_id="n1").title == "Lost title"
+        assert service.create(messages=[user("A quagga grazes")], request_id="c1").id != lost.second
         service.delete(lost.deleted, request_id="d1")
         assert shown(connect(servers[1]), "pangolin") == set()
 

@@ -134,18 +134,18 @@ def test_a_server_starts_while_another_one_ends_the_delete_that_it_found(
     url = postgres.new_database()
     server = start_server(store=url)
     service = connect(server)
-    kept, gone = service.told("walrus"), service.told("zebra")
-    assert service.found("zebra") == [gone]
+    first, second = service.told("walrus"), service.told("zebra")
+    assert service.found("zebra") == [second]
     folder = server.data_dir / server.settings.space
     server.stop()
     if not has_words:
         delete_index(server)
     with psycopg.connect(url) as connection:
-        connection.execute("UPDATE recollect.logs SET deleting = true WHERE log = %s", [gone])
+        connection.execute("UPDATE recollect.logs SET deleting = true WHERE log = %s", [second])
     database = Database(url)
     try:
         recovered = recover(Overtaken(database, "default", folder), clock, unheard)
-        assert set(recovered.index.conversations.progress()) == {kept}
+        assert set(recovered.index.conversations.progress()) == {first}
         recovered.index.close()
     finally:
         database.close()
