@@ -102,7 +102,7 @@ def test_a_pooler_that_is_killed_and_a_postgresql_behind_it_that_stops_are_secon
         service = connect(server := start_server(store=first.url(url)))
         conversation_id = service.told("one")
         stream = subscribe(server.target).ready()
-        postgres.stop()
+        postgres.kill()
         try:
             refused = failure_of(
                 lambda: service.append(conversation_id, user("two"), request_id="r2")
