@@ -29,7 +29,11 @@ class Session:
         conninfo = conninfo_of(url)
         try:
             self._connection: Connection = connected(conninfo, configure)
-            migrate(self._connection, without_password(url))
+            try:
+                migrate(self._connection, without_password(url))
+            except BaseException:
+                self._connection.close()
+                raise
         except psycopg.Error as error:
             raise DatabaseUnavailable(said(error)) from error
 
