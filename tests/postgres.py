@@ -32,6 +32,18 @@ _SETTINGS = {
 }
 
 
+def as_user(name: str | None) -> list[str]:
+    """Return the words before a command that a user is to run; none for the caller.
+
+    With the argument `user` of subprocess, Python forks instead of calling vfork, and runs gRPC's
+    handlers in the child: one in some ten dies of them while streams are open.
+    """
+    if name is None:
+        return []
+    group = pwd.getpwnam(name).pw_gid
+    return ["setpriv", f"--reuid={name}", f"--regid={group}", "--clear-groups", "--"]
+
+
 class Postgres:
     """A running server, reached by a socket in a folder of its own."""
 
@@ -145,15 +157,67 @@ class Postgres:
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
-            [str(self._programs / program), *arguments],
+            [*as_user(self._user), str(self._programs / program), *arguments],
             check=True,
             cwd=self.folder,
-            user=self._user,
-            group=None if self._user is None else pwd.getpwnam(self._user).pw_gid,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+
+
+class Pooler:
+    """A PgBouncer in transaction mode, in front of a server, with the settings that it comes
+    with.
+    """
+
+    def __init__(self, postgres: Postgres, program: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="pooler-", dir=postgres.folder))
+        settings = self.folder / "pgbouncer.ini"
+        settings.write_text(
+            f"[databases]\n* = host={postgres.folder}\n[pgbouncer]\npool_mode = transaction\n"
+            f"unix_socket_dir = {self.folder}\nauth_type = trust\nauth_file = {self.folder}/users\n"
+            "default_pool_size = 4\nlogfile =\nquery_wait_timeout = 5\nserver_login_retry = 1\n"
+        )
+        (self.folder / "users").write_text('"postgres" ""\n')
+        self._command = [program, "--quiet", str(settings)]
+        self._user = serve_postgres.user_of_programs()
+        if self._user is not None:
+            for path in (self.folder, *self.folder.iterdir()):
+                shutil.chown(path, self._user)
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            [*as_user(self._user), *self._command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        until((self.folder / ".s.PGSQL.6432").exists)
+
+    def url(self, url: str) -> str:
+        """Return the URL by which a database is reached through it."""
+        return f"{url.partition('?')[0]}?host={self.folder}&port=6432"
+
+    def stop(self) -> None:
+        """End it at once, with its connections."""
+        self._process.kill()
+        self._process.wait()
+        (self.folder / ".s.PGSQL.6432").unlink(missing_ok=True)
+
+
+@contextmanager
+def pooled(postgres: Postgres) -> Iterator[Pooler]:
+    """Start a PgBouncer in front of a server; skip the test where there is none."""
+    program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None:
+        pytest.skip("there is no pgbouncer: apt-get install pgbouncer")
+    pooler = Pooler(postgres, program)
+    try:
+        yield pooler
+    finally:
+        pooler.stop()
 
 
 def copy_transcripts(url: str, folder: Path) -> None:
