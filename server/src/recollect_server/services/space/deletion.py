@@ -153,6 +153,8 @@ class Deletions:
                 if request and (earlier := self._requests.find_answered(request)):
                     return Receipt.of(earlier)
                 state = self._state(conversation_id, request)
+                if isinstance(state, Receipt):
+                    return state
                 if state.conversation.pinned and not force:
                     raise ConversationPinned(conversation_id)
                 if confirm is not None and not confirm(state.conversation):
@@ -174,6 +176,8 @@ class Deletions:
                     if self._store.sharing is None:
                         raise
                     # another process deleted it, and this one has not followed that
+                    if receipt := self._ended_elsewhere(conversation_id, request):
+                        return receipt
                     raise ConversationNotFound(conversation_id) from None
                 self._states.forget(conversation_id)
                 self._pending.release(conversation_id)
@@ -260,22 +264,32 @@ class Deletions:
                     anchors,
                 )
 
-    def _state(self, conversation_id: str, request: RequestKey | None) -> ConversationState:
+    def _state(
+        self, conversation_id: str, request: RequestKey | None
+    ) -> ConversationState | Receipt:
         """Return the state of a conversation that is to be deleted. One that this very request
-        began to delete, here or in another process, is not said to be unknown.
+        deletes, here or in another process, is not said to be unknown: return its receipt.
         """
         try:
             return self._states.get(conversation_id)
         except ConversationNotFound:
-            if (
-                request
-                and self._requests.is_begun(request)
-                and self._store.is_taken(conversation_id)
-            ):
-                raise StorageUnavailable(
-                    f"{conversation_id} is being deleted: repeat with the same request_id"
-                ) from None
+            if receipt := self._ended_elsewhere(conversation_id, request):
+                return receipt
             raise
+
+    def _ended_elsewhere(self, conversation_id: str, request: RequestKey | None) -> Receipt | None:
+        """Return the receipt of a request that deleted a conversation just now; None if it did not.
+        Raises StorageUnavailable if the delete has begun and not ended.
+        """
+        if request is None or self._store.sharing is None:
+            return None
+        if self._requests.is_begun(request) and self._store.is_taken(conversation_id):
+            raise StorageUnavailable(
+                f"{conversation_id} is being deleted: repeat with the same request_id"
+            )
+        # The answer is kept before the log goes, so whoever finds no log any more finds it.
+        earlier = self._requests.find_answered(request)
+        return Receipt.of(earlier) if earlier else None
 
     def _keep_as_indexed(self, stored: Stored) -> None:
         """Keep the lines that the index has of a deleted conversation, if the log has others: its
@@ -295,20 +309,29 @@ class Deletions:
         index = self._projection.index
         if (stored := index.conversations.find(conversation_id)) is not None:
             self._keep_as_indexed(stored)
+
+        def receipt_of(removed: Removed) -> Receipt:
+            removed = removed | event.removed
+            if own_anchors:
+                removed["anchors"] = removed.get("anchors", 0) + own_anchors
+            return Receipt(conversation_id, removed, time)
+
+        def ending(removed: Removed) -> None:
+            if request:
+                self._requests.share(receipt_of(removed).known_as(request))
+
         removed = finish_delete(
             self._store,
             index,
             conversation_id,
             time,
             old=self._as_indexed.get(conversation_id),
+            ending=ending,
         )
         self._as_indexed.pop(conversation_id, None)
-        removed |= event.removed
-        if own_anchors:
-            removed["anchors"] = removed.get("anchors", 0) + own_anchors
         self._anchors.changed()
         hit("delete.log_emptied")
-        receipt = Receipt(conversation_id, removed, time)
+        receipt = receipt_of(removed)
         if request:
             self._requests.remember(receipt.known_as(request))
         hit("delete.remembered")
@@ -388,14 +411,16 @@ def finish_delete(
     time: int,
     progress: Callable[[int], None] | None = None,
     old: list[bytes] | None = None,
+    ending: Callable[[Removed], None] | None = None,
 ) -> Removed:
     """Take steps 2 to 5; to take them again after a crash is harmless. Return what was removed from
     where.
 
     `progress` is called with the number of bytes of the transcript that are done with. `old` are
-    the lines that the index has (see `lines_as_indexed`); None: those of the log. No lock is
-    needed: the conversation is gone. Raises IndexUnavailable, StorageUnavailable: then the next
-    start finishes it.
+    the lines that the index has (see `lines_as_indexed`); None: those of the log. `ending` is
+    called with what is removed then, before a shared store removes the log. No lock is needed: the
+    conversation is gone. Raises IndexUnavailable, StorageUnavailable: then the next start finishes
+    it.
     """
     removed: Removed = {}
     if hashes := _new_deliveries(logs, index, conversation_id):
@@ -417,6 +442,9 @@ def finish_delete(
         index.removal.purge_words(number)
         index.removal.end(number)
         hit("delete.words_removed")
+    if ending is not None and logs.sharing is not None:
+        with suppress(LogNotFound):  # another replica was the last that had words of it
+            ending(removed | {"transcript": logs.deleted_length(conversation_id)})
     removed |= logs.end_delete(conversation_id)
     if not index.removal.empty_log():
         log.warning("log_not_emptied", conversation=conversation_id)
