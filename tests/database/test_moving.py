@@ -233,11 +233,11 @@ def test_a_database_whose_server_was_killed_moves_once_it_is_certain_that_it_is_
         Client(killed.target) as client,
     ):
         client.conversations.create("web", messages=[Message.user("zebra")])
-    seen = "UPDATE recollect.replicas SET seen = now() - interval '29 seconds'"
-    assert postgres.execute(f"{seen} RETURNING 1", url) == [(1,)]
+    sign = "UPDATE recollect.replicas SET seen = now() - interval '29 seconds'"
+    assert postgres.execute(f"{sign} RETURNING 1", url) == [(1,)]
     assert "byte for byte" in migrate(url, tmp_path / "moved")
-    postgres.execute(f"{seen} + interval '31 seconds'", url)  # as one whose connections are hidden
-    live = Timer(0.5, postgres.execute, [seen.replace("29", "0"), url])
+    postgres.execute(f"{sign} + interval '31 seconds'", url)  # as one whose connections are hidden
+    live = Timer(0.5, postgres.execute, [sign.replace("29", "0"), url])
     live.start()
     assert "another server uses the database" in migrate(url, tmp_path / "again")
     live.join()

@@ -400,10 +400,10 @@ def test_the_newest_position_holds_where_every_change_is_pruned(
     for mark in (store.order.now(), store.order.settled()):
         assert mark.key == newest.key
         assert store.order.reaches(mark)
-    kept = store.order.now()
+    before = store.order.now()
     add(store, CONVERSATION, end, message(5))
-    assert store.order.reaches(kept)
-    changes = store.order.after(kept.key, Kind.CONVERSATION, 10, 1 << 20)
+    assert store.order.reaches(before)
+    changes = store.order.after(before.key, Kind.CONVERSATION, 10, 1 << 20)
     assert [it.start for it in changes.rows] == [end.bytes]
 
 

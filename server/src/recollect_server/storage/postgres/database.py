@@ -172,8 +172,8 @@ class Database:
         """
         assert self._holder is not None
         own = [connection.info.backend_pid, self._holder.info.backend_pid]
-        heard = last_heard = _last_heard(connection)
-        while heard:
+        signs = first = _last_signs(connection)
+        while signs:
             # The connections of a killed server end with it, while its last sign counts on.
             row = connection.execute(
                 "SELECT FROM pg_stat_activity WHERE datname = current_database()"
@@ -181,19 +181,19 @@ class Database:
                 " AND NOT pid = ANY(%s)",
                 [own],
             ).fetchone()
-            if row is not None or any(seen != last_heard.get(it) for it, seen in heard.items()):
+            if row is not None or any(moment != first.get(it) for it, moment in signs.items()):
                 raise DatabaseRefused(
                     f"another server uses the database {self.name}: stop it, or name another"
                     " database"
                 )
-            if heard is last_heard:
+            if signs is first:
                 log.warning(
                     "server_gone",
                     reason="a server gave a sign of life within the last 30 seconds, and has no"
                     " connection now: waiting until it counts as gone",
                 )
             time.sleep(_LOOK)
-            heard = _last_heard(connection)
+            signs = _last_signs(connection)
 
     def _beat(self) -> None:
         """Give signs of life, so that what others delete waits until it is gone here too."""
@@ -287,21 +287,21 @@ def _is_locked(connection: Connection, function: str) -> bool:
     return bool(row and row[0])
 
 
-def _new_number(connection: Connection, seen: str) -> int:
+def _new_number(connection: Connection, moment: str) -> int:
     """Add a replica that was heard of at a time, and return its number."""
     row = connection.execute(
-        f"INSERT INTO recollect.replicas (seen) VALUES ({seen}) RETURNING number".encode()
+        f"INSERT INTO recollect.replicas (seen) VALUES ({moment}) RETURNING number".encode()
     ).fetchone()
     assert row is not None
     return int(row[0])
 
 
-def _last_heard(connection: Connection) -> dict[int, Any]:
+def _last_signs(connection: Connection) -> dict[int, Any]:
     """Return the replicas that count as being there, with the time of each one's last sign."""
     rows = connection.execute(
         "SELECT number, seen FROM recollect.replicas WHERE seen > now() - interval '30 seconds'"
     )
-    return {int(number): seen for number, seen in rows}
+    return {int(number): moment for number, moment in rows}
 
 
 def _horizon_age(connection: Connection) -> float:
