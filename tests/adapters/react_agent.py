@@ -5,7 +5,8 @@ server that speaks OpenAI's protocol.
 
 MEMORY is `memory` for one that keeps what was said as a conversation, and remembers payments in a
 store; else `checkpoints`. COMMAND is `ask` with a question, `resume` with the answer to an
-interrupt, or `go` to go on where it stopped. The tool `pay` adds a line to FILE. The last line that it prints is the state.
+interrupt, or `go` to go on where it stopped. The tool `pay` adds a line to FILE. The last line that
+it prints is the state.
 """
 
 import json
