@@ -363,7 +363,7 @@ def test_a_prebuilt_agent_that_is_interrupted_and_killed_goes_on_in_a_new_proces
         assert conversations == []
         return
     [conversation] = conversations
-    kept = client.conversations.load(conversation.id).messages
-    assert [it.content or it.tool_calls[0].name for it in kept] == [
+    stored = client.conversations.load(conversation.id).messages
+    assert [it.content or it.tool_calls[0].name for it in stored] == [
         "Pay 5.", "pay", "paid 5", "confirm", "the user says yes", "All is paid.",
     ]  # fmt: skip
