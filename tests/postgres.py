@@ -48,12 +48,18 @@ def as_user(name: str | None) -> list[str]:
 class Postgres:
     """A running server, reached by a socket in a folder of its own."""
 
-    def __init__(self, programs: Path, folder: Path, user: str | None) -> None:
+    def __init__(
+        self, programs: Path, folder: Path, user: str | None, *, of: "Postgres | None" = None
+    ) -> None:
+        """`of`: it is a standby of that one."""
         self._programs = programs
         self._user = user
         self.folder = folder
         self.data = folder / "data"
         self._numbers = count(1)
+        if of is not None:
+            self._follow(of)
+            return
         self._run(
             *("initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "-E", "UTF8"),
             *("--no-sync", "--locale=C.UTF-8"),
@@ -67,6 +73,39 @@ class Postgres:
     def make_schema(self) -> None:
         """Let each database of a test begin with the schema."""
         Database(self.url("template1")).close()
+
+    def _follow(self, primary: "Postgres") -> None:
+        self._run(
+            *("pg_basebackup", "-D", str(self.data), "-R", "-X", "stream", "-c", "fast"),
+            *("--no-sync", "-h", str(primary.folder), "-U", "postgres"),
+        )
+        with (self.data / "postgresql.conf").open("a") as file:
+            file.write(f"unix_socket_directories = '{self.folder}'\n")
+        self.start()
+
+    @contextmanager
+    def standby(self) -> "Iterator[Postgres]":
+        """Start a standby of this server, with its files beside."""
+        folder = Path(tempfile.mkdtemp(prefix="recollect-pg-", dir=self.folder.parent))
+        try:
+            if self._user is not None:
+                os.chown(folder, pwd.getpwnam(self._user).pw_uid, -1)
+            server = Postgres(self._programs, folder, self._user, of=self)
+            try:
+                yield server
+            finally:
+                server.stop()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def promote(self) -> None:
+        """Let a standby be a primary. Returns once it is one."""
+        self._run("pg_ctl", "-D", str(self.data), "-w", "promote")
+
+    def set(self, name: str, value: str) -> None:
+        """Set a parameter of the server, and have it read again."""
+        self.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+        self.execute("SELECT pg_reload_conf()")
 
     def url(self, database: str) -> str:
         return f"postgresql://postgres@/{database}?host={self.folder}"

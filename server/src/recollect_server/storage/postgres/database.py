@@ -35,6 +35,7 @@ _PATIENCE = 2.0  # seconds that a call waits for a connection
 _AWAY = 0.5  # seconds after a failure in which others fail at once
 _TRIES = 3  # of a call whose connection is lost
 _BEAT = 5.0  # seconds between two signs of life; after 30 the schema takes a replica for gone
+_LOOK = 0.25  # seconds between two looks for signs of life of others
 _GONE = "1 hour"  # without a sign of life; then a replica's number is forgotten
 
 # Of each connection, unless the URL says otherwise: a server that is gone is noticed in seconds.
@@ -162,25 +163,44 @@ class Database:
                     raise DatabaseRefused(
                         f"a command moves the logs of the database {self.name} already"
                     )
-                row = connection.execute(
-                    "SELECT FROM recollect.replicas WHERE seen > now() - interval '30 seconds'"
-                ).fetchone()
-                if row is not None:
-                    raise DatabaseRefused(
-                        f"another server uses the database {self.name}: stop it (one that was"
-                        " killed counts for 30 seconds), or name another database"
-                    )
             elif not _is_locked(connection, "pg_try_advisory_xact_lock_shared"):
                 raise DatabaseRefused(
                     f"a command moves the logs of the database {self.name}: wait for its end"
                 )
+            else:
+                return _new_number(connection, "now()")
+        # From here on no server starts.
+        self._await_silence(connection)
+        return _new_number(connection, "'-infinity'")
+
+    def _await_silence(self, connection: Connection) -> None:
+        """Wait until every server that gave a sign of life a moment ago is known to be gone. Raises
+        DatabaseRefused as soon as one of them is known to be there.
+        """
+        assert self._holder is not None
+        own = [connection.info.backend_pid, self._holder.info.backend_pid]
+        signs = first = _last_signs(connection)
+        while signs:
+            # The connections of a killed server end with it, while its last sign counts on.
             row = connection.execute(
-                "INSERT INTO recollect.replicas (seen) VALUES (CASE WHEN %s THEN '-infinity'"
-                " ELSE now() END) RETURNING number",
-                [is_alone],
+                "SELECT FROM pg_stat_activity WHERE datname = current_database()"
+                " AND application_name = current_setting('application_name')"
+                " AND NOT pid = ANY(%s)",
+                [own],
             ).fetchone()
-            assert row is not None
-            return int(row[0])
+            if row is not None or any(moment != first.get(it) for it, moment in signs.items()):
+                raise DatabaseRefused(
+                    f"another server uses the database {self.name}: stop it, or name another"
+                    " database"
+                )
+            if signs is first:
+                log.warning(
+                    "server_gone",
+                    reason="a server gave a sign of life within the last 30 seconds, and has no"
+                    " connection now: waiting until it counts as gone",
+                )
+            time.sleep(_LOOK)
+            signs = _last_signs(connection)
 
     def _beat(self) -> None:
         """Give signs of life, so that what others delete waits until it is gone here too."""
@@ -290,6 +310,23 @@ def _is_locked(connection: Connection, function: str) -> bool:
     """Try to take the lock of who is alone, and return whether it is taken now."""
     row = connection.execute(f"SELECT {function}(%s, %s)".encode(), [_LOCK, _ALONE]).fetchone()
     return bool(row and row[0])
+
+
+def _new_number(connection: Connection, moment: str) -> int:
+    """Add a replica that was heard of at a time, and return its number."""
+    row = connection.execute(
+        f"INSERT INTO recollect.replicas (seen) VALUES ({moment}) RETURNING number".encode()
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _last_signs(connection: Connection) -> dict[int, Any]:
+    """Return the replicas that count as being there, with the time of each one's last sign."""
+    rows = connection.execute(
+        "SELECT number, seen FROM recollect.replicas WHERE seen > now() - interval '30 seconds'"
+    )
+    return {int(number): moment for number, moment in rows}
 
 
 def _horizon_age(connection: Connection) -> float:
