@@ -4,7 +4,7 @@ ALTER TABLE recollect.receipts ADD COLUMN "time" timestamptz NOT NULL DEFAULT no
 
 CREATE OR REPLACE FUNCTION recollect.prune_changes(
     in_space text, max_age double precision, most bigint
-) RETURNS bigint LANGUAGE plpgsql AS $$
+) RETURNS bigint LANGUAGE plpgsql SET lock_timeout = '10s' AS $$
 DECLARE
     bound xid8;
     removed bigint;
