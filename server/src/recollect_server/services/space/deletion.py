@@ -157,7 +157,12 @@ class Deletions:
                         conversation_id, anchors, request, force, confirm, deleting
                     )
                 except ConversationNotFound:
-                    if request is None or not self._is_begun(conversation_id, request):
+                    if request is None:
+                        raise
+                    if not self._is_begun(conversation_id, request):
+                        # Its answer is kept before the log goes: who finds no log finds it.
+                        if earlier := self._requests.find_answered(request):
+                            return Receipt.of(earlier)
                         raise
                     number = self._interrupted.pop(conversation_id, None)
                 self._states.forget(conversation_id)
@@ -331,20 +336,29 @@ class Deletions:
             lines = spoken(self._store.raw_deleted(conversation_id), lambda _: True)
             count = sum(message is not None for _, _, message in lines)
             counted = {"messages": count, "search_terms": count}
-        removed = counted | finish_delete(
+
+        def receipt_of(removed: Removed) -> Receipt:
+            every = counted | removed | event.removed
+            if own_anchors:
+                every["anchors"] = every.get("anchors", 0) + own_anchors
+            return Receipt(conversation_id, every, time)
+
+        def ending(removed: Removed) -> None:
+            if request:
+                self._requests.share(receipt_of(removed).known_as(request))
+
+        removed = finish_delete(
             self._store,
             index,
             conversation_id,
             time,
             old=self._as_indexed.get(conversation_id),
+            ending=ending,
         )
         self._as_indexed.pop(conversation_id, None)
-        removed |= event.removed
-        if own_anchors:
-            removed["anchors"] = removed.get("anchors", 0) + own_anchors
         self._anchors.changed()
         hit("delete.log_emptied")
-        receipt = Receipt(conversation_id, removed, time)
+        receipt = receipt_of(removed)
         if request:
             self._requests.remember(receipt.known_as(request))
         hit("delete.remembered")
@@ -424,14 +438,16 @@ def finish_delete(
     time: int,
     progress: Callable[[int], None] | None = None,
     old: list[bytes] | None = None,
+    ending: Callable[[Removed], None] | None = None,
 ) -> Removed:
     """Take steps 2 to 5; to take them again after a crash is harmless. Return what was removed from
     where.
 
     `progress` is called with the number of bytes of the transcript that are done with. `old` are
-    the lines that the index has (see `lines_as_indexed`); None: those of the log. No lock is
-    needed: the conversation is gone. Raises IndexUnavailable, StorageUnavailable: then the next
-    start finishes it.
+    the lines that the index has (see `lines_as_indexed`); None: those of the log. `ending` is
+    called with what is removed then, before a shared store removes the log. No lock is needed: the
+    conversation is gone. Raises IndexUnavailable, StorageUnavailable: then the next start finishes
+    it.
     """
     removed: Removed = {}
     if hashes := _new_deliveries(logs, index, conversation_id):
@@ -453,6 +469,9 @@ def finish_delete(
         index.removal.purge_words(number)
         index.removal.end(number)
         hit("delete.words_removed")
+    if ending is not None and logs.sharing is not None:
+        with suppress(LogNotFound):  # another replica was the last that had words of it
+            ending(removed | {"transcript": logs.deleted_length(conversation_id)})
     removed |= logs.end_delete(conversation_id)
     if not index.removal.empty_log():
         log.warning("log_not_emptied", conversation=conversation_id)
