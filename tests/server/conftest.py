@@ -23,6 +23,7 @@ from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 
 from tests.conftest import RunningServer
 from tests.programs import SERVER, Forked
+from tests.spread import channel_to
 
 T = TypeVar("T")
 
@@ -50,9 +51,7 @@ class Service:
     """Bare calls of a running server."""
 
     def __init__(self, target: str) -> None:
-        self.channel = grpc.insecure_channel(
-            target, options=[("grpc.max_receive_message_length", -1)]
-        )
+        self.channel = channel_to(target, [("grpc.max_receive_message_length", -1)])
         self.conversations = ConversationServiceStub(self.channel)
         self.recall = RecallServiceStub(self.channel)
 
