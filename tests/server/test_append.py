@@ -94,7 +94,6 @@ def test_without_a_request_id_every_call_is_a_new_one(service: Service) -> None:
     assert service.get(conversation_id).turn_count == 2
 
 
-@pytest.mark.one_server  # the other one's files change with the first look at it
 def test_a_repeated_request_is_answered_as_the_first_time_and_stores_nothing(
     service: Service, server: RunningServer
 ) -> None:
@@ -168,7 +167,6 @@ def test_every_change_is_exactly_once_and_answered_as_it_was(
     assert kept_by(service, server) == files
 
 
-@pytest.mark.one_server  # the other one's files change with the first look at it
 def test_another_payload_under_a_used_request_id_is_refused(
     service: Service, server: RunningServer
 ) -> None:
