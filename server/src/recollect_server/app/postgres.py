@@ -21,6 +21,7 @@ from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.logs.tokens import TokenLedger
 from recollect_server.storage.postgres.database import (
     Database,
+    DatabaseBusy,
     DatabaseRefused,
     DatabaseUnavailable,
 )
@@ -167,6 +168,10 @@ class PostgresStores:
         problem, age = "", 0.0
         try:
             age = self._database.horizon_age()
+        except DatabaseBusy:
+            age = (
+                self._state.horizon_age
+            )  # PostgreSQL is there, and the calls that wait are counted
         except DatabaseUnavailable as error:
             problem = str(error)
         counts = self._database.pool_counts()
