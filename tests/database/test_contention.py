@@ -1,7 +1,8 @@
-"""What others hold: all connections of a server, or a transaction that is left open."""
+"""Servers while others hold all connections, or leave a transaction open."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import psycopg
 import pytest
@@ -24,7 +25,7 @@ def test_calls_without_a_connection_are_refused_within_seconds_and_health_is_ans
     server = start_server(store=url, store_connections=1, **OBSERVED)
     service = connect(server)
     stuck, other = service.told("one"), service.told("another")
-    health = health_pb2_grpc.HealthStub(service.channel)  # type: ignore[no-untyped-call]
+    health: Any = health_pb2_grpc.HealthStub(service.channel)
     with ThreadPoolExecutor(1) as pool, psycopg.connect(url) as holder:
         holder.execute("SELECT FROM recollect.logs WHERE log = %s FOR NO KEY UPDATE", [stuck])
         append = pool.submit(service.append, stuck, user("two"), request_id="r1")
@@ -33,9 +34,9 @@ def test_calls_without_a_connection_are_refused_within_seconds_and_health_is_ans
                 "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'", url
             )
         )
-        begun = time.monotonic()
+        start = time.monotonic()
         refused = failure_of(lambda: service.append(other, user("two"), request_id="r2"))
-        assert time.monotonic() - begun < 8
+        assert time.monotonic() - start < 8
         assert (refused.code, refused.reason) == ("UNAVAILABLE", "STORAGE_UNAVAILABLE")
         assert "all 1 connections to PostgreSQL are in use, and none became free" in refused.text
         assert "store_connections" in refused.text
