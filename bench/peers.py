@@ -1,26 +1,26 @@
 """Recollect beside other memory libraries that run offline without a key, in one run.
 
 `python -m bench.peers --set DIR ... [--groups NAME ...] [--peers NAME ...] [--json OUT.json]
-[--picture OUT.svg] [--here]`
+[--picture OUT.svg] [--vectors FILE] [--here]`
 
 Each library is installed with pip into a virtual environment of its own, in `--environments`, and
 driven over JSON lines as a process (`peer_drivers.py`): one that does not install or run is a row
 with the reason. `--here` installs nothing and takes what this environment has. `--read OUT.json`
-measures nothing and draws the figures of an earlier run.
+measures nothing and draws the figures of an earlier run. `--vectors FILE` embeds each text once for
+all libraries, for large sets.
 
 Everybody stores the same messages, one a call, in the order of their conversations, and answers the
 same questions with ten messages. A library gets speaker and date in the text; Recollect has fields
 for them. A question with a time is asked when everything before it, and nothing after it, is
-stored. A message counts if it is one of the question's gold messages. At last some messages more
-are stored and the process is killed with SIGKILL as soon as they are acknowledged; a new process
-then says which of all it holds.
+stored. A message counts if it is one of the question's gold messages. Then the process is ended in
+order, its files are measured, and it starts again; some messages more are stored, and it is killed
+with SIGKILL as soon as they are acknowledged. A new process says how many of all it holds.
 """
 
 import argparse
 import os
 import select
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -185,8 +185,11 @@ class Memory(Protocol):
     def save(self) -> None:
         """Write what is in memory, where that is left to the user."""
 
-    def reopen(self) -> None:
-        """Kill the process and start another one over its files."""
+    def stop(self, *, kill: bool = False) -> None:
+        """End its process: in order, or by SIGKILL."""
+
+    def start(self) -> None:
+        """Start a process over its files."""
 
     def held(self, items: Sequence[Item]) -> int:
         """Return how many of the messages can be read."""
@@ -198,17 +201,22 @@ class Memory(Protocol):
 class Driven:
     """A library, in a process of its own."""
 
-    def __init__(self, peer: Peer, python: Path | str, folder: Path, closing: ExitStack) -> None:
-        self._peer, self._folder = peer, folder
+    def __init__(
+        self, peer: Peer, python: Path | str, folder: Path, vectors: Path | None, closing: ExitStack
+    ) -> None:
         self._log = folder.with_suffix(".log")
         # The driver of a baseline imports the baseline; that of a library must not see this tree.
         own = not peer.packages and peer.driver.startswith("plain")
         program = ["-m", "bench.peer_drivers"] if own else ["-P", str(_DRIVERS)]
         self._command = [str(python), *program, peer.driver, str(folder), str(shipped())]
-        closing.callback(self._stop)  # it may end before it answers
-        self._start()
+        self._loads = peer.embeds and vectors is None
+        if vectors is not None:
+            self._command.append(str(vectors))
+        closing.callback(self.stop, kill=True)  # it may end before it answers
+        self.start()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the driver."""
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
@@ -221,12 +229,14 @@ class Driven:
                 env=environment,
             )
         self._answer()
-        if self._peer.embeds:
+        if self._loads:
             self._ask("load")
 
-    def _stop(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+    def stop(self, *, kill: bool = False) -> None:
+        """End the driver: it ends with its standard input."""
+        if kill:
+            self._process.kill()
+        self._process.communicate(timeout=_PATIENCE)
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -263,12 +273,6 @@ class Driven:
         """Have the driver save."""
         self._ask("save")
 
-    def reopen(self) -> None:
-        """Kill the driver."""
-        self._stop()
-        assert self._process.returncode == -signal.SIGKILL, "it ended before it was killed"
-        self._start()
-
     def held(self, items: Sequence[Item]) -> int:
         """Have the library read each."""
         count: int = self._ask("holds", messages=[it.line() for it in items])["count"]
@@ -287,9 +291,10 @@ class Service:
         self._running = closing.enter_context(ExitStack())
         self._ids: dict[str, str] = {}
         self._names: dict[tuple[str, int], str] = {}
-        self._start()
+        self.start()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the server."""
         flags = ("--embedder", "off" if self._words else "onnx")
         target, self._process = self._running.enter_context(recollect(self._data, *flags))
         self._client = self._running.enter_context(Client(target))
@@ -334,12 +339,12 @@ class Service:
     def save(self) -> None:
         """Do nothing: what is acknowledged is on the disk."""
 
-    def reopen(self) -> None:
-        """Kill the server."""
-        self._process.kill()
-        self._process.wait()
+    def stop(self, *, kill: bool = False) -> None:
+        """End the server."""
+        if kill:
+            self._process.kill()
+            self._process.wait()
         self._running.close()
-        self._start()
 
     def held(self, items: Sequence[Item]) -> int:
         """Fetch the conversations."""
@@ -374,15 +379,15 @@ class Row:
     probes_stored: int = 0
     failure: str = ""
 
-    def summary(self, installed: int) -> dict[str, Any]:
-        """Return the figures of the row. Times are in milliseconds."""
+    def summary(self, installed: int, *, timed: bool = True) -> dict[str, Any]:
+        """Return the figures of the row, with times in milliseconds if they are worth it."""
         about = {"peer": self.peer.name, "by": self.peer.by, "packages": self.peer.packages}
         if self.failure:
             return about | {"failure": self.failure}
         middle = {
             f"{name}_ms": round(1000 * statistics.median(times), 3)
             for name, times in self.times.items()
-            if times
+            if times and timed
         }
         return about | {
             "questions": len(self.tally.messages),
@@ -521,14 +526,17 @@ def crash(memory: Memory, row: Row, items: Sequence[Item]) -> None:
     """Kill a memory just after it stored something, and count what its next process holds."""
     probes = probes_of(items)
     memory.store(probes)
-    memory.reopen()
+    memory.stop(kill=True)
+    memory.start()
     row.held += memory.held(items)
     row.probes += memory.held(probes)
     row.probes_stored += len(probes)
 
 
 @contextmanager
-def opened(peer: Peer, folder: Path, environments: Path, *, here: bool) -> Iterator[Memory]:
+def opened(
+    peer: Peer, folder: Path, environments: Path, vectors: Path | None, *, here: bool
+) -> Iterator[Memory]:
     """Open a memory over an empty folder."""
     with ExitStack() as closing:
         if peer in (RECOLLECT, RECOLLECT_WORDS):
@@ -536,11 +544,17 @@ def opened(peer: Peer, folder: Path, environments: Path, *, here: bool) -> Itera
         else:
             own = bool(peer.packages) and not here
             python = environment(peer, environments) if own else sys.executable
-            yield Driven(peer, python, folder, closing)
+            yield Driven(peer, python, folder, vectors, closing)
 
 
 def run_group(
-    row: Row, plans: list[Plan], questions: list[Question], environments: Path, *, here: bool
+    row: Row,
+    plans: list[Plan],
+    questions: list[Question],
+    environments: Path,
+    vectors: Path | None = None,
+    *,
+    here: bool = False,
 ) -> None:
     """Measure a peer on one group."""
     items = items_of(plans)
@@ -549,9 +563,11 @@ def run_group(
         own = Path(folder) / "memory"
         own.mkdir()
         try:
-            with opened(row.peer, own, environments, here=here) as memory:
+            with opened(row.peer, own, environments, vectors, here=here) as memory:
                 count = measure(memory, row, items, questions)
+                memory.stop()
                 row.bytes += size_of(own)
+                memory.start()
                 crash(memory, row, items[:count])
         except Failed as failure:
             row.failure = str(failure)
@@ -586,18 +602,15 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             f"{row['found'][name]:.1f}" if "found" in row else "-"
             for name in ("any@1", "any@5", "any@10", "recall@10")
         ]
-        search, model = (
+        times = [
             number(row[name]) if name in row else "-"
-            for name in ("search_ms", "search_embedding_ms")
-        )
+            for name in ("store_ms", "whole_ms", "search_ms", "search_embedding_ms")
+        ]
         cells = [
             row["peer"],
             row["by"],
             *shares,
-            number(row["store_ms"]),
-            number(row["whole_ms"]),
-            search,
-            model,
+            *times,
             number(row["bytes_per_message"]),
             number(row["memory_mib"]),
             number(row["installed_mib"]) if row["installed_mib"] else "-",
@@ -643,6 +656,12 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
         metavar="DIR",
         help="where the libraries are installed",
     )
+    parser.add_argument(
+        "--vectors",
+        type=Path,
+        metavar="FILE",
+        help="keeps the vectors of texts for the next library, and leaves the times out",
+    )
     parser.add_argument("--json", type=Path, metavar="OUT", help="writes the figures")
     parser.add_argument("--read", type=Path, metavar="IN", help="measures nothing, reads figures")
     parser.add_argument("--picture", type=Path, metavar="OUT.svg", help="draws the first set")
@@ -684,12 +703,20 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
                 if not row.failure:
                     print(f"{group}: {row.peer.name} ...", file=sys.stderr, flush=True)
                     run_group(
-                        row, plans[group], questions[group], chosen.environments, here=chosen.here
+                        row,
+                        plans[group],
+                        questions[group],
+                        chosen.environments,
+                        chosen.vectors,
+                        here=chosen.here,
                     )
             report["loads"].append(round(os.getloadavg()[0], 1))
             report["sets"][folder.name] = {
                 "groups": groups[: at + 1],
-                "rows": [row.summary(sizes.get(row.peer.name, 0)) for row in rows],
+                "rows": [
+                    row.summary(sizes.get(row.peer.name, 0), timed=chosen.vectors is None)
+                    for row in rows
+                ],
             }
             if chosen.json:  # after each group, for a run takes long
                 option = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
