@@ -55,7 +55,7 @@ from bench.recall import (
     started,
     whole,
 )
-from bench.servers import embedded, recollect, resident_bytes
+from bench.servers import embedded, processor_seconds, recollect, resident_bytes
 
 ROOT = Path(__file__).parents[1]
 _DRIVERS = Path(__file__).with_name("peer_drivers.py")
@@ -197,6 +197,9 @@ class Memory(Protocol):
     def memory(self) -> int:
         """Return the resident bytes of its process."""
 
+    def processor(self) -> float:
+        """Return the seconds of processor that its process has used."""
+
 
 class Driven:
     """A library, in a process of its own."""
@@ -282,6 +285,10 @@ class Driven:
         """Return the resident bytes of the driver."""
         return resident_bytes(self._process)
 
+    def processor(self) -> float:
+        """Return the processor's time of the driver."""
+        return processor_seconds(self._process)
+
 
 class Service:
     """Recollect, called over gRPC."""
@@ -359,6 +366,10 @@ class Service:
     def memory(self) -> int:
         """Return the resident bytes of the server."""
         return resident_bytes(self._process)
+
+    def processor(self) -> float:
+        """Return the processor's time of the server; that of its client is not in it."""
+        return processor_seconds(self._process)
 
 
 @dataclass(slots=True)
@@ -496,7 +507,7 @@ def measure(memory: Memory, row: Row, items: Sequence[Item], questions: Sequence
     stored: list[Item] = []
     warm = False
     for more, asked_now in steps(items, questions):
-        began = time.perf_counter()
+        began, used = time.perf_counter(), memory.processor()
         for at in range(0, len(more), 50):
             part = more[at : at + 50]
             times, embedding = memory.store(part)
@@ -505,17 +516,20 @@ def measure(memory: Memory, row: Row, items: Sequence[Item], questions: Sequence
         memory.settle()
         if more:
             row.times["whole"].append((time.perf_counter() - began) / len(more))
+            row.times["store_processor"].append((memory.processor() - used) / len(more))
         stored += more
         if not row.peer.searches:
             continue
         if not warm:
             memory.search("Good morning")
             warm = True
+        used = memory.processor()
         for question in asked_now:
             answer = memory.search(question.query)
             row.times["search"].append(answer.time)
             row.times["search_embedding"].append(answer.embedding)
             row.tally.add(question, Found([], answer.ids))
+        row.times["search_processor"].append((memory.processor() - used) / len(asked_now))
     memory.save()
     row.memory = max(row.memory, memory.memory())
     row.messages += len(stored)
@@ -587,36 +601,45 @@ def installed(peer: Peer, environments: Path) -> int:
     return size_of(environment(peer, environments).parents[1]) if peer.packages else 0
 
 
+_FOUND = ("any@1", "any@5", "any@10", "recall@10")
+_COSTS = {
+    "store": "store_ms",
+    "processor": "store_processor_ms",
+    "until found": "whole_ms",
+    "search": "search_ms",
+    "of it the model": "search_embedding_ms",
+    "processor ": "search_processor_ms",
+    "bytes a message": "bytes_per_message",
+    "memory, MiB": "memory_mib",
+    "installed, MiB": "installed_mib",
+}
+"""Columns of the costs; those without a unit are milliseconds."""
+
+
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the figures of one set in Markdown."""
-    lines = [
-        "| memory | ranks by | any@1 | any@5 | any@10 | recall@10 | store, ms | until found, ms | search, ms"
-        " | of it the model | bytes a message | memory, MiB | installed, MiB | after a kill |",
-        "| --- " * 14 + "|",
-    ]
+    """Return the figures of one set in Markdown: what is found and held, then what it costs."""
+
+    def line(*cells: str) -> str:
+        return f"| {' | '.join(cells)} |"
+
+    def rule(columns: Sequence[str]) -> str:
+        return line(*("---" for _ in columns))
+
+    head = ["memory", "ranks by", *_FOUND, "held after a kill"]
+    lines = [line(*head), rule(head)]
     for row in rows:
         if "failure" in row:
-            lines.append(f"| {row['peer']} | {row['failure']} |" + " |" * 12)
+            lines.append(line(row["peer"], row["failure"], *("" for _ in head[2:])))
             continue
-        shares = [
-            f"{row['found'][name]:.1f}" if "found" in row else "-"
-            for name in ("any@1", "any@5", "any@10", "recall@10")
-        ]
-        times = [
-            number(row[name]) if name in row else "-"
-            for name in ("store_ms", "whole_ms", "search_ms", "search_embedding_ms")
-        ]
-        cells = [
-            row["peer"],
-            row["by"],
-            *shares,
-            *times,
-            number(row["bytes_per_message"]),
-            number(row["memory_mib"]),
-            number(row["installed_mib"]) if row["installed_mib"] else "-",
-            f"{row['held']}, of the last {row['held_last']}",
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
+        shares = [f"{row['found'][it]:.1f}" if "found" in row else "-" for it in _FOUND]
+        held = f"{row['held']}; {row['held_last']}"
+        lines.append(line(row["peer"], row["by"], *shares, held))
+    head = ["memory", *_COSTS]
+    lines += ["", line(*head), rule(head)]
+    for row in rows:
+        if "failure" not in row:
+            cells = (number(row[it]) if row.get(it) else "-" for it in _COSTS.values())
+            lines.append(line(row["peer"], *cells))
     return "\n".join(lines)
 
 

@@ -87,5 +87,5 @@ def test_a_library_that_does_not_install_or_run_is_a_row_with_the_reason(
     assert failed["failure"] == "KeyError: 'unknown'"
     assert works["found"]["any@10"] == 100
     shown = peers.table([absent, failed, works]).splitlines()
-    assert len(shown) == 5
+    assert len(shown) == 5 + 1 + 3
     assert shown[2].startswith("| nowhere | did not install: ")
