@@ -95,12 +95,13 @@ _VECTORS, _WORDS, _BOTH = "vectors", "words", "words and vectors"
 RECOLLECT = Peer("Recollect", "", (), _BOTH)
 RECOLLECT_WORDS = Peer("Recollect, embedder off", "", (), _WORDS, embeds=False)
 PLAIN_FTS5 = Peer("plain FTS5", "plain-fts5", (), _WORDS, embeds=False)
+PLAIN_VECTORS = Peer("plain vectors (numpy)", "plain-vectors", (), _VECTORS)
 LANGGRAPH = Peer("LangGraph InMemoryStore", "langgraph-memory", _LANGGRAPH_PACKAGES, _VECTORS)
 PEERS = (
     RECOLLECT,
     RECOLLECT_WORDS,
     PLAIN_FTS5,
-    Peer("plain vectors (numpy)", "plain-vectors", (), _VECTORS),
+    PLAIN_VECTORS,
     Peer("Google ADK InMemoryMemoryService", "google-adk", ("google-adk==2.13.0",), _WORDS, False),
     Peer("mcp-memory-service", "mcp-memory", _MCP_MEMORY, _VECTORS),
     Peer("mcp-memory-service, hybrid", "mcp-memory-hybrid", _MCP_MEMORY, _BOTH),
@@ -647,15 +648,16 @@ def picture(report: dict[str, Any], name: str) -> str:
     """Return the share of the questions of a set with a gold message among the first ten, as
     bars.
     """
-    rows = [it for it in report["sets"][name]["rows"] if "found" in it]
+    of_set = report["sets"][name]
+    rows = [it for it in of_set["rows"] if "found" in it]
     rows.sort(key=lambda it: -it["found"]["any@10"])
-    own = {RECOLLECT.name, RECOLLECT_WORDS.name}
-    colours = [0 if it["peer"] in own else 1 if it["peer"] == PLAIN_FTS5.name else 2 for it in rows]
+    own = {RECOLLECT.name: 0, RECOLLECT_WORDS.name: 0, PLAIN_FTS5.name: 1, PLAIN_VECTORS.name: 1}
+    colours = [own.get(it["peer"], 2) for it in rows]
     return bars(
         f"A right message among the first ten: {rows[0]['questions']:,} questions of {name}",
         [(it["peer"], it["found"]["any@10"]) for it in rows],
         "%",
-        f"{report['note']}; each by its defaults, vectors by the same model",
+        f"{', '.join(of_set['groups'])}; {report['note']}; vectors by the same model; orange: baselines",
         left=250,
         colours=colours,
     )
