@@ -148,6 +148,12 @@ class QueryTerms:
     chosen: list[Term]
     """The rarest first, without those that no message has."""
     words: QuestionWords
+    only_english: bool = False
+    """True if no message is stemmed in another language than English."""
+
+
+NO_TERMS = QueryTerms([], QuestionWords(0.0, 0.0, only_stops=True, everyday=1.0))
+"""The terms of a query without words."""
 
 
 def choose_terms(
@@ -159,7 +165,8 @@ def choose_terms(
     ones, because every hit is scored. The number of words is bounded, and the number of index
     entries that must be counted and read for them, so of many common words some are left out.
     """
-    words, is_whole = _terms(connection, query, tables)
+    languages = _languages(connection, tables)
+    words, is_whole = _terms(connection, query, languages)
     frequencies, occurring = _frequencies(connection, words, tables)
     terms = [
         (frequency, term)
@@ -181,7 +188,8 @@ def choose_terms(
             frequency > _MAX_COMMON * total_messages and total_messages > 1000
         )
         chosen.append(replace(term, only_ranks=spare and common, frequency=frequency))
-    return QueryTerms(chosen, _weighed(words, chosen, occurring, total_messages, is_whole))
+    weighed = _weighed(words, chosen, occurring, total_messages, is_whole)
+    return QueryTerms(chosen, weighed, only_english=not languages)
 
 
 def _weighed(
@@ -228,15 +236,16 @@ def _languages(connection: apsw.Connection, tables: WordTables) -> list[str]:
     return languages
 
 
-def _terms(connection: apsw.Connection, query: str, tables: WordTables) -> tuple[list[Term], bool]:
+def _terms(
+    connection: apsw.Connection, query: str, languages: list[str]
+) -> tuple[list[Term], bool]:
     """Return the first words of a query, and whether these are all. Each has the forms that it has
-    in the languages of the messages; stop words are left out where there are others.
+    in these languages; stop words are left out where there are others.
     """
     is_whole = len(query) <= MAX_TEXT
     query = query[:MAX_TEXT]
     language = guess_language(composed(query))
     stop_words = question_stop_words(language)
-    languages = _languages(connection, tables)
     text = segment(query).encode()
     stem_of: dict[str, str] = {}
     left = _MAX_WORDS + 1
