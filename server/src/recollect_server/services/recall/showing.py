@@ -37,7 +37,9 @@ class Showing:
         stems, prefixes = (
             {term.stem for term in terms if term.prefix == prefix} for prefix in (False, True)
         )
-        self._passages = Passages(stems, prefixes, index.search.tokens, deadline, query.only_english)
+        self._passages = Passages(
+            stems, prefixes, index.search.tokens, deadline, query.only_english
+        )
         self._messages: dict[tuple[str, int], Message | None] = {}
         self._shown: dict[tuple[str, int], str] = {}
         self._conversations: dict[int, Conversation] = {}

@@ -163,8 +163,8 @@ class KeywordScores:
             times = self._times_of(every)
             inside = _between(times, scope.start, scope.end)
             self._timed, times = every[inside], times[inside]
-            found = among(self._timed, self._finding)
-            self._finding, self._times = self._timed[found], times[found]
+            finds = among(self._timed, self._finding)
+            self._finding, self._times = self._timed[finds], times[finds]
 
     def best(self, most: int) -> Bm25:
         """Return the best messages with any of the terms. One that only ranks finds none."""
