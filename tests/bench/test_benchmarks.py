@@ -283,9 +283,10 @@ def test_dialogue_counts_gold_recall_and_noise_in_each_arrangement(
     recall_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # its answer was said after it: some of RealMem's questions are like that
-    early = {"id": "early", "asked_at": "2025-12-31T00:00:00Z", "gold_messages": ["a1:0"]}
-    with (recall_set / "queries.jsonl").open("ab") as questions:
-        questions.write(orjson.dumps(GOLD[0] | {"gold_conversations": ["ann/a1"]} | early) + b"\n")
+    file = recall_set / "queries.jsonl"
+    early = {"id": "early", "asked_at": "2025-12-31T00:00:00Z"}
+    with file.open("ab") as questions:
+        questions.write(orjson.dumps(orjson.loads(file.read_bytes().splitlines()[0]) | early))
     flags = ["--groups", "ann", "--by", "words", "--vectors", str(tmp_path / "vectors.npz")]
     figures = {it.name: it for it in dialogue.main(["--set", str(recall_set), *flags])}
     assert {it.part for it in figures.values()} == {"by words"}
