@@ -13,7 +13,7 @@
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -207,11 +207,14 @@ class Deletions:
         self._interrupted.pop(conversation_id, None)
         return is_left
 
-    def finish_interrupted(self) -> bool:
-        """Finish the deletes that the store or the index interrupted. Return False if one of them
-        still refuses. Hold no lock.
+    def finish_interrupted(self, only: Collection[str] | None = None) -> bool:
+        """Finish the deletes that the store or the index interrupted, or another process began; of
+        all conversations or of `only` these. Return False if one of them still refuses. Hold no
+        lock.
         """
         for conversation_id in list(self._interrupted):
+            if only is not None and conversation_id not in only:
+                continue
             with self._locks.conversations.hold(conversation_id):
                 if conversation_id not in self._interrupted or conversation_id in self._under_way:
                     continue

@@ -222,6 +222,8 @@ class SharedLog:
                 self._end(event.conversation_id, draft_id)
                 if self._following is None:
                     self.drafts.land(event.conversation_id, draft_id)
+                else:
+                    self.drafts.complete(event.conversation_id, draft_id)
                 break
 
     def _end(self, conversation_id: str, draft_id: str = "") -> None:

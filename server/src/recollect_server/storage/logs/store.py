@@ -26,7 +26,7 @@ its start (`logs`). A store that several processes share has more (`Sharing`): w
 committed since a moment, so that each process keeps its own index up to it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -250,6 +250,16 @@ class Sharing(Protocol):
 
     def holding(self, purpose: str, number: int) -> AbstractContextManager[None]:
         """Let appends of this thread fail with LogTaken once another process has the lease."""
+
+    def vectors(self, model: str, texts: Sequence[tuple[str, bytes]]) -> dict[bytes, bytes]:
+        """Return the vectors of texts that `keep_vectors` kept, each text by its log and hash."""
+
+    def keep_vectors(
+        self, model: str, log: str, vectors: Mapping[bytes, bytes], moment: str
+    ) -> None:
+        """Keep vectors of texts of a log by their hashes, until it is deleted or redacted; none if
+        it is, or was since the moment.
+        """
 
     def prune_changes(self, max_age: float, most: int) -> int:
         """Remove the changes that are older than so many seconds, and all but the newest `most`.

@@ -3,7 +3,7 @@
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -182,6 +182,31 @@ class PostgresSharing:
             yield
         finally:
             held_lease.reset(before)
+
+    def vectors(self, model: str, texts: Sequence[tuple[str, bytes]]) -> dict[bytes, bytes]:
+        """Return the vectors of texts, each by its log and hash."""
+
+        def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
+            with connection.cursor(binary=True) as cursor:
+                return cursor.execute(
+                    "SELECT v.hash, v.body FROM unnest(%s::text[], %s::bytea[]) AS it (log, hash)"
+                    " JOIN recollect.vectors v ON v.space = %s AND v.log = it.log"
+                    " AND v.model = %s AND v.hash = it.hash",
+                    [[log for log, _ in texts], [it for _, it in texts], self._space, model],
+                ).fetchall()
+
+        with failing(Kind.CONVERSATION, "read"):
+            return {bytes(name): bytes(body) for name, body in self._database.run(work)}
+
+    def keep_vectors(
+        self, model: str, log: str, vectors: Mapping[bytes, bytes], moment: str
+    ) -> None:
+        """Keep vectors of texts of a log."""
+        self._rows(
+            "SELECT recollect.keep_vectors(%s, %s, %s, %s::pg_snapshot, %s::bytea[], %s::bytea[])",
+            *(self._space, log, model, moment.partition(" ")[0]),
+            *(list(vectors), list(vectors.values())),
+        )
 
     def prune_changes(self, max_age: float, most: int) -> int:
         """Remove old changes, none of a transaction that may still run."""
