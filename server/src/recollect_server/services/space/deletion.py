@@ -6,8 +6,8 @@
    the ledger of forgotten messages, by hashes of their ids: it must not come back.
 3. The index takes out the conversation's row, then its history, then its messages with their words
    (the text comes from the renamed file), in short transactions: other calls take their turn.
-4. The file is removed, and what was cut off it before; the folder is synced.
-5. The write-ahead log is cut, so that no page with the text is left there.
+4. The write-ahead log is cut, so that no page with the text is left there.
+5. The file is removed, and what was cut off it before; the folder is synced.
 
 `Deletions` takes the steps; a start-up finishes what a crash interrupted, from step 2.
 """
@@ -472,13 +472,12 @@ def finish_delete(
         index.removal.purge_words(number)
         index.removal.end(number)
         hit("delete.words_removed")
+    if not index.removal.empty_log():
+        log.warning("log_not_emptied", conversation=conversation_id)
     if ending is not None and logs.sharing is not None:
         with suppress(LogNotFound):  # another replica was the last that had words of it
             ending(removed | {"transcript": logs.deleted_length(conversation_id)})
-    removed |= logs.end_delete(conversation_id)
-    if not index.removal.empty_log():
-        log.warning("log_not_emptied", conversation=conversation_id)
-    return removed
+    return removed | logs.end_delete(conversation_id)
 
 
 def _new_deliveries(logs: LogStore, index: Index, conversation_id: str) -> list[str]:
