@@ -7,7 +7,7 @@ database, which `bench.postgres` measures: give your own with the flags. Spaces 
 size, so the load of each database is simulated: spaces of lognormal sizes are placed by the hash of
 their names, and the fullest database, not the mean, says how many are needed.
 
-`python -m bench.sizing [--messages 40] [--server 250] [--database 1700] [--bytes 920] …`
+`python -m bench.sizing [--messages 40] [--server 648] [--database 1700] [--bytes 905] …`
 """
 
 import argparse
@@ -31,11 +31,11 @@ class Measured:
     """Messages of a space a day."""
     peak: float = 4.0
     """The busiest hour by the mean one."""
-    server: float = 250.0
-    """Appends a second of one server: measured with both and the callers on two busy cores."""
+    server: float = 648.0
+    """Appends a second of one server: measured with both and the callers on two quiet cores."""
     database: float = 1700.0
     """Appends a second of one database: one function each, measured on one core."""
-    bytes: float = 920.0
+    bytes: float = 905.0
     """Bytes of tables and their index for a message."""
     disk: float = 4e12
     """Bytes that one database may have."""

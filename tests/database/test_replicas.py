@@ -385,6 +385,51 @@ def test_two_servers_that_write_one_conversation_leave_no_gap_and_double_nothing
     )
 
 
+def test_an_append_that_asks_for_no_changes_first_knows_what_another_server_did(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    name, other = one.told("apricot"), one.told("butter")
+    sharing = replicas.servers[1].app.spaces.open_now()[0]._space._store.sharing
+    assert sharing is not None
+    changes = sharing.changes
+    moments: list[str] = []
+
+    def noted(after: str) -> Any:
+        moments.append(after)
+        return changes(after)
+
+    def fresh() -> None:
+        """Let server two know everything, and an append to it ask for nothing."""
+        two.get(other)
+        moments.clear()
+
+    monkeypatch.setattr(sharing, "changes", noted)
+
+    def appended_at_once() -> bool:
+        fresh()
+        two.append(other, user("zebra"))
+        return not moments
+
+    until(appended_at_once)  # on a machine that is busy it may take too long
+    fresh()
+    one.append(name, user("one"), request_id="r1")
+    assert two.append(name, user("one"), request_id="r1").duplicate
+    fresh()
+    turn = one.append(name, user("two")).conversation.turn_count
+    done = two.append(name, user("three"), expected_turn=turn)
+    assert done.conversation.turn_count == turn + 1
+    fresh()
+    one.rename(name, "Renamed")
+    assert two.append(name, user("four")).conversation.title == "Renamed"
+    fresh()
+    assert two.append(one.told("five"), user("six")).conversation.message_count == 2
+    fresh()
+    one.delete(name)
+    assert code_of(lambda: two.append(name, user("late"))) == "NOT_FOUND"
+    assert said(one, other) == said(two, other)
+
+
 def test_held_messages_stand_once_behind_what_another_server_wrote_meanwhile(
     postgres: Postgres, start_server: Start, tmp_path: Path
 ) -> None:

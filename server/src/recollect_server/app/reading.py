@@ -94,8 +94,9 @@ class ReadingSpace:
         """Handlers of the services that answer searches."""
         self._use = partial(reading.using, index)
 
-    def carry_out(self, work: Callable[[], Any]) -> Any:
+    def carry_out(self, work: Callable[[], Any], *, appends: bool = False) -> Any:
         """Return the result of a call that reads."""
+        assert not appends
         with self._use():
             return work()
 

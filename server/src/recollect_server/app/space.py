@@ -183,9 +183,11 @@ class OpenSpace:
         finally:
             del shared.opening[name]
 
-    def carry_out(self, work: Callable[[], Any]) -> Any:
-        """Return the result of a call, behind what other processes wrote before it."""
-        return self._space.carry_out(work)
+    def carry_out(self, work: Callable[[], Any], *, appends: bool = False) -> Any:
+        """Return the result of a call, behind what other processes wrote before it. `appends`: all
+        that it does is to append to one conversation.
+        """
+        return self._space.carry_out(work, appends=appends)
 
     def follow(self) -> None:
         """Take in what other processes wrote."""

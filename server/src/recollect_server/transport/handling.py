@@ -282,7 +282,9 @@ def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
         if stores:
             space.quota.admit(size=call.size)
         handler: Handler = getattr(space.handlers[service], name)
-        answer: ProtoMessage | None = space.carry_out(lambda: handler(request, call))
+        answer: ProtoMessage | None = space.carry_out(
+            lambda: handler(request, call), appends=appends
+        )
         return answer
 
     def run(request: Any, call: Call) -> ProtoMessage | None:

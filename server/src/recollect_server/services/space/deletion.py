@@ -363,7 +363,7 @@ class Deletions:
         hit("delete.log_emptied")
         receipt = receipt_of(removed)
         if request:
-            self._requests.remember(receipt.known_as(request))
+            receipt = Receipt.of(self._requests.remember(receipt.known_as(request)))
         hit("delete.remembered")
         return receipt
 

@@ -28,6 +28,7 @@ import structlog
 from recollect_server.domain.errors import (
     ConversationNotFound,
     IndexUnavailable,
+    RecollectError,
     StorageUnavailable,
 )
 from recollect_server.services.space.comparison import Comparison
@@ -69,6 +70,7 @@ _TRIES = 50  # of a call that others' changes keep from being carried out
 _FEW = 3  # of a call that found a log gone
 _LONGEST = 8.0  # seconds in which they are made
 _PAUSE, _MOST_PAUSE = 0.001, 0.05  # seconds between two, at most so much at random
+_FRESH = 0.25  # seconds after a query in which an append is tried without one
 
 
 class Following:
@@ -108,6 +110,7 @@ class Following:
         self._turns = threading.Condition()  # guards the next three
         self._last = self._done = 0
         self._is_busy = False
+        self._followed_at = -_FRESH
         # Used by one thread at a time: the one whose query runs.
         self._moment = moment
         self._due: dict[str, list[Change]] = {}
@@ -116,10 +119,23 @@ class Following:
         self._before_takeover = ""
         """A moment in the history before, until the index is known to follow the present one."""
 
-    def carry_out(self, work: Callable[[], R]) -> R:
+    def carry_out(self, work: Callable[[], R], *, appends: bool = False) -> R:
         """Return the result of work that begins behind what others wrote. It is done again while
         others write to the same logs just then: nothing is stored of work that raised for that.
+
+        `appends`: it is an append to one log and its answer is of that log alone. The store refuses
+        it where that is not as it is here, so it needs no query before it; whatever else it is
+        refused for is decided behind one.
         """
+        if appends and time.monotonic() < self._followed_at + _FRESH:
+            try:
+                return work()
+            except (LogConflict, LogNotFound):
+                pass
+            except StorageUnavailable:
+                raise  # its messages may be held
+            except RecollectError as error:
+                log.debug("append_tried_again", reason=str(error))
         until = time.monotonic() + _LONGEST
         for left in reversed(range(_TRIES)):
             self.follow()
@@ -187,6 +203,7 @@ class Following:
                 self._take_in_log(name, self._due[name])
                 del self._due[name]
             self.failure = ""
+            self._followed_at = time.monotonic()
         except (IndexUnavailable, StorageUnavailable) as error:
             if not self.failure:
                 log.warning("changes_not_followed", reason=str(error))

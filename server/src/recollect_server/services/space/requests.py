@@ -280,17 +280,22 @@ class Requests:
         if sharing := self._transcripts.store.sharing:
             sharing.remember(request.id, "")
 
-    def share(self, record: KnownRequest) -> None:
-        """Let other processes have the answer of such a request. Raises StorageUnavailable."""
-        if sharing := self._transcripts.store.sharing:
-            sharing.remember(record.request_id, orjson.dumps(record).decode())
-
-    def remember(self, record: KnownRequest) -> None:
-        """Keep the answer of such a request, for every process. Raises IndexUnavailable,
-        StorageUnavailable.
+    def share(self, record: KnownRequest) -> KnownRequest:
+        """Let other processes have the answer of such a request. Return the first one, which
+        another process may have given. Raises StorageUnavailable.
         """
-        self.share(record)
+        if (sharing := self._transcripts.store.sharing) is None:
+            return record
+        answer = sharing.remember(record.request_id, orjson.dumps(record).decode())
+        return KnownRequest(**orjson.loads(answer))
+
+    def remember(self, record: KnownRequest) -> KnownRequest:
+        """Keep the answer of such a request, for every process, and return the first one. Raises
+        IndexUnavailable, StorageUnavailable.
+        """
+        record = self.share(record)
         self._projection.index.requests.add(record)
+        return record
 
     def _shared_answer(self, request: RequestKey) -> str | None:
         sharing = self._transcripts.store.sharing

@@ -239,12 +239,12 @@ class Space:
 
     # Other processes ----------------------------------------------------------------------------
 
-    def carry_out(self, work: Callable[[], R]) -> R:
+    def carry_out(self, work: Callable[[], R], *, appends: bool = False) -> R:
         """Return the result of a call, which begins behind what other processes wrote before, and
-        is done again if one wrote to the same log just then (see `services.space.following`). Hold
-        no lock.
+        is done again if one wrote to the same log just then (see `services.space.following`).
+        `appends`: all that it does is to append to one conversation. Hold no lock.
         """
-        return self._following.carry_out(work) if self._following else work()
+        return self._following.carry_out(work, appends=appends) if self._following else work()
 
     def follow(self) -> None:
         """Take in what other processes wrote. Raises nothing. Hold no lock."""

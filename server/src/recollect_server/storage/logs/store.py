@@ -235,9 +235,9 @@ class Sharing(Protocol):
         log there names it, and fails if there is another one by then.
         """
 
-    def remember(self, request_id: str, answer: str) -> None:
+    def remember(self, request_id: str, answer: str) -> str:
         """Keep the answer of a request that leaves no line; empty: it is begun. The first answer
-        stays.
+        stays. Return the one that is kept now.
         """
 
     def answer(self, request_id: str) -> str | None:

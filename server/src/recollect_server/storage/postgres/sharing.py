@@ -144,19 +144,21 @@ class PostgresSharing:
         last = {keys[bytes(key)]: str(append) for key, append in rows}
         return tuple((place, last.get(place, "")) for place in keys.values())
 
-    def remember(self, request_id: str, answer: str) -> None:
-        """Keep the answer of a request."""
+    def remember(self, request_id: str, answer: str) -> str:
+        """Keep the answer of a request, and return the first one."""
 
-        def work(connection: Connection, _: bool) -> None:
-            connection.execute(
-                "INSERT INTO recollect.receipts (space, key, answer) VALUES (%s, %s, %s)"
-                " ON CONFLICT (space, key) DO UPDATE SET answer = excluded.answer"
-                " WHERE receipts.answer = ''",
+        def work(connection: Connection, _: bool) -> str:
+            row = connection.execute(
+                "INSERT INTO recollect.receipts AS r (space, key, answer) VALUES (%s, %s, %s)"
+                " ON CONFLICT (space, key) DO UPDATE SET answer ="
+                " CASE r.answer WHEN '' THEN excluded.answer ELSE r.answer END RETURNING answer",
                 [self._space, key_of(request_id), answer],
-            )
+            ).fetchone()
+            assert row is not None
+            return str(row[0])
 
         with failing(Kind.CONVERSATION, "written"):
-            self._database.run(work)
+            return self._database.run(work)
 
     def answer(self, request_id: str) -> str | None:
         """Return what `remember` kept of a request."""
