@@ -198,6 +198,15 @@ class Deletions:
         """True if a delete was interrupted, or followed, and is not finished."""
         return bool(self._interrupted)
 
+    def revive(self, conversation_id: str) -> bool:
+        """Let a conversation be there again whose delete was lost with a part of the store. Return
+        whether something of it was left to remove.
+        """
+        self._as_indexed.pop(conversation_id, None)
+        is_left = conversation_id in self._interrupted
+        self._interrupted.pop(conversation_id, None)
+        return is_left
+
     def finish_interrupted(self, only: Collection[str] | None = None) -> bool:
         """Finish the deletes that the store or the index interrupted, or another process began; of
         all conversations or of `only` these. Return False if one of them still refuses. Hold no

@@ -98,8 +98,9 @@ class Database:
         self._stopping = threading.Event()
         self._holder: Connection | None = None  # its transaction holds the lock of who is alone
         try:
-            with self._connected() as connection:
+            with connected(self._conninfo, self._configure) as connection:
                 migrate(connection, self.name)
+                enter(connection)
                 self.number = self._take_number(connection, is_alone=is_alone)
                 """Number of this replica, which every change names."""
                 row = connection.execute("SELECT identity::text FROM recollect.owner").fetchone()
@@ -124,7 +125,7 @@ class Database:
             reconnect_timeout=_PATIENCE,
             max_lifetime=3600.0,
             max_idle=300.0,
-            configure=self._configure,
+            configure=self._ready,
             name="recollect",
         )
         self._beats = threading.Thread(target=self._beat, name="replica-beat", daemon=True)
@@ -276,7 +277,11 @@ class Database:
         )
 
     def _connected(self) -> Connection:
-        return connected(self._conninfo, self._configure)
+        return connected(self._conninfo, self._ready)
+
+    def _ready(self, connection: Connection) -> None:
+        self._configure(connection)
+        enter(connection)
 
 
 def conninfo_of(url: str) -> str:
@@ -363,6 +368,11 @@ def configure(connection: Connection, prepares: bool | None = None) -> None:
                 " server cannot set what a pooler shares: ALTER ROLE"
                 f" {connection.info.user} SET default_transaction_isolation = 'read committed'"
             )
+
+
+def enter(connection: Connection) -> None:
+    """Note whether a standby took over, before a connection is used."""
+    connection.execute("SELECT recollect.enter()")
 
 
 def migrate(connection: Connection, name: str) -> None:
