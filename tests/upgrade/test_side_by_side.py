@@ -89,9 +89,9 @@ def test_a_server_of_the_version_before_goes_on_beside_one_that_extends_the_sche
                 assert service.found("butter") == [after]
             old.rename(after, "By the old one")
             assert new.get(after).title == "By the old one"
-            gone = new.told("apricot")
-            assert old.found("apricot") == [gone]
-            old.delete(gone)
+            third = new.told("apricot")
+            assert old.found("apricot") == [third]
+            old.delete(third)
             assert new.found("apricot") == []
     with served(earlier, *flags, str(tmp_path / "again")) as process:
         _, problem = process.communicate(timeout=60)
