@@ -151,3 +151,14 @@ def test_statements_are_prepared_where_no_pooler_is_or_as_the_setting_says(
             return int(row[0])
 
         assert database.run(work) == count
+
+
+def test_no_function_of_the_schema_waits_for_a_lock_for_ever(postgres: Postgres) -> None:
+    functions = postgres.execute(
+        "SELECT proname FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace"
+        " WHERE nspname = 'recollect' AND proname IN ('append', 'cancel_begin', 'replace',"
+        " 'begin_redaction', 'end_redaction', 'begin_delete', 'end_delete', 'remove_empty',"
+        " 'take_lease', 'prune_changes') AND 'lock_timeout=10s' = ANY(proconfig)",
+        postgres.new_database(),
+    )
+    assert len(functions) == 10, "replacing a function drops the settings it had"

@@ -454,12 +454,17 @@ def test_answers_of_requests_end_after_a_month(
     assert [sharing.answer(it) for it in ("old", "newer", "new")] == [None, "receipt", "receipt"]
 
 
-def test_a_newer_schema_is_refused(postgres: Postgres, opened: Opened) -> None:
+def test_a_newer_schema_is_refused_once_it_takes_away_what_this_version_uses(
+    postgres: Postgres, opened: Opened
+) -> None:
     url = postgres.new_database()
     opened(url).close()
     postgres.execute("INSERT INTO recollect.schema_version (version) VALUES (99)", url)
+    opened(url).close()  # it adds what this version can do without
+    postgres.execute("UPDATE recollect.owner SET oldest_server = 98", url)
     with pytest.raises(
-        DatabaseRefused, match=r"has version 99 of the schema, and this .* knows \d"
+        DatabaseRefused,
+        match=r"has version 99 of the schema, for servers that know 98, and this .* knows \d",
     ):
         Database(url)
 

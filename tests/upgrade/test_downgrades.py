@@ -103,10 +103,11 @@ def test_a_schema_of_a_newer_version_is_refused(start_server: Start, postgres: P
     start_server(store=url).stop()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("INSERT INTO recollect.schema_version (version) VALUES (99)")
+        connection.execute("UPDATE recollect.owner SET oldest_server = 99")
     with pytest.raises(CannotStart) as refusal:
         start_server(store=url)
     assert re.search(
-        r"the database has version 99 of the schema, and this server knows \d+:"
-        r" run the newer server$",
+        r"the database has version 99 of the schema, for servers that know 99, and this server"
+        r" knows \d+: run the newer server$",
         str(refusal.value),
     )

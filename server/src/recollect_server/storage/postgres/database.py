@@ -377,7 +377,7 @@ def enter(connection: Connection) -> None:
 
 def migrate(connection: Connection, name: str) -> None:
     """Apply the steps of the schema that the database lacks. Raises DatabaseRefused if it has some
-    that this version does not know, or is of an old PostgreSQL.
+    that this version would have to know, or is of an old PostgreSQL.
     """
     if connection.info.server_version < _OLDEST:
         raise DatabaseRefused(
@@ -395,10 +395,10 @@ def migrate(connection: Connection, name: str) -> None:
             connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, _SCHEMA])
             applied = _applied(connection)
             newest, version = steps[-1][0], max(applied, default=0)
-            if version > newest:
+            if version > newest and (oldest := _oldest_server(connection)) > newest:
                 raise DatabaseRefused(
-                    f"the database has version {version} of the schema, and this server knows"
-                    f" {newest}: run the newer server"
+                    f"the database has version {version} of the schema, for servers that know"
+                    f" {oldest}, and this server knows {newest}: run the newer server"
                 )
             lacking = [step for step in steps if step[0] not in applied]
             if not lacking:
@@ -409,6 +409,13 @@ def migrate(connection: Connection, name: str) -> None:
                 "INSERT INTO recollect.schema_version (version) VALUES (%s)", [number]
             )
         log.info("schema_migrated", version=number)
+
+
+def _oldest_server(connection: Connection) -> int:
+    """Return the step of the schema that a server must know."""
+    row = connection.execute("SELECT oldest_server FROM recollect.owner").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _applied(connection: Connection) -> set[int]:

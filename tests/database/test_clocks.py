@@ -1,0 +1,85 @@
+"""Two servers over one database whose clocks are an hour apart."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Start
+from tests.crash.load import connected
+from tests.postgres import Postgres
+from tests.server.conftest import agent, user
+from tests.streaming.conftest import Subscriber
+
+LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+HOUR = 3600
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.skipif(not LIBRARIES, reason="there is no libfaketime: apt-get install faketime")
+def test_servers_whose_clocks_are_an_hour_apart_agree_on_order_and_lose_nothing(
+    postgres: Postgres, start_server: Start, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    environment = {
+        "LD_PRELOAD": str(LIBRARIES[0]),
+        "FAKETIME": "+1h",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_DONT_RESET": "1",
+    }
+    with (
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", "recollect_server", "serve", "--listen", "127.0.0.1:0"),
+                *("--store", url, "--data-dir", str(tmp_path / "ahead")),
+            ],
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as process,
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", "recollect_server", "serve", "--listen", "127.0.0.1:0"),
+                *("--store", url, "--data-dir", str(tmp_path / "right")),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as beside,
+    ):
+        try:
+            targets = []
+            for it in (process, beside):
+                assert it.stdout is not None
+                targets.append(it.stdout.readline().split()[3])
+            with connected(targets[0]) as ahead, connected(targets[1]) as right:
+                watchers = [Subscriber(target).ready() for target in targets]
+                name = ahead.create().id
+                for number in range(10):
+                    one, other = (ahead, right) if number % 2 else (right, ahead)
+                    one.append(name, user(f"q{number}"), agent("a"), request_id=f"r{number}")
+                    assert other.append(
+                        name, user(f"q{number}"), agent("a"), request_id=f"r{number}"
+                    ).duplicate
+                later = right.told("zebra")
+                texts = [text for number in range(10) for text in (f"q{number}", "a")]
+                for service in (ahead, right):
+                    messages = service.load(name, max_turns=99, max_tokens=1 << 20).messages
+                    assert [it.content for it in messages] == texts
+                    assert [it.turn_number for it in messages] == [n // 2 + 1 for n in range(20)]
+                    times = [it.timestamp.ToMilliseconds() for it in messages]
+                    # Dates are those of the server that stored a message; the order is not by them.
+                    hours = [round((at - min(times)) / 1000 / HOUR) for at in times]
+                    assert hours == [n // 2 % 2 for n in range(20)]
+                    assert service.found("zebra") == [later]
+                for watcher in watchers:
+                    watcher.until(lambda watcher=watcher: "zebra" in watcher.messages())  # type: ignore[misc]
+                    assert watcher.messages() == [*texts, "zebra"]
+                    watcher.close()
+                assert ahead.create().id[5:15] > right.create().id[5:15]  # an hour, in their ids
+        finally:
+            process.kill()
+            beside.kill()
