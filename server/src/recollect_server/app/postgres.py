@@ -21,6 +21,7 @@ from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.logs.tokens import TokenLedger
 from recollect_server.storage.postgres.database import (
     Database,
+    DatabaseBusy,
     DatabaseRefused,
     DatabaseUnavailable,
 )
@@ -32,13 +33,8 @@ from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 
 log = structlog.get_logger("recollect.postgres")
 
+_PREPARES = {"on": True, "off": False, "auto": None}
 _LOOK_SECONDS = 2.0  # between two looks at the database, for health and metrics
-
-
-def open_database(store: LogStoreName, flag: str, *, is_alone: bool = False) -> Database:
-    """Open the database that a flag names. Raises CannotStart."""
-    with _refusing(store, flag):
-        return Database(store.url, is_alone=is_alone)
 
 
 @contextmanager
@@ -72,7 +68,12 @@ class PostgresStores:
     def __init__(self, settings: Settings) -> None:
         """Open the database. Raises CannotStart."""
         self._data_dir = settings.data_dir
-        self._database = open_database(settings.store, "--store")
+        with _refusing(settings.store, "--store"):
+            self._database = Database(
+                settings.store.url,
+                connections=settings.store_connections,
+                prepares=_PREPARES[settings.store_prepared_statements],
+            )
         if reason := refusal(DatabaseMark(self._database), f"the database {settings.store}"):
             self._database.close()
             raise CannotStart(reason)
@@ -107,8 +108,11 @@ class PostgresStores:
 
     def is_space(self, name: str) -> bool:
         """Return whether a space has a log in the database, was made, or has a local index."""
+        if self._spaces.has(name):
+            return True
         store = PostgresStore(self._database, name, self._data_dir / name)
-        return store.root.is_dir() or self._spaces.has(name)
+        # The folder of one that another server deleted goes within a second.
+        return store.root.is_dir() and not any(it.name == name for it in self._spaces.receipts())
 
     def names(self) -> list[str]:
         """Return the names of the spaces that have a log in the database, or were made. Raises
@@ -164,6 +168,10 @@ class PostgresStores:
         problem, age = "", 0.0
         try:
             age = self._database.horizon_age()
+        except DatabaseBusy:
+            age = (
+                self._state.horizon_age
+            )  # PostgreSQL is there, and the calls that wait are counted
         except DatabaseUnavailable as error:
             problem = str(error)
         counts = self._database.pool_counts()
@@ -184,7 +192,8 @@ class DatabasePlace:
 
     def __init__(self, store: LogStoreName, flag: str) -> None:
         """Open the database that a flag names, alone. Raises CannotStart."""
-        self._database = open_database(store, flag, is_alone=True)
+        with _refusing(store, flag):
+            self._database = Database(store.url, is_alone=True)
         self._mark = DatabaseMark(self._database)
         self._spaces = PostgresSpaces(self._database, Path())
         self._tokens = PostgresTokenLedger(self._database)

@@ -7,15 +7,17 @@ from recollect_server.domain.errors import SpaceNotFound
 from recollect_server.domain.live import Live
 from recollect_server.domain.retention import RetentionReceipt, RetentionRule, Retired
 from recollect_server.services.administration.spaces import SpaceStores
-from recollect_server.services.retention import Retention
+from recollect_server.services.retention import Retention, receipts
 from recollect_server.services.spaces import OpenedSpace, Spaces
-from recollect_server.storage.logs.ledger import retention_ledger
 
 
 class Retaining(OpenedSpace, Protocol):
     """Protocol of an open space that has rules of retention."""
 
     retention: Retention
+
+    def follow(self) -> None:
+        """Take in what other processes wrote."""
 
 
 class RetentionAdministration:
@@ -45,6 +47,7 @@ class RetentionAdministration:
         if lease is None:
             raise SpaceNotFound(space)
         with lease as opened:
+            opened.follow()
             own = None if rules is None else tuple(rule for rule in rules if rule.is_for(space))
             due = list(islice(opened.retention.due(own), limit + 1))
         return due[:limit], len(due) > limit
@@ -57,6 +60,4 @@ class RetentionAdministration:
         """
         if not self._stores.is_space(space):
             raise SpaceNotFound(space)
-        entries = list(retention_ledger(self._stores.of(space)).entries())[:before]
-        start = max(0, len(entries) - limit)
-        return entries[start:][::-1], start or None
+        return receipts(self._stores.of(space), before, limit)

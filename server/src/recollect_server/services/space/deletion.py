@@ -13,7 +13,7 @@
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -157,7 +157,12 @@ class Deletions:
                         conversation_id, anchors, request, force, confirm, deleting
                     )
                 except ConversationNotFound:
-                    if request is None or not self._is_begun(conversation_id, request):
+                    if request is None:
+                        raise
+                    if not self._is_begun(conversation_id, request):
+                        # Its answer is kept before the log goes: who finds no log finds it.
+                        if earlier := self._requests.find_answered(request):
+                            return Receipt.of(earlier)
                         raise
                     number = self._interrupted.pop(conversation_id, None)
                 self._states.forget(conversation_id)
@@ -193,11 +198,23 @@ class Deletions:
         """True if a delete was interrupted, or followed, and is not finished."""
         return bool(self._interrupted)
 
-    def finish_interrupted(self) -> bool:
-        """Finish the deletes that the store or the index interrupted. Return False if one of them
-        still refuses. Hold no lock.
+    def revive(self, conversation_id: str) -> bool:
+        """Let a conversation be there again whose delete was lost with a part of the store. Return
+        whether something of it was left to remove.
+        """
+        self._as_indexed.pop(conversation_id, None)
+        is_left = conversation_id in self._interrupted
+        self._interrupted.pop(conversation_id, None)
+        return is_left
+
+    def finish_interrupted(self, only: Collection[str] | None = None) -> bool:
+        """Finish the deletes that the store or the index interrupted, or another process began; of
+        all conversations or of `only` these. Return False if one of them still refuses. Hold no
+        lock.
         """
         for conversation_id in list(self._interrupted):
+            if only is not None and conversation_id not in only:
+                continue
             with self._locks.conversations.hold(conversation_id):
                 if conversation_id not in self._interrupted or conversation_id in self._under_way:
                     continue
@@ -322,20 +339,29 @@ class Deletions:
             lines = spoken(self._store.raw_deleted(conversation_id), lambda _: True)
             count = sum(message is not None for _, _, message in lines)
             counted = {"messages": count, "search_terms": count}
-        removed = counted | finish_delete(
+
+        def receipt_of(removed: Removed) -> Receipt:
+            every = counted | removed | event.removed
+            if own_anchors:
+                every["anchors"] = every.get("anchors", 0) + own_anchors
+            return Receipt(conversation_id, every, time)
+
+        def ending(removed: Removed) -> None:
+            if request:
+                self._requests.share(receipt_of(removed).known_as(request))
+
+        removed = finish_delete(
             self._store,
             index,
             conversation_id,
             time,
             old=self._as_indexed.get(conversation_id),
+            ending=ending,
         )
         self._as_indexed.pop(conversation_id, None)
-        removed |= event.removed
-        if own_anchors:
-            removed["anchors"] = removed.get("anchors", 0) + own_anchors
         self._anchors.changed()
         hit("delete.log_emptied")
-        receipt = Receipt(conversation_id, removed, time)
+        receipt = receipt_of(removed)
         if request:
             self._requests.remember(receipt.known_as(request))
         hit("delete.remembered")
@@ -415,14 +441,16 @@ def finish_delete(
     time: int,
     progress: Callable[[int], None] | None = None,
     old: list[bytes] | None = None,
+    ending: Callable[[Removed], None] | None = None,
 ) -> Removed:
     """Take steps 2 to 5; to take them again after a crash is harmless. Return what was removed from
     where.
 
     `progress` is called with the number of bytes of the transcript that are done with. `old` are
-    the lines that the index has (see `lines_as_indexed`); None: those of the log. No lock is
-    needed: the conversation is gone. Raises IndexUnavailable, StorageUnavailable: then the next
-    start finishes it.
+    the lines that the index has (see `lines_as_indexed`); None: those of the log. `ending` is
+    called with what is removed then, before a shared store removes the log. No lock is needed: the
+    conversation is gone. Raises IndexUnavailable, StorageUnavailable: then the next start finishes
+    it.
     """
     removed: Removed = {}
     if hashes := _new_deliveries(logs, index, conversation_id):
@@ -444,6 +472,9 @@ def finish_delete(
         index.removal.purge_words(number)
         index.removal.end(number)
         hit("delete.words_removed")
+    if ending is not None and logs.sharing is not None:
+        with suppress(LogNotFound):  # another replica was the last that had words of it
+            ending(removed | {"transcript": logs.deleted_length(conversation_id)})
     removed |= logs.end_delete(conversation_id)
     if not index.removal.empty_log():
         log.warning("log_not_emptied", conversation=conversation_id)

@@ -9,7 +9,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import psycopg
@@ -37,6 +37,7 @@ _PART = 200  # changes that are given at once
 _PART_BYTES = 4 << 20  # of their lines
 
 SNAPSHOT = b"SELECT pg_current_snapshot()::text"
+_LOOK = b"SELECT pg_current_snapshot()::text, recollect.timeline()"
 
 # Of one space and below a horizon that was read before: each parameter is known when the statement
 # begins, so that it opens one partition of each table. Of a deleted log no lines are left to give.
@@ -149,11 +150,13 @@ class Followed:
             last = changes.rows[-1]
             self.mark = Mark(self.mark.epoch, timeline, last.end, last.tag)
 
-    def verify(self) -> None:
+    def verify(self, timeline: int) -> None:
         """Begin anew if the position is not that of this database any more: it was lost with a
         server of PostgreSQL.
         """
-        if not self._order.reaches(self.mark):
+        if self._order.reaches(self.mark):
+            self.mark = replace(self.mark, timeline=timeline)
+        else:
             log.warning("changes_lost", space=self.space)
             self.mark = self._order.settled()
             self._lost()
@@ -231,7 +234,7 @@ class Follower:
                     self.timeline = timeline_of(connection)
                     if is_failing:
                         for it in followed:
-                            it.verify()
+                            it.verify(self.timeline)
                 if self._look(connection, followed):
                     rest = 0.0
                 if is_failing:
@@ -264,9 +267,14 @@ class Follower:
 
     def _look(self, connection: Connection, followed: list[Followed]) -> bool:
         """Look for changes once, and give them. Return whether there are more."""
-        row = connection.execute(SNAPSHOT).fetchone()
+        row = connection.execute(_LOOK).fetchone()
         assert row is not None
         snapshot = Snapshot.of(row[0])
+        if self.timeline != row[1]:
+            # A standby took over behind a pooler, whose connections stay.
+            for it in followed:
+                it.verify(row[1])
+            self.timeline = row[1]
         more = False
         for it in followed:
             if it.snapshot == row[0] and it.horizon == snapshot.xmin:
