@@ -21,7 +21,7 @@ _LONG = 4096
 _OWN_THINKING = 256 << 10
 """A text of no known kind with more characters does not stay in its message."""
 _KINDS = ("image", "audio", "video")
-_TYPES = ("mime_type", "media_type", "mimeType", "mediaType")
+_TYPES = ("mime_type", "media_type", "mimeType", "mediaType", "image_mimetype")
 
 
 class Packed:

@@ -1,0 +1,217 @@
+"""A session service of Google's Agent Development Kit. Needs the extra `recollect-client[adk]`.
+
+    from recollect.adapters.google_adk import RecollectSessionService
+
+    runner = Runner(agent=agent, app_name="ops", session_service=RecollectSessionService(Client()))
+
+A session is a conversation of the channel `adk`; an event is a message, and comes back as it was,
+but for partial ones and the state under `temp:`, which ADK keeps nowhere. State is not in the
+conversation: it is kept as records of threads (`client.checkpoints`), `adk/APP` for the app's and
+its users', and one for each session. An event's state is stored before the event.
+"""
+
+import asyncio
+import hashlib
+import json
+from typing import Any
+from urllib.parse import quote, unquote
+from uuid import uuid4
+
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.events.event import Event
+from google.adk.sessions import BaseSessionService, Session, State
+from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+from pydantic_core import to_jsonable_python
+
+from recollect import ArchiveFilter, Client, Conversation, Party, Role, ToolCall
+from recollect.adapters.checkpoint_values import Values, key_of, parts_of, records_of
+from recollect.adapters.packing import Path
+from recollect.adapters.transcripts import Transcript, Words
+
+CHANNEL = "adk"
+_SCOPES = {State.APP_PREFIX: "app", State.USER_PREFIX: "user"}
+
+_Place = tuple[str, str, str]
+"""An app, a user and a session."""
+
+
+class RecollectSessionService(BaseSessionService):
+    """Sessions that every process sees. Tasks may share it; it calls in threads. Its methods raise
+    RecollectError.
+    """
+
+    def __init__(self, client: Client, *, channel: str = CHANNEL) -> None:
+        """Keep sessions with a client, in conversations of a channel."""
+        self._client = client
+        self._channel = channel
+        self._values = Values(client)
+
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """Create a session. Raises AlreadyExistsError for an id that is there."""
+        place = (app_name, user_id, (session_id or "").strip() or uuid4().hex)
+        return await asyncio.to_thread(self._create, place, state or {})
+
+    async def get_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+    ) -> Session | None:
+        """Return a session with the events that `config` asks for; None if it is not there."""
+        place = (app_name, user_id, session_id.strip())
+        return await asyncio.to_thread(self._get, place, config or GetSessionConfig())
+
+    async def list_sessions(
+        self, *, app_name: str, user_id: str | None = None
+    ) -> ListSessionsResponse:
+        """Return the sessions of an app or of one of its users, without events, oldest first."""
+        return await asyncio.to_thread(self._list, app_name, user_id)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Delete a session and its state for good; the app's and the user's stay."""
+        place = (app_name, user_id, session_id.strip())
+        await asyncio.to_thread(self._values.delete, _thread(place))
+        await asyncio.to_thread(self._transcript(place).delete)
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """Return the state that a user's sessions share, without `user:` before its names."""
+        state = await asyncio.to_thread(self._state, (app_name, user_id, ""))
+        prefix = State.USER_PREFIX
+        return {it.removeprefix(prefix): state[it] for it in state if it.startswith(prefix)}
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Append an event, once also if it is repeated. Raises ValueError if its session is not
+        there.
+        """
+        if event.partial:
+            return event
+        place = (session.app_name, session.user_id, session.id)
+        self._apply_temp_state(session, event)
+        self._trim_temp_delta_state(event)
+        await asyncio.to_thread(self._append, place, event)
+        session.last_update_time = event.timestamp
+        return self._commit_event_to_session(session, event)
+
+    # In threads -----------------------------------------------------------------------------------
+
+    def _create(self, place: _Place, state: dict[str, Any]) -> Session:
+        transcript = self._transcript(place)
+        if transcript.find() is not None:
+            raise AlreadyExistsError(f"the session {place[2]} is there already: take another id")
+        self._put_state(place, state)
+        return self._session(place, transcript.begin())
+
+    def _get(self, place: _Place, config: GetSessionConfig) -> Session | None:
+        transcript = self._transcript(place)
+        conversation = transcript.find()
+        if conversation is None:
+            return None
+        session = self._session(place, conversation)
+        if config.num_recent_events != 0:
+            stored = [it.item for it in transcript.read(conversation)]
+            events = [Event.model_validate(it) for it in stored if isinstance(it, dict)]
+            after = config.after_timestamp or 0
+            recent = events[-(config.num_recent_events or 0) :]
+            session.events = [it for it in recent if it.timestamp >= after]
+            session.last_update_time = events[-1].timestamp if events else session.last_update_time
+        return session
+
+    def _list(self, app_name: str, user_id: str | None) -> ListSessionsResponse:
+        party = Party(group_id=_group(app_name, user_id)) if user_id is not None else None
+        listed = self._client.conversations.list(
+            channels=[self._channel], party=party, archived=ArchiveFilter.ALL
+        )
+        sessions = []
+        for it in listed:
+            app, _, user = (it.party.group_id if it.party else "").partition("/")
+            if it.party and unquote(app) == app_name:
+                sessions.append(self._session((app_name, unquote(user), it.party.thread_id), it))
+        sessions.sort(key=lambda it: (it.last_update_time, it.user_id, it.id))
+        return ListSessionsResponse(sessions=sessions)
+
+    def _append(self, place: _Place, event: Event) -> None:
+        transcript = self._transcript(place)
+        if transcript.find() is None:
+            raise ValueError(f"Session {place[2]} not found: create it first")
+        self._put_state(place, event.actions.state_delta if event.actions else {})
+        dumped = event.model_dump(mode="json", by_alias=True, exclude_none=True)
+        digest = hashlib.sha256(json.dumps(dumped, sort_keys=True).encode()).hexdigest()
+        transcript.add([(dumped, _words(dumped))], request_id=f"adk-{digest[:40]}")
+
+    def _session(self, place: _Place, conversation: Conversation) -> Session:
+        return Session(
+            app_name=place[0],
+            user_id=place[1],
+            id=place[2],
+            state=self._state(place),
+            last_update_time=conversation.update_time.timestamp(),
+        )
+
+    def _transcript(self, place: _Place) -> Transcript:
+        party = Party(group_id=_group(*place[:2]), thread_id=place[2])
+        return Transcript(self._client, self._channel, party, "adk")
+
+    # State: a record for each name ----------------------------------------------------------------
+
+    def _put_state(self, place: _Place, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            prefix = next((it for it in _SCOPES if name.startswith(it)), "")
+            if name.startswith(State.TEMP_PREFIX):
+                continue
+            owner = place[1] if prefix == State.USER_PREFIX else ""
+            key = key_of(_SCOPES.get(prefix, "session"), owner, name.removeprefix(prefix))
+            data = json.dumps(to_jsonable_python(value, fallback=str)).encode()
+            self._values.put(_thread(place if not prefix else place[:1]), records_of(key, data))
+
+    def _state(self, place: _Place) -> dict[str, Any]:
+        shared, own = _thread(place[:1]), _thread(place)
+        keys = self._values.keys(shared, "app/")
+        keys += self._values.keys(shared, key_of("user", place[1], ""))
+        stored = self._values.get(shared, keys)
+        if place[2]:
+            stored |= self._values.get(own, self._values.keys(own, "session/"))
+        prefixes = {scope: prefix for prefix, scope in _SCOPES.items()}
+        state = {}
+        for key, data in stored.items():
+            scope, _, name = parts_of(key)
+            state[prefixes.get(scope, "") + name] = json.loads(data)
+        return state
+
+
+def _group(app_name: str, user_id: str) -> str:
+    return f"{quote(app_name, safe='')}/{quote(user_id, safe='')}"
+
+
+def _thread(place: tuple[str, ...]) -> str:
+    return "/".join(["adk", *(quote(it, safe="") for it in place)])
+
+
+def _words(event: dict[str, Any]) -> Words:
+    texts: list[Path] = []
+    thinking: list[Path] = []
+    calls: list[ToolCall] = []
+    for at, part in enumerate(event.get("content", {}).get("parts") or ()):
+        if isinstance(part.get("text"), str):
+            (thinking if part.get("thought") else texts).append(["content", "parts", at, "text"])
+        if call := part.get("functionCall"):
+            arguments = json.dumps(call.get("args") or {})
+            calls.append(ToolCall(call.get("id") or f"call-{at}", call["name"], arguments))
+        if response := part.get("functionResponse"):
+            result = response.get("response") or {}
+            path: Path = ["content", "parts", at, "functionResponse", "response"]
+            texts += [[*path, name] for name, it in result.items() if isinstance(it, str)]
+    user = event.get("author") == "user" and not calls
+    role = Role.USER if user else Role.ASSISTANT
+    sender = "" if event.get("author") == "user" else str(event.get("author", ""))
+    return Words(
+        role=role, texts=texts, thinking=thinking, calls=calls, kind="event", sender=sender
+    )

@@ -1,0 +1,209 @@
+"""The messages of another toolkit as a conversation: they come back exactly and in their order.
+
+What the thin adapters share (`google_adk`, `llama_index`, `pydantic_ai`): each says which texts of
+a message are words, and this keeps them, with files apart (`files`), lines that take messages back,
+and one that takes back all before it (`items`).
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recollect import (
+    AnchorDisposition,
+    ArchiveFilter,
+    Client,
+    Conversation,
+    InvalidArgument,
+    Message,
+    Party,
+    ResourceExhausted,
+    Role,
+    ToolCall,
+)
+from recollect._shared.file_parts import is_part
+from recollect._shared.history import MAX_TOKENS, MAX_TURNS, History
+from recollect.adapters.files import Files, batches
+from recollect.adapters.items import cleared, is_clearing, taken_back, what_it_takes_back
+from recollect.adapters.packing import CONTENT, THINKING, Packed, Path, unpacked
+
+_NO_CALL = re.compile(r"messages\[(\d+)\]\.tool_call")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """The parts of a toolkit's message that Recollect understands."""
+
+    role: Role
+    texts: Sequence[Path] = ()
+    """Places of its words."""
+    thinking: Sequence[Path] = ()
+    calls: Sequence[ToolCall] = ()
+    answers: str = ""
+    """Id of the call whose result it is."""
+    kind: str = "message"
+    """Shown where it has no words."""
+    sender: str = ""
+
+
+@dataclass
+class Kept:
+    """A message that is kept, with its place."""
+
+    sequence: int
+    item: Any
+
+
+class Transcript:
+    """The conversation of a channel that has this party. Safe to use from many threads."""
+
+    def __init__(self, client: Client, channel: str, party: Party, key: str) -> None:
+        """Keep messages of the toolkit whose metadata is under this key."""
+        self._calls = client.conversations
+        self._channel = channel
+        self._party = party
+        self._key = key
+
+    def find(self) -> Conversation | None:
+        """Return the conversation; None before it begins."""
+        conversations = self._calls.list(
+            channels=[self._channel], party=self._party, archived=ArchiveFilter.ALL
+        )
+        return min(conversations, key=lambda it: it.create_time, default=None)
+
+    def begin(self) -> Conversation:
+        """Return the conversation, which begins if it is not there."""
+        return self.find() or self._calls.create(self._channel, party=self._party)
+
+    def delete(self) -> bool:
+        """Delete the conversation for good, with the anchors of it. Return whether it was there."""
+        conversation = self.find()
+        if conversation is not None:
+            self._calls.delete(conversation.id, anchors=AnchorDisposition.DELETE, force=True)
+        return conversation is not None
+
+    def add(
+        self,
+        items: Iterable[tuple[Any, Words]],
+        *,
+        replaces: bool = False,
+        request_id: str | None = None,
+    ) -> None:
+        """Add messages, all or none up to 6 MiB. With `replaces` they take the place of all
+        earlier ones.
+        """
+        added = [self._packed(item, words) for item, words in items]
+        groups = [[cleared()]] * (replaces and self.find() is not None) + added
+        if not groups:
+            return
+        conversation = self.begin()
+        for number, batch in enumerate(batches(groups)):
+            own_id = request_id and (f"{request_id}-{number}" if number else request_id)
+            self._append(conversation.id, batch, own_id)
+
+    def take_back(self, sequences: Iterable[int]) -> None:
+        """Take messages back: the transcript and the search have them, and nobody else does."""
+        conversation = self.begin()
+        lines = [taken_back(it, 0) for it in sequences]
+        if lines:
+            self._calls.append_turn(conversation.id, lines)
+
+    def read(self, conversation: Conversation | None = None) -> list[Kept]:
+        """Return the messages, oldest first, but for those that were taken back."""
+        conversation = conversation or self.find()
+        if conversation is None:
+            return []
+        messages: list[Message] = []
+        for page in self._pages(conversation):
+            messages[:0] = page
+        start = max((at + 1 for at, it in enumerate(messages) if is_clearing(it)), default=0)
+        messages = messages[start:]
+        removed = {place[0] for it in messages if (place := what_it_takes_back(it))}
+        files = Files(messages)
+        return [
+            Kept(it.sequence, item)
+            for it in messages
+            if it.sequence not in removed and (item := self._original(it, files)) is not None
+        ]
+
+    def _pages(self, conversation: Conversation) -> Iterator[Sequence[Message]]:
+        history = History(conversation)
+        history.max_turns = MAX_TURNS
+        while history.more:
+            try:
+                page = self._calls.load(
+                    conversation.id,
+                    max_turns=history.max_turns,
+                    max_tokens=MAX_TOKENS,
+                    before_turn=history.before_turn,
+                    before_sequence=history.before_sequence,
+                )
+            except ResourceExhausted:
+                if not history.too_large():
+                    raise
+                continue
+            history.received(page)
+            yield page.messages
+
+    def _original(self, it: Message, files: Files) -> Any:
+        """Return the toolkit's message. Another program's is a `Message`; None is for a line that
+        is none.
+        """
+        shape = it.metadata.get(self._key)
+        if is_part(it) or what_it_takes_back(it):
+            return None
+        if isinstance(shape, str):
+            words = {CONTENT: it.content, THINKING: it.thinking_text}
+            original = unpacked(shape, words, files)
+            if original is not None:
+                return original
+        return it
+
+    def _packed(self, item: Any, words: Words) -> list[Message]:
+        overflow = THINKING if words.role is Role.ASSISTANT else CONTENT
+        places = [
+            *((CONTENT, it) for it in words.texts),
+            *((THINKING, it) for it in words.thinking),
+        ]
+        packed = Packed(item, places, overflow)
+        content, thinking = packed.words(CONTENT), packed.words(THINKING)
+        metadata = {self._key: packed.shape}
+        if words.role is Role.USER:
+            first = Message.user(
+                content or f"[{words.kind}]", sender=words.sender, metadata=metadata
+            )
+        elif words.role is Role.TOOL:
+            first = Message.tool(content, tool_call_id=words.answers, metadata=metadata)
+        else:
+            first = Message.assistant(
+                content or ("" if thinking or words.calls else f"[{words.kind}]"),
+                thinking_text=thinking,
+                tool_calls=list(words.calls),
+                sender=words.sender,
+                metadata=metadata,
+            )
+        return [first, *packed.parts()]
+
+    def _append(self, conversation_id: str, batch: list[Message], request_id: str | None) -> None:
+        orphans: set[int] = set()
+        while True:
+            try:
+                self._calls.append_turn(conversation_id, batch, request_id=request_id)
+            except InvalidArgument as error:
+                # A result whose call stands in another turn, or a call whose id is taken: it is
+                # kept, but as words alone.
+                fields = [_NO_CALL.match(it.field) for it in error.violations]
+                more = {int(it[1]) for it in fields if it} - orphans
+                if not more:
+                    raise
+                orphans |= more
+                for at in more:
+                    batch[at] = Message.assistant(
+                        batch[at].content or "[call]",
+                        thinking_text=batch[at].thinking_text,
+                        sender="tool" if batch[at].role is Role.TOOL else "",
+                        metadata=batch[at].metadata,
+                    )
+            else:
+                return

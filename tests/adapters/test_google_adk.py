@@ -1,0 +1,157 @@
+"""The session service for Google's ADK, with its own runner, beside its own service in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from recollect import Client, Role
+
+from tests.conftest import RunningServer
+from tests.server.conftest import files_with
+
+pytest.importorskip("google.adk", reason="runs with .ci/toolkits")
+
+from google.adk.agents import Agent
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.events import Event, EventActions
+from google.adk.models import BaseLlm, LlmResponse
+from google.adk.runners import Runner
+from google.adk.sessions import InMemorySessionService
+from google.adk.sessions.base_session_service import GetSessionConfig
+from google.genai import types
+from recollect.adapters.google_adk import RecollectSessionService
+
+# ADK warns of its own experimental features.
+pytestmark = pytest.mark.filterwarnings("ignore")
+ALEX: Any = {"app_name": "ops / ü", "user_id": "alex"}
+
+
+def event(text: str, author: str = "user", **more: Any) -> Event:
+    content = types.Content(role=author, parts=[types.Part(text=text)])
+    return Event(author=author, content=content, **more)
+
+
+async def test_sessions_and_state_are_as_in_adks_own_service(client: Client) -> None:
+    ours, theirs = RecollectSessionService(client), InMemorySessionService()
+    state = {"n": 1, "user:name": "Alex", "app:limit": {"a": [1]}, "temp:x": 1}
+    changes = {"n": 2, "user:name": "Sam", "app:more": "ü / %", "temp:y": 2, "new": None}
+    events = [
+        event("hi", timestamp=1000.0),
+        event("Hello.", "agent", timestamp=2000.0, actions=EventActions(state_delta=changes)),
+        event("half", "agent", partial=True),
+        event("bye", timestamp=3000.0),
+    ]
+    answers_of: list[list[Any]] = []
+    for service in (ours, theirs):
+        results: list[Any] = []
+        assert await service.get_session(**ALEX, session_id="s1") is None
+        session = await service.create_session(**ALEX, session_id=" s1 ", state=state)
+        with pytest.raises(AlreadyExistsError):
+            await service.create_session(**ALEX, session_id="s1")
+        results.append((session.id, session.state))
+        for each in events:
+            await service.append_event(session, each.model_copy(deep=True))
+        results.append((session.state, [it.id for it in session.events], session.last_update_time))
+        for config in (
+            None,
+            GetSessionConfig(num_recent_events=2),
+            GetSessionConfig(num_recent_events=0),
+            GetSessionConfig(after_timestamp=2000.0),
+            GetSessionConfig(num_recent_events=1, after_timestamp=3500.0),
+        ):
+            again = await service.get_session(**ALEX, session_id="s1", config=config)
+            assert again is not None
+            results.append((again.state, again.events))
+        other = await service.create_session(**ALEX, state={"own": 1})
+        results.append(other.state)
+        await service.create_session(app_name="ops / ü", user_id="sam", session_id="s1")
+        await service.create_session(app_name="another", user_id="alex", session_id="s1")
+        for user in ({"user_id": "alex"}, {}):
+            listed = await service.list_sessions(app_name="ops / ü", **user)
+            of = [(it.user_id, it.id if it.id == "s1" else "", it.events) for it in listed.sessions]
+            results.append(sorted(of))
+        results.append(await service.get_user_state(**ALEX))
+        await service.delete_session(**ALEX, session_id="s1")
+        await service.delete_session(**ALEX, session_id="s1")
+        results.append(await service.get_session(**ALEX, session_id="s1"))
+        results.append((await service.create_session(**ALEX, session_id="s1")).state)
+        with pytest.raises(ValueError, match="not found"):
+            await service.append_event(session.model_copy(update={"id": "none"}), events[0])
+        answers_of.append(results)
+    for mine, expected in zip(*answers_of, strict=True):
+        assert mine == expected
+
+
+async def test_an_event_that_is_appended_again_is_there_once(
+    client: Client, server: RunningServer
+) -> None:
+    service = RecollectSessionService(client)
+    session = await service.create_session(**ALEX, session_id="s1")
+    once = event("about zeppelins", id="e1")
+    for _ in range(2):
+        await service.append_event(session, once.model_copy(deep=True))
+    again = await service.get_session(**ALEX, session_id="s1")
+    assert again is not None
+    assert len(again.events) == 1
+    await asyncio.gather(
+        *(service.append_event(session, event(f"at once {number}")) for number in range(5))
+    )
+    again = await service.get_session(**ALEX, session_id="s1")
+    assert again is not None
+    assert len(again.events) == 6
+    assert client.recall.search("zeppelins").hits
+    await service.delete_session(**ALEX, session_id="s1")
+    assert files_with(server.data_dir, "zeppelins") == []
+
+
+class Counting(BaseLlm):
+    """A model that calls a tool once in each run, and then says how much it sees."""
+
+    async def generate_content_async(
+        self,
+        llm_request: Any,
+        stream: bool = False,  # noqa: ARG002 - the base class names it
+    ) -> AsyncIterator[LlmResponse]:
+        contents = llm_request.contents
+        if any(it.function_response for it in contents[-1].parts):
+            parts = [types.Part(text=f"I see {len(contents)} contents.")]
+        else:
+            calls = [types.Part.from_function_call(name="disk", args={"path": "/"})]
+            parts = [types.Part(text="Let me look.", thought=True), *calls]
+        yield LlmResponse(content=types.Content(role="model", parts=parts))
+
+
+async def test_adks_runner_remembers_through_it_in_another_process(
+    server: RunningServer, client: Client
+) -> None:
+    def disk(path: str) -> dict[str, str]:
+        """Return the share of a disk in use."""
+        return {"text": f"{path} is 97 % full"}
+
+    agent = Agent(name="ops", model=Counting(model="counting"), tools=[disk], output_key="last")
+    picture = types.Part.from_bytes(data=b"foo" * 100_000, mime_type="image/png")
+    answers = []
+    for number in range(2):
+        with Client(server.target) as own:
+            service = RecollectSessionService(own)
+            if not number:
+                await service.create_session(app_name="ops", user_id="alex", session_id="s1")
+            runner = Runner(agent=agent, app_name="ops", session_service=service)
+            question = types.Content(role="user", parts=[types.Part(text="Full?"), picture])
+            events = runner.run_async(user_id="alex", session_id="s1", new_message=question)
+            final = [it async for it in events if it.is_final_response()]
+            answers += [it.content.parts[0].text for it in final]
+    assert answers == ["I see 3 contents.", "I see 7 contents."]
+    service = RecollectSessionService(client)
+    session = await service.get_session(app_name="ops", user_id="alex", session_id="s1")
+    assert session is not None
+    assert session.state == {"last": "I see 7 contents."}
+    assert session.events[0].content is not None
+    assert session.events[0].content.parts is not None
+    assert session.events[0].content.parts[1] == picture
+    [conversation] = client.conversations.list()
+    stored = [it for it in client.conversations.load(conversation.id).messages if it.content]
+    texts = [it.content for it in stored[:3]]
+    assert texts == ["Full?\n\n[image: image/png, 300 kB]", "/ is 97 % full", "I see 3 contents."]
+    assert [it.role for it in stored[:2]] == [Role.USER, Role.ASSISTANT]

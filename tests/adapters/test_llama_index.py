@@ -1,0 +1,77 @@
+"""LlamaIndex's chat store, beside its own store, and with its own memory and chat engine."""
+
+from typing import Any
+
+import pytest
+from recollect import Client
+
+from tests.conftest import RunningServer
+from tests.server.conftest import files_with
+
+pytest.importorskip("llama_index.core", reason="runs with .ci/toolkits")
+
+from llama_index.core.base.llms.types import ImageBlock, TextBlock
+from llama_index.core.chat_engine import SimpleChatEngine
+from llama_index.core.llms import ChatMessage, MockLLM
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.storage.chat_store import SimpleChatStore
+from recollect.adapters.llama_index import RecollectChatStore
+
+
+def message(text: str, role: Any = "user", **more: Any) -> ChatMessage:
+    return ChatMessage(role=role, content=text, additional_kwargs=more)
+
+
+async def test_it_does_what_the_librarys_own_store_does(client: Client) -> None:
+    ours, theirs = RecollectChatStore(client), SimpleChatStore()
+
+    async def both(name: str, *args: Any) -> None:
+        results = [await getattr(it, name)(*args) for it in (ours, theirs)]
+        if name == "aget_keys":
+            results = [sorted(it) for it in results]
+        assert results[0] == results[1], (name, args)
+
+    several = [message("a"), message("b", "assistant"), message("", "tool", tool_call_id="x")]
+    for call in (
+        ("aget_messages", "alex"), ("adelete_messages", "alex"), ("adelete_last_message", "alex"),
+        ("async_add_message", "alex", message("hi", "system")),
+        ("async_add_message", "a/b ü", message("hi", name=[1, None])),
+        ("aset_messages", "alex", several), ("aget_messages", "alex"),
+        ("adelete_message", "alex", 1), ("adelete_message", "alex", 7), ("aget_messages", "alex"),
+        ("async_add_message", "alex", message("c")), ("adelete_last_message", "alex"),
+        ("adelete_message", "alex", 0), ("aget_messages", "alex"), ("aget_keys",),
+        ("aset_messages", "alex", several[:2]), ("aget_messages", "alex"),
+        ("adelete_messages", "alex"), ("aget_keys",), ("aget_messages", "a/b ü"),
+    ):  # fmt: skip
+        await both(*call)
+
+
+def test_a_chat_engine_remembers_in_another_process(server: RunningServer, client: Client) -> None:
+    def engine(connected: Client) -> Any:
+        memory = ChatMemoryBuffer.from_defaults(
+            chat_store=RecollectChatStore(connected), chat_store_key="alex", token_limit=10_000
+        )
+        return SimpleChatEngine.from_defaults(llm=MockLLM(), memory=memory)
+
+    first = engine(client)
+    first.chat("about zeppelins")
+    with Client(server.target) as elsewhere:
+        second = engine(elsewhere)
+        second.chat("and submarines")
+        texts = [it.content for it in second.chat_history]
+    assert texts[0] == "about zeppelins"
+    assert [texts.count("about zeppelins"), texts.count("and submarines"), len(texts)] == [1, 1, 4]
+    assert client.recall.search("zeppelins").hits
+    RecollectChatStore(client).delete_messages("alex")
+    assert files_with(server.data_dir, "zeppelins") == []
+
+
+def test_images_come_back_and_are_no_words(client: Client) -> None:
+    store = RecollectChatStore(client)
+    picture = ImageBlock(image=b"foo" * 100_000, image_mimetype="image/png")
+    it = ChatMessage(role="user", blocks=[TextBlock(text="What is on it?"), picture])
+    store.add_message("alex", it)
+    assert store.get_messages("alex") == [it]
+    [conversation] = client.conversations.list()
+    content = client.recall.fetch_context(conversation.id).messages[0].content
+    assert content.startswith("What is on it?\n\n[image: image/png, ")

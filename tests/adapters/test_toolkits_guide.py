@@ -1,0 +1,35 @@
+"""The guide to other toolkits: its blocks run."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recollect import Client
+
+pytest.importorskip("google.adk", reason="runs with .ci/toolkits")
+
+from google.genai import types
+from llama_index.core.llms import MockLLM
+from pydantic_ai.models.test import TestModel
+
+from tests.adapters.test_google_adk import Counting
+
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "toolkits.md"
+
+
+def test_every_block_of_the_guide_runs_and_its_words_are_found(client: Client) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(blocks) == 3
+    for block in blocks:
+        names: dict[str, Any] = {
+            "adk_model": Counting(model="counting"),
+            "client": client,
+            "llama_model": MockLLM(),
+            "pydantic_model": TestModel(),
+            "types": types,
+        }
+        exec(compile(block, str(PAGE), "exec"), names)  # noqa: S102 - of our own guide
+    channels = {it.channel for it in client.conversations.list()}
+    assert channels == {"adk", "llama-index", "pydantic-ai"}
+    assert len(client.recall.search("server slow").results) == 3
