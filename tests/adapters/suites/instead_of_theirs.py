@@ -2,16 +2,22 @@
 Recollect's in its place. `RECOLLECT_TARGET` names the server, `RECOLLECT_SUITE` the library.
 """
 
+import asyncio
+import hashlib
 import itertools
 import os
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from types import ModuleType
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from recollect import Client
+from recollect import AsyncClient, Client
 from recollect.adapters.langgraph import RecollectStore
+from recollect.adapters.openai_agents import RecollectSession
 
 TARGET = os.environ["RECOLLECT_TARGET"]
 _names = (f"store {os.getpid()}-{number}" for number in itertools.count())
@@ -68,8 +74,48 @@ def store_over_sqlite() -> None:
         sys.modules[name] = module
 
 
+def session_over_sqlite() -> None:
+    """Put `RecollectSession` in the place of the Agents SDK's session over SQLite."""
+    import agents
+    import grpc.aio._utils
+    from agents import memory
+
+    # Some tests stop the clock of the whole process, by which gRPC measures deadlines.
+    vars(grpc.aio._utils)["time"] = SimpleNamespace(time=time.time)
+    clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = WeakKeyDictionary()
+
+    class Session(RecollectSession):
+        def __init__(
+            self,
+            session_id: str,
+            db_path: str | Path = ":memory:",
+            session_settings: Any = None,
+            **_: Any,
+        ) -> None:
+            place = next(_names) if str(db_path) == ":memory:" else str(db_path)
+            channel = f"c{hashlib.sha256(place.encode()).hexdigest()[:20]}"
+            none: Any = None
+            super().__init__(session_id, none, channel=channel, session_settings=session_settings)
+
+        @property
+        def _client(self) -> AsyncClient:
+            """Return the client of the event loop: some tests use several."""
+            return clients.setdefault(asyncio.get_running_loop(), AsyncClient(TARGET))
+
+        @_client.setter
+        def _client(self, _: AsyncClient) -> None:
+            """Keep no client."""
+
+        def close(self) -> None:
+            """Close nothing: the client is others' too."""
+
+    memory.SQLiteSession = Session  # type: ignore[assignment, misc]
+    agents.SQLiteSession = Session  # type: ignore[assignment, misc]
+
+
 SUITES: dict[str, Callable[[], None]] = {
     "langgraph-checkpoint": store_in_memory,
     "langgraph-checkpoint-sqlite": store_over_sqlite,
+    "openai-agents": session_over_sqlite,
 }
 SUITES[os.environ["RECOLLECT_SUITE"]]()

@@ -12,6 +12,7 @@ from recollect_server.storage.postgres.database import (
     configure,
     connected,
     conninfo_of,
+    enter,
     migrate,
     said,
 )
@@ -29,7 +30,12 @@ class Session:
         conninfo = conninfo_of(url)
         try:
             self._connection: Connection = connected(conninfo, configure)
-            migrate(self._connection, without_password(url))
+            try:
+                migrate(self._connection, without_password(url))
+                enter(self._connection)
+            except BaseException:
+                self._connection.close()
+                raise
         except psycopg.Error as error:
             raise DatabaseUnavailable(said(error)) from error
 
