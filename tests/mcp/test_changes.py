@@ -68,6 +68,25 @@ async def test_a_stream_of_changes_tells_what_it_was_asked_for_and_nothing_else(
                 assert await anext(events) == ResourcesListChanged()
 
 
+async def test_one_subscription_may_end_while_another_begins(
+    server: RunningServer, client: Client, talked: Talked
+) -> None:
+    uri = f"recollect://conversation/{talked().id}"
+    name = uri.rpartition("/")[2]
+    async with over_http(server.target) as mcp:
+
+        async def hear(count: int) -> None:
+            for _ in range(count):
+                async with mcp.listen(resource_subscriptions=[uri]) as events:
+                    await asyncio.to_thread(write, client, name, "heard")
+                    assert await anext(events) == ResourceUpdated(uri)
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                for _ in range(3):
+                    group.start_soon(hear, 10)
+
+
 async def test_a_host_of_an_earlier_version_subscribes_over_stdio(
     server: RunningServer, client: Client, talked: Talked
 ) -> None:

@@ -44,12 +44,14 @@ def conversation_of(uri: str) -> str | None:
 
 
 class Changes:
-    """The bus of events. It watches the server as long as anybody listens."""
+    """The bus of events. It follows the server as long as anybody watches."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
         self._listeners: dict[object, Callable[[ServerEvent], None]] = {}
         self._watched: Counter[str] = Counter()
+        self._users = 0
+        """Subscriptions, also those that are not acknowledged yet."""
         self._task: asyncio.Task[None] | None = None
         self._following = asyncio.Event()
         self.failed: Callable[[], None] = lambda: None
@@ -67,31 +69,34 @@ class Changes:
 
         def unsubscribe() -> None:
             self._listeners.pop(token, None)
-            if not self._listeners:
-                self.close()
 
         return unsubscribe
 
     def watch(self, uris: Iterable[str]) -> None:
-        """Publish changes of these resources."""
+        """Publish changes of these resources, until `unwatch` takes it back."""
+        self._users += 1
         self._watched.update(uris)
 
     def unwatch(self, uris: Iterable[str]) -> None:
-        """Take back one `watch`."""
+        """Take back one `watch`. The last one ends the stream of updates."""
+        self._users -= 1
         self._watched.subtract(uris)
         self._watched += Counter()  # without those at zero
+        if self._users == 0:
+            self.close()
 
     async def follow(self) -> None:
         """Return once every change from now on is published. Raises RecollectError."""
         if self._task is None or self._task.done():
             self._following = asyncio.Event()
             self._task = asyncio.create_task(self._run(self._following))
+        task = self._task
         waiting = asyncio.create_task(self._following.wait())
         try:
-            await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
-        if self._task.done() and not self._task.cancelled() and (error := self._task.exception()):
+        if task.done() and not task.cancelled() and (error := task.exception()):
             raise error
 
     def close(self) -> None:
