@@ -116,17 +116,17 @@ def test_hindi_words_are_whole_and_not_their_consonants(service: Service) -> Non
 
 
 @pytest.mark.parametrize(
-    ("said", "asked"),
+    ("spelling", "other"),
     [("फ़ाइल", "फाइल"), ("हिन्दी", "हिंदी"), ("चाँद", "चांद"), ("संबंध", "सम्बन्ध"), ("कंपनी", "कम्पनी")],
 )
 def test_a_hindi_word_is_found_and_marked_in_its_other_spelling(
-    service: Service, said: str, asked: str
+    service: Service, spelling: str, other: str
 ) -> None:
-    conversation = service.told(f"कल मैंने {said} के बारे में बहुत कुछ पढ़ा था")
+    conversation = service.told(f"कल मैंने {spelling} के बारे में बहुत कुछ पढ़ा था")
     service.told("आज मौसम बहुत अच्छा है और हम बाहर जा रहे हैं")
-    hits = service.search(asked).hits
+    hits = service.search(other).hits
     assert [hit.conversation_id for hit in hits] == [conversation]
-    assert marked(hits[0].snippet) == [said]
+    assert marked(hits[0].snippet) == [spelling]
 
 
 @pytest.mark.parametrize(
