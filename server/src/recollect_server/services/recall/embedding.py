@@ -147,6 +147,11 @@ class Embedding:
         """
         try:
             plan = self._planner.plan(self._space.index)
+            if self._index is not plan.index:
+                lengths = plan.index.conversations.progress()
+                plan.store.forget_strays(
+                    plan.model, plan.epoch, {name: lines for name, (_, lines) in lengths.items()}
+                )
             copy = self._meaning.copy
             if copy is None or copy.index is not plan.index or not self._is_current(copy, plan):
                 self._make_copy(plan)

@@ -401,11 +401,28 @@ class Space:
         """
         return self._requests.find(request, conversation_id)
 
+    def free(self, request: RequestKey | None, conversation_id: str = "") -> None:
+        """Finish here what another process deleted, if it had this id or began with this request:
+        both are free again. Raises IndexUnavailable. Hold no lock.
+        """
+        if not self._deletions.is_any_left or not self.is_shared:
+            return
+        earlier = self._requests.known(request.id) if request else None
+        self._deletions.finish_interrupted(
+            {conversation_id, earlier.conversation_id if earlier else ""}
+        )
+
     def find_answered(self, request: RequestKey) -> KnownRequest | None:
         """Return the same request, one that writes no line, if it was carried out before by any
         process. Hold its lock. Raises as `find_request`.
         """
         return self._requests.find_answered(request)
+
+    def share(self, record: KnownRequest) -> None:
+        """Let other processes have the answer of such a request, which the index here has. Raises
+        StorageUnavailable.
+        """
+        self._requests.share(record)
 
     def remember(self, record: KnownRequest) -> None:
         """Keep the answer of such a request, for every process. Raises IndexUnavailable,
@@ -474,6 +491,11 @@ class Space:
         conversation_id = contents[0].id
         with self._locks.conversations.hold(conversation_id):
             if is_named and self._store.is_taken(conversation_id):
+                if self.is_shared and not self._store.has(conversation_id):
+                    raise StorageUnavailable(
+                        f"{conversation_id} is being deleted by several servers: repeat the call"
+                        " with the same request_id"
+                    )
                 raise ConversationExists(conversation_id)
             self._admit_conversation()
             return self._writes.begin(conversation_id, contents, request, claim)

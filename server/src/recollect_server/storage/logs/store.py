@@ -173,6 +173,10 @@ class Changes:
     """False if some were pruned, or the database is another one than before: then only the lengths
     of all logs tell what changed.
     """
+    is_taken_over: bool = False
+    """True if a copy of the database took over between the moments. What was seen before may never
+    have been there.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +216,16 @@ class Sharing(Protocol):
 
     def changes(self, after: str) -> Changes:
         """Return everything that was committed between a moment and now."""
+
+    def timeline(self) -> str:
+        """Return the name of the present history, which changes when a copy of the store takes
+        over.
+        """
+
+    def changed_since_takeover(self, moment: str) -> dict[str, int] | None:
+        """Return the logs that were changed since a copy took over for the first time behind a
+        moment, each with the byte at which that begins. None if it is not known.
+        """
 
     def history(self, after: ChangePosition, limit: int) -> History:
         """Return the oldest changes behind a position, in the one order, at most `limit`."""

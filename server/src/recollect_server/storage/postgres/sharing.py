@@ -25,8 +25,11 @@ from recollect_server.storage.postgres.database import (
 
 held_lease: ContextVar[tuple[str | None, int | None]] = ContextVar("lease", default=(None, None))
 """Lease of the work that this thread does: its purpose and its number."""
-# Whoever was told of the timeline's name knows that no change was lost with a failover.
-_MOMENT = "pg_current_snapshot()::text || ' ' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
+# A snapshot, the history, and what PostgreSQL calls that.
+_MOMENT = (
+    "pg_current_snapshot()::text || ' ' || recollect.timeline() || ':'"
+    " || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
+)
 _COLUMNS = (
     'c.xid::text, c.id, c.log, c.kind, c.action, c."from", c.until, c.replica,'
     " (extract(epoch FROM c.time) * 1000)::bigint"
@@ -62,7 +65,7 @@ class PostgresSharing:
         ((moment,),) = self._rows(f"SELECT {_MOMENT}")
         return str(moment)
 
-    def changes(self, after: str) -> Changes:
+    def changes(self, after: str, *, is_first: bool = True) -> Changes:
         """Return everything that was committed between a moment and now, by one statement."""
         snapshot, _, timeline = after.partition(" ")
         rows = self._rows(
@@ -74,11 +77,42 @@ class PostgresSharing:
             *(self._space, snapshot, self._space, snapshot, snapshot),
         )
         moment, is_pruned = rows[0][:2]
+        if is_first and _is_unnoted(moment, after):
+            # A pooler led the connection to another server by itself.
+            self._rows("SELECT recollect.enter()")
+            return self.changes(after, is_first=False)
+        is_taken_over = not (moment.endswith(f" {timeline}") and _follows(moment, snapshot))
         return Changes(
             [_change_of(row[2:]) for row in rows if row[2] is not None],
             moment,
-            not is_pruned and moment.endswith(f" {timeline}") and _follows(moment, snapshot),
+            not is_pruned and not is_taken_over,
+            is_taken_over,
         )
+
+    def timeline(self) -> str:
+        """Return the name of the present history."""
+        ((tag,),) = self._rows("SELECT recollect.timeline()")
+        return str(tag)
+
+    def changed_since_takeover(self, moment: str) -> dict[str, int] | None:
+        """Return where each log was first changed since the takeover that followed a moment."""
+        timeline = moment.partition(" ")[2].partition(":")[0]
+        rows = self._rows(
+            "SELECT t.began::text, p.xid IS NOT NULL FROM recollect.timelines own"
+            " JOIN LATERAL (SELECT began FROM recollect.timelines WHERE id > own.id"
+            " ORDER BY id LIMIT 1) t ON true"
+            " LEFT JOIN recollect.pruned p ON p.space = %s AND p.xid >= t.began"
+            " WHERE own.tag = %s",
+            *(self._space, int(timeline)),
+        )
+        if len(rows) != 1 or rows[0][1]:
+            return None
+        rows = self._rows(
+            'SELECT log, min("from") FROM recollect.changes'
+            " WHERE space = %s AND xid >= %s::xid8 GROUP BY log",
+            *(self._space, rows[0][0]),
+        )
+        return {str(log): int(start) for log, start in rows}
 
     def history(self, after: ChangePosition, limit: int) -> History:
         """Return the oldest changes behind a position, below the oldest transaction that runs."""
@@ -209,6 +243,16 @@ def _change_of(row: tuple[Any, ...]) -> Change:
     return Change(
         ChangePosition(int(xid), number), log, kind, Action(action), start, end, replica, time
     )
+
+
+def _is_unnoted(moment: str, before: str) -> bool:
+    """Return whether PostgreSQL has another name for the history than before, and the database has
+    not.
+    """
+    (tag, _, place), (tag_before, _, place_before) = (
+        it.partition(" ")[2].partition(":") for it in (moment, before)
+    )
+    return tag == tag_before and place != place_before
 
 
 def _follows(moment: str, snapshot: str) -> bool:
