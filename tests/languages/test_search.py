@@ -115,6 +115,37 @@ def test_hindi_words_are_whole_and_not_their_consonants(service: Service) -> Non
     assert service.found("किताब") == [conversation]
 
 
+@pytest.mark.parametrize(
+    ("spelling", "other"),
+    [("फ़ाइल", "फाइल"), ("हिन्दी", "हिंदी"), ("चाँद", "चांद"), ("संबंध", "सम्बन्ध"), ("कंपनी", "कम्पनी")],
+)
+def test_a_hindi_word_is_found_and_marked_in_its_other_spelling(
+    service: Service, spelling: str, other: str
+) -> None:
+    conversation = service.told(f"कल मैंने {spelling} के बारे में बहुत कुछ पढ़ा था")
+    service.told("आज मौसम बहुत अच्छा है और हम बाहर जा रहे हैं")
+    hits = service.search(other).hits
+    assert [hit.conversation_id for hit in hits] == [conversation]
+    assert marked(hits[0].snippet) == [spelling]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_made_anew"),
+    [("कल मैंने हिन्दी की किताब पढ़ी", True), ("Die Zahnärzte haben neue Termine", False)],
+)
+def test_an_index_with_hindi_of_a_version_with_two_spellings_is_made_anew(
+    service: Service, server: RunningServer, text: str, is_made_anew: bool
+) -> None:
+    service.told(text)
+    server.stop()
+    step = next(it for it in MIGRATIONS if it.__name__ == "_spellings_of_hindi")
+    with apsw.Connection(str(server.folder / NAME)) as connection:
+        step(connection)
+    connection.close()
+    verified = run("verify", "--data-dir", server.data_dir)
+    assert ("before Hindi was indexed in one spelling" in verified.stdout) is is_made_anew
+
+
 def test_notes_are_found_in_the_forms_of_their_language(service: Service) -> None:
     conversation = service.told("Ja, gut, das machen wir.")
     service.abbreviate(conversation, "Sie haben die Zahnärzte in der Stadt verglichen.", ["städte"])

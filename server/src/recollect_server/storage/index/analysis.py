@@ -54,6 +54,10 @@ STEMMERS = {
     "tr": "turkish",
 }
 """The Snowball stemmer of each language that is stemmed otherwise than English."""
+HINDI = "hi"
+_NUKTA, _CHANDRABINDU, _ANUSVARA = "\u093c", "\u0901", "\u0902"
+_NASAL = re.compile("[ङञणनम]\u094d(?=[क-म])")
+"""A nasal consonant without a vowel before a stop, which an anusvara may stand for."""
 # From the private use area, which is letters to the tokenizer. The digit keeps the stemmer from
 # taking off the `s` of `es`.
 MARKER, MARKER_END = "\ue002", "\ue003"
@@ -94,10 +98,19 @@ def plain_form(text: str) -> str:
 
 def stemmed(text: str, language: str) -> str:
     """Return the text in small letters with every word stemmed."""
-    parts = _WORD.split(text.lower().replace("i\u0307", "i"))
+    lower = text.lower().replace("i\u0307", "i")
+    parts = _WORD.split(_one_spelling(lower) if language == HINDI else lower)
     stemmer = Stemmer.Stemmer(STEMMERS[language], 0)  # a microsecond, and none is safe to share
     parts[1::2] = stemmer.stemWords(parts[1::2])
     return _plain("".join(parts))
+
+
+def _one_spelling(text: str) -> str:
+    """Return Hindi in one spelling. Many of its words are written in two: फ़ाइल and फाइल, चाँद and
+    चांद, हिन्दी and हिंदी.
+    """
+    text = text.replace(_NUKTA, "").replace(_CHANDRABINDU, _ANUSVARA)
+    return _NASAL.sub(_ANUSVARA, text)
 
 
 def forms(words: list[str], languages: list[str]) -> list[list[str]]:

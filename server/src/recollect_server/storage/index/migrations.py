@@ -14,7 +14,7 @@ import apsw
 from recollect_server.domain.conversation import RULE
 from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.storage.index import activity_tables
-from recollect_server.storage.index.analysis import TOKENIZER
+from recollect_server.storage.index.analysis import HINDI, MARKER, TOKENIZER
 from recollect_server.storage.index.columns import load_texts, take_in_trigger
 from recollect_server.storage.index.words import entries_of_texts
 
@@ -385,6 +385,21 @@ def _words_by_language(connection: apsw.Connection) -> None:
         """)
 
 
+def _spellings_of_hindi(connection: apsw.Connection) -> None:
+    """Have an index with words of Hindi made anew: they are indexed in one spelling now."""
+    marker = f"{MARKER}{HINDI}0"
+    query = (
+        "SELECT EXISTS(SELECT 1 FROM turns_occurrences WHERE term = ?1)"
+        " OR EXISTS(SELECT 1 FROM external_occurrences WHERE term = ?1)"
+        " OR EXISTS(SELECT 1 FROM notes_words WHERE stem BETWEEN '\u0900' AND '\u097f')"
+    )
+    if connection.execute(query, (marker,)).get:
+        connection.execute(
+            "INSERT OR REPLACE INTO identity VALUES('rebuild_wanted', ?)",
+            ("an earlier version made it, before Hindi was indexed in one spelling",),
+        )
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _first_tables,
     _notes_and_anchors,
@@ -402,6 +417,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _archive,
     _forks,
     _wordless,
+    _spellings_of_hindi,
 )
 
 
