@@ -2,7 +2,6 @@
 and `app` read them.
 """
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -768,6 +767,13 @@ def _place(error: yaml.YAMLError) -> str:
     return f" in line {mark.line + 1}" if mark else ""
 
 
+def nearest_setting(name: str) -> str:
+    """Return the setting that a misspelt name may mean; empty if none is near."""
+    import difflib  # only whoever errs waits for it
+
+    return next(iter(difflib.get_close_matches(name, Settings.model_fields, 1)), "")
+
+
 def _unknown_names() -> list[str]:
     """Return a sentence for each `RECOLLECT_*` name in the environment that is neither a setting
     nor known to be another's.
@@ -783,9 +789,9 @@ def _unknown_names() -> list[str]:
             or _is_from_kubernetes(rest, value)
         ):
             continue
-        near = difflib.get_close_matches(rest.lower(), Settings.model_fields, 1)
+        near = nearest_setting(rest.lower())
         advice = (
-            f"do you mean {_PREFIX}{near[0].upper()}?"
+            f"do you mean {_PREFIX}{near.upper()}?"
             if near
             else "unset it (recollect-server config names all settings)"
         )
@@ -802,8 +808,8 @@ def _is_from_kubernetes(rest: str, value: str) -> bool:
 def _said(error: Any) -> str:
     match error["type"]:
         case "extra_forbidden":
-            near = difflib.get_close_matches(str(error["loc"][-1]), Settings.model_fields, 1)
-            return f"there is no such setting: {f'do you mean {near[0]}?' if near else 'recollect-server config names all'}"
+            near = nearest_setting(str(error["loc"][-1]))
+            return f"there is no such setting: {f'do you mean {near}?' if near else 'recollect-server config names all'}"
         case "string_pattern_mismatch":
             reason = "must be 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit"
         case _:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from recollect_server import __version__
 from recollect_server.app.space import JOB_NAMES, OpenSpace, SpaceLoad
@@ -29,9 +29,11 @@ from recollect_server.services.notes.naming import Outcome
 from recollect_server.services.recall.candidates import KEYWORD_LEGS, VECTOR_LEGS
 from recollect_server.services.spaces import Spaces
 from recollect_server.transport.handling import CODES
-from recollect_server.transport.plain_http import Page
 from recollect_server.transport.server import SERVICES, Server
 from recollect_server.transport.streams import Streams
+
+if TYPE_CHECKING:
+    from recollect_server.transport.plain_http import Page
 
 OTHER = "other"
 """Label of a value that is not declared."""
@@ -470,7 +472,7 @@ def _of_store(stores: Stores) -> Iterator[tuple[str, list[Sample]]]:
     yield "recollect_postgres_horizon_age_seconds", [((), state.horizon_age)]
 
 
-def metrics_page(metrics: Metrics, observed: Callable[[], Observed | None]) -> Page:
+def metrics_page(metrics: Metrics, observed: Callable[[], Observed | None]) -> "Page":
     """Return the page with all metrics, in the format that the scraper accepts. Nothing is
     `observed` while the server starts and after it stopped.
     """

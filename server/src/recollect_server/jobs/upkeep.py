@@ -46,31 +46,44 @@ class IndexKeeper(Job):
         super().__init__(_INDEX_SECONDS if space.is_verified else 0.0)
         self._space = space
         self._wait = _INDEX_SECONDS
+        self._is_well = False
 
     @property
     def failure(self) -> str:
         """Reason for which the index could not be brought up; empty if it could."""
         return self.fault or self._space.doubt
 
+    @property
+    def is_idle(self) -> bool:
+        """Return whether the index has everything."""
+        return self._is_well and not self.failure
+
     def turn(self, stopping: threading.Event) -> float:
         """Repair what can be repaired now."""
-        well = self._space.repair(stopping.is_set)
-        self._wait = _INDEX_SECONDS if well else min(2 * self._wait, _MOST_INDEX_SECONDS)
+        self._is_well = self._space.repair(stopping.is_set)
+        self._wait = _INDEX_SECONDS if self._is_well else min(2 * self._wait, _MOST_INDEX_SECONDS)
         return self._wait
 
 
 class Follower(Job):
     """Takes in what other processes write while nobody calls: soon where somebody watches."""
 
-    def __init__(self, space: Space, is_watched: Callable[[], bool]) -> None:
+    def __init__(
+        self, space: Space, is_watched: Callable[[], bool], note_work: Callable[[], None]
+    ) -> None:
+        """`note_work` is called after others wrote, for the jobs that rest."""
         super().__init__(_FOLLOW_SECONDS)
+        self._note_work = note_work
         self._space = space
         self._is_watched = is_watched
         self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
 
     def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
         """Follow once, and prune at times what all have followed."""
+        before = self._space.index.taken()
         self._space.follow()
+        if self._space.index.taken() != before:
+            self._note_work()
         if time.monotonic() > self._prune_at:
             self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
             with suppress(StorageUnavailable):
@@ -84,6 +97,12 @@ class TierKeeper(Job):
     def __init__(self, tiers: Tiers) -> None:
         super().__init__(_TIER_SECONDS)
         self._tiers = tiers
+        self._is_written = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether everything is written."""
+        return self._is_written
 
     def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
         """Write what waits."""
@@ -92,8 +111,10 @@ class TierKeeper(Job):
 
     def flush(self) -> None:
         """Write what waits. Raises nothing."""
+        self._is_written = False
         try:
             self._tiers.flush()
+            self._is_written = True
         except IndexUnavailable as error:
             log.warning("tiers_not_written", reason=str(error))
 
@@ -176,6 +197,11 @@ class EmbedderJob(Job):
     def failure(self) -> str:
         """Reason for which nothing can be embedded now; empty if all is well."""
         return self.fault or self._embedding.failure
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether everything is embedded."""
+        return self.is_done and not self.failure
 
     def resume(self) -> None:
         """Look at once: the space was suspended, and its vectors are not in memory."""
