@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-import yaml
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -721,8 +720,6 @@ class Settings(BaseSettings):
             }
             lines = [f"{name}: {problem}" for name, problem in problems.items()]
             raise WrongSettings("\n".join(lines + unknown), problems) from error
-        except yaml.YAMLError as error:
-            raise WrongSettings(f"{config}: is no YAML{_place(error)}: {_EXPECTED}") from error
         except RecursionError:
             raise WrongSettings(f"{config}: is nested too deeply: {_EXPECTED}") from None
         except OSError as error:
@@ -731,6 +728,12 @@ class Settings(BaseSettings):
             ) from error
         except (ValueError, TypeError) as error:  # a list, or words
             raise WrongSettings(f"{config}: holds no settings: {_EXPECTED}") from error
+        except Exception as error:
+            import yaml  # 1 MiB, which a server without a file need not hold
+
+            if not isinstance(error, yaml.YAMLError):
+                raise
+            raise WrongSettings(f"{config}: is no YAML{_place(error)}: {_EXPECTED}") from error
         if unknown:
             raise WrongSettings("\n".join(unknown))
         settings.take_origin(Origin(config, _names_in(config), dict(flags)))
@@ -759,10 +762,12 @@ def _names_in(config: Path | None) -> frozenset[str]:
     """Return the settings that a file names, which was just read."""
     if config is None:
         return frozenset()
+    import yaml  # see `Settings.load`
+
     return frozenset(map(str, yaml.safe_load(config.read_text()) or ()))
 
 
-def _place(error: yaml.YAMLError) -> str:
+def _place(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     return f" in line {mark.line + 1}" if mark else ""
 

@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-import yaml
 
 from recollect_server.app.catalogue import described, locked, masked
 from recollect_server.domain.errors import InvalidField, StorageUnavailable, Violation
 from recollect_server.domain.live import Holder
-from recollect_server.domain.setting import MASK, Changed, Setting, SettingList
+from recollect_server.domain.setting import MASK, CannotEdit, Changed, Setting, SettingList
 from recollect_server.settings import Settings, WrongSettings, nearest_setting, own_file, text_of
-from recollect_server.storage import yaml_file
-from recollect_server.storage.yaml_file import CannotEdit
 
 log = structlog.get_logger("recollect.settings")
 
@@ -89,6 +86,11 @@ class SettingsAdministration:
             raise InvalidField.of("key", f"{key} cannot be set by a call: {reason}")
 
     def _change(self, key: str, value: str | None) -> Changed:
+        # Only a server whose settings are changed holds the parser.
+        import yaml
+
+        from recollect_server.storage import yaml_file
+
         with self._guard:
             try:
                 text = self._text()
@@ -131,6 +133,8 @@ class SettingsAdministration:
 
     def _text(self) -> str:
         """Return the text of the file. Raises StorageUnavailable, CannotEdit."""
+        from recollect_server.storage import yaml_file
+
         try:
             return yaml_file.read(self._file)
         except OSError as error:

@@ -14,7 +14,8 @@ from recollect_server.jobs.loop import Loop, unforeseen
 from recollect_server.services.spaces import OpenedSpace, Spaces
 
 _TICK = 0.25  # seconds after which a space that was just opened has its first turn
-_RESTING_SECONDS = 10.0  # to a turn that only a call, which wakes it, can give something to do
+RESTING_SECONDS = 10.0
+"""Rest of a job that only a call, which wakes it, can give something to do."""
 # to the next turn after one that failed as nobody foresaw
 _FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0
 
@@ -33,9 +34,9 @@ class Job(ABC):
         """Unforeseen failure of the last turn; empty: there was none."""
 
     @property
-    def is_idle(self) -> bool:
-        """Return whether only calls can give the next turn something to do."""
-        return False
+    def rest(self) -> float:
+        """Seconds that the next turn may come later while nobody calls: the next call wakes it."""
+        return 0.0
 
     @property
     def failure(self) -> str:
@@ -74,7 +75,7 @@ class Rounds:
     def _round(self) -> float:
         """Give each space that is due one turn. Return the seconds to the next round."""
         rests = self._spaces.is_quiet()
-        soonest = time.monotonic() + (_RESTING_SECONDS if rests else _TICK)
+        soonest = time.monotonic() + (RESTING_SECONDS if rests else _TICK)
         for space in self._spaces.open_now():
             job = space.jobs.get(self._job)
             if job is None or self._loop.stopping.is_set():
@@ -85,8 +86,7 @@ class Rounds:
                     continue
                 with lease, bound_contextvars(space=space.name):
                     self._give_turn(job)
-            if not (rests and job.is_idle):
-                soonest = min(soonest, job.next_at)
+            soonest = min(soonest, job.next_at + (job.rest if rests else 0.0))
         return max(0.0, soonest - time.monotonic())
 
     def _give_turn(self, job: Job) -> None:

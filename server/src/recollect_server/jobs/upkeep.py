@@ -15,7 +15,7 @@ from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.time import milliseconds
 from recollect_server.jobs.loop import Loop
-from recollect_server.jobs.rounds import Job
+from recollect_server.jobs.rounds import RESTING_SECONDS, Job
 from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.space.space import Space
@@ -54,9 +54,9 @@ class IndexKeeper(Job):
         return self.fault or self._space.doubt
 
     @property
-    def is_idle(self) -> bool:
-        """Return whether the index has everything."""
-        return self._is_well and not self.failure
+    def rest(self) -> float:
+        """Wait for a call if the index has everything."""
+        return RESTING_SECONDS if self._is_well and not self.failure else 0.0
 
     def turn(self, stopping: threading.Event) -> float:
         """Repair what can be repaired now."""
@@ -77,6 +77,11 @@ class Follower(Job):
         self._space = space
         self._is_watched = is_watched
         self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
+
+    @property
+    def rest(self) -> float:
+        """Let those who delete wait a little longer for this server's index."""
+        return 0.0 if self._is_watched() else _FOLLOW_SECONDS
 
     def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
         """Follow once, and prune at times what all have followed."""
@@ -100,9 +105,9 @@ class TierKeeper(Job):
         self._is_written = False
 
     @property
-    def is_idle(self) -> bool:
-        """Return whether everything is written."""
-        return self._is_written
+    def rest(self) -> float:
+        """Wait for a call if everything is written."""
+        return RESTING_SECONDS if self._is_written else 0.0
 
     def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
         """Write what waits."""
@@ -199,9 +204,9 @@ class EmbedderJob(Job):
         return self.fault or self._embedding.failure
 
     @property
-    def is_idle(self) -> bool:
-        """Return whether everything is embedded."""
-        return self.is_done and not self.failure
+    def rest(self) -> float:
+        """Wait for a call if everything is embedded."""
+        return RESTING_SECONDS if self.is_done and not self.failure else 0.0
 
     def resume(self) -> None:
         """Look at once: the space was suspended, and its vectors are not in memory."""
