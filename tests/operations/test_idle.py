@@ -1,4 +1,4 @@
-"""What a server costs that nobody calls: processor, wake-ups and memory, over both stores."""
+"""Cost of servers that nobody calls: processor, wake-ups and memory, over both stores."""
 
 import signal
 import subprocess
@@ -147,7 +147,6 @@ def test_a_server_that_nobody_calls_rests_and_serves_the_next_call_at_once(
         for _ in range(_TRIES):
             measured = costs(servers)
             if all(cost.within(most[name]) for name, cost in measured.items()):
-                print(measured)
                 break
         assert all(cost.within(most[name]) for name, cost in measured.items()), measured
         for name, target in targets.items():
