@@ -8,6 +8,8 @@ import { methodOf } from "./dynamic.js";
 interface Command {
   connect?: string;
   options?: ConnectOptions;
+  /** The trace that the calls are in. */
+  trace?: string;
   call?: string;
   watch?: true;
   /** After so long the watch's signal is aborted. */
@@ -26,9 +28,9 @@ let client: Recollect | undefined;
 let watch: Watch<Update> | undefined;
 let told: boolean[] = [];
 
-async function done({ connect: address, options, call, watch: begins, timeoutMs, request = {}, until, close, closeAfterMs, connections }: Command): Promise<JsonValue> {
+async function done({ connect: address, options, trace, call, watch: begins, timeoutMs, request = {}, until, close, closeAfterMs, connections }: Command): Promise<JsonValue> {
   if (close) client?.close();
-  if (address !== undefined) client = connect(address, { ...options, retry: { initialDelayMs: 1, maxDelayMs: 50, ...options?.retry } });
+  if (address !== undefined) client = connect(address, { ...options, ...(trace === undefined ? {} : { headers: () => ({ traceparent: trace }) }), retry: { initialDelayMs: 1, maxDelayMs: 50, ...options?.retry } });
   if (client === undefined) throw new Error("connect first");
   const closing = client;
   if (closeAfterMs !== undefined) setTimeout(() => closing.close(), closeAfterMs);

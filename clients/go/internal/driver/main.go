@@ -12,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	recollect "recollect.example/go"
@@ -22,6 +23,7 @@ import (
 type command struct {
 	Connect   *string
 	Options   settings
+	Trace     string // that the calls are in
 	Call      string
 	Watch     bool
 	TimeoutMs int // the deadline of the watch's context
@@ -44,6 +46,7 @@ var (
 	client   *recollect.Client
 	watch    *recollect.Watch[pb.Update]
 	told     []bool
+	trace    string
 	endWatch context.CancelFunc // of the watch's deadline, which the process outlives
 )
 
@@ -80,6 +83,7 @@ func do(it command) (any, error) {
 		client.Close()
 	}
 	if it.Connect != nil {
+		trace = it.Trace
 		if err := connect(*it.Connect, it.Options); err != nil {
 			return nil, err
 		}
@@ -94,7 +98,11 @@ func do(it command) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		answer, err := method.Call(context.Background(), client.Conn(), request)
+		ctx := context.Background()
+		if trace != "" {
+			ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", trace)
+		}
+		answer, err := method.Call(ctx, client.Conn(), request)
 		if err != nil {
 			return nil, err
 		}

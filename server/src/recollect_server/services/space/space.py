@@ -45,7 +45,7 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, Place, contents_of
 from recollect_server.storage.logs.order import Order
-from recollect_server.storage.logs.store import NO_CLAIM, START, Claim, LogStore, Position
+from recollect_server.storage.logs.store import NO_CLAIM, START, Claim, LogStore, Position, Purpose
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -252,7 +252,7 @@ class Space:
         return self._deletions.is_any_left
 
     @contextmanager
-    def alone(self, purpose: str) -> Iterator[bool]:
+    def alone(self, purpose: Purpose) -> Iterator[bool]:
         """Yield True if work may be done now that one process does at a time, as the notes. Once
         another process may, what is appended within raises StorageUnavailable.
         """
@@ -263,20 +263,20 @@ class Space:
         number = 0
         if self._refused.get(purpose, 0.0) < time.monotonic():
             with suppress(StorageUnavailable):
-                number = sharing.lease(purpose, _LEASE)
+                number = sharing.lease(purpose.value, _LEASE)
             if not number:
                 self._refused[purpose] = time.monotonic() + _LEASE_AGAIN
         if not number:
             yield False
             return
-        with sharing.holding(purpose, number):
+        with sharing.holding(purpose.value, number):
             yield True
 
     def prune_changes(self) -> int:
         """Remove old changes, which other processes have taken in or will not ask for. Return how
         many. Raises StorageUnavailable.
         """
-        with self.alone("pruning") as may:
+        with self.alone(Purpose.PRUNING) as may:
             sharing = self._store.sharing
             return sharing.prune_changes(_CHANGES_AGE, _MOST_CHANGES) if may and sharing else 0
 
