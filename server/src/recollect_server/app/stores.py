@@ -38,7 +38,7 @@ class DatabaseState:
     horizon_age: float = 0.0
     """Seconds since the oldest transaction began that writes; 0: there is none."""
     leases: Mapping[str, int] = field(default_factory=dict)
-    """How many leases of work this server holds, by purpose."""
+    """Leases of work that this server holds, counted by purpose."""
 
 
 class Stores(Protocol):
