@@ -59,8 +59,8 @@ BENCHMARKS = (
     Short("dialogue", "--questions 20", wants_set=True),
     Short("abbreviations", "", wants_set=True),
 )
-"""Not here: `bench.learn`, which takes hours and writes weights, `bench.stream --soak`, and
-`bench.published`, whose data is elsewhere.
+"""Not here: `bench.learn`, which takes hours and writes weights, `bench.stream --soak`,
+`bench.peers`, which installs other libraries, and `bench.published`, whose data is elsewhere.
 """
 
 

@@ -82,10 +82,19 @@ def lines(
     return _written(svg)
 
 
-def bars(title: str, drawn: Sequence[tuple[str, float]], unit: str, note: str) -> str:
-    """Return horizontal bars from 0 to 100, each with its name and its value."""
+def bars(
+    title: str,
+    drawn: Sequence[tuple[str, float]],
+    unit: str,
+    note: str,
+    *,
+    left: int = 190,
+    colours: Sequence[int] = (),
+) -> str:
+    """Return horizontal bars from 0 to 100, each with its name and its value. `left` is the room
+    for the names; `colours` has the number of each bar's, and else the first two have their own.
+    """
     svg = _begin(title, note)
-    left = 190
     height = (HEIGHT - 60 - 40) / max(1, len(drawn))
     for at, (name, value) in enumerate(drawn):
         y = 48 + at * height
@@ -97,7 +106,7 @@ def bars(title: str, drawn: Sequence[tuple[str, float]], unit: str, note: str) -
             y=y,
             width=length,
             height=height * 0.7,
-            fill=_COLOURS[0 if at == 0 else 1 if at == 1 else 2],
+            fill=_COLOURS[colours[at] if colours else min(at, 2)],
         )
         _text(svg, name, left - 8, y + height * 0.35 + 5, "end")
         _text(svg, f"{value:.1f} {unit}", left + length + 6, y + height * 0.35 + 5)

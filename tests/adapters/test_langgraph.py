@@ -380,18 +380,17 @@ def test_the_store_is_to_read(store: RecallStore) -> None:
         store.put(("conversations",), "key", {"value": 1})
     with pytest.raises(NotImplementedError, match="filter"):
         store.search(("conversations",), filter={"channel": "web"})
-    with pytest.raises(NotImplementedError, match="values=InMemoryStore"):
-        store.put(("memories", "alex"), "key", {"value": 1})
     assert store.search(("memories", "alex"), query="disk") == []
     assert store.get(("memories", "alex"), "key") is None
     assert store.get(("conversations",), "no conversation's id") is None
     assert store.get(("conversations", "web", "more"), "key") is None
 
 
+@pytest.mark.parametrize("own", [lambda: None, InMemoryStore])
 async def test_values_of_ones_own_stand_beside_the_conversations(
-    store: RecallStore, client: Client
+    store: RecallStore, client: Client, own: Callable[[], BaseStore | None]
 ) -> None:
-    both = RecallStore(client, values=InMemoryStore())
+    both = RecallStore(client, values=own())
     both.put(("memories", "alex"), "tea", {"text": "green"})
     await both.aput(("memories", "sam"), "tea", {"text": "black"})
     item = await both.aget(("memories", "alex"), "tea")

@@ -23,7 +23,7 @@ from langgraph.checkpoint.serde.types import ERROR
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
 from recollect import Client
-from recollect.adapters.langgraph import RecollectSaver
+from recollect.adapters.langgraph import RecollectSaver, RecollectStore
 from typing_extensions import TypedDict
 
 from tests.conftest import RunningServer
@@ -309,15 +309,16 @@ def model() -> Iterator[Model]:
     server.server_close()
 
 
+@pytest.mark.parametrize("memory", ["checkpoints", "memory"])
 def test_a_prebuilt_agent_that_is_interrupted_and_killed_goes_on_in_a_new_process(
-    server: RunningServer, model: Model, tmp_path: Path, client: Client
+    memory: str, server: RunningServer, model: Model, tmp_path: Path, client: Client
 ) -> None:
     ledger = tmp_path / "ledger"
 
     def agent(*command: str) -> "subprocess.Popen[str]":
         program = [sys.executable, "-m", "tests.adapters.react_agent", server.target, model.url]
         return subprocess.Popen(
-            [*program, str(ledger), *command],
+            [*program, str(ledger), memory, *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -331,7 +332,8 @@ def test_a_prebuilt_agent_that_is_interrupted_and_killed_goes_on_in_a_new_proces
     with agent("ask", "Pay 5.") as first:
         state = state_of(first)
         first.kill()
-    assert (state["next"], state["interrupts"]) == (["tools"], ["Is that right?"])
+    node = "tools" if memory == "checkpoints" else "agent"
+    assert (state["next"], state["interrupts"]) == ([node], ["Is that right?"])
     model.hold_at = 5
     with agent("resume", "yes") as second:
         assert model.held.wait(60)
@@ -355,4 +357,13 @@ def test_a_prebuilt_agent_that_is_interrupted_and_killed_goes_on_in_a_new_proces
     assert ledger.read_text() == "5\n"
     assert [len(it) for it in model.requests] == [1, 3, 5, 5]
     assert model.requests[2] == model.requests[3]
-    assert not list(client.conversations.list())
+    assert [it.value for it in RecollectStore(client).search(("payments",))] == [{"amount": 5}]
+    conversations = list(client.conversations.list())
+    if memory == "checkpoints":
+        assert conversations == []
+        return
+    [conversation] = conversations
+    stored = client.conversations.load(conversation.id).messages
+    assert [it.content or it.tool_calls[0].name for it in stored] == [
+        "Pay 5.", "pay", "paid 5", "confirm", "the user says yes", "All is paid.",
+    ]  # fmt: skip

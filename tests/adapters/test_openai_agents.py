@@ -3,14 +3,19 @@ told to.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+import threading
+from collections.abc import AsyncIterator, Coroutine
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
 from typing import Any
 
 import pytest
 from agents import Agent, RunConfig, Runner, SQLiteSession, function_tool
-from agents.memory import Session, SessionSettings
+from agents.extensions.memory.encrypt_session import EncryptedSession
+from agents.memory import OpenAIResponsesCompactionSession, Session, SessionSettings
 from agents.testing import ScriptedModel, assistant_message, function_call
+from openai import AsyncOpenAI
 from recollect import AsyncClient, Client, Message, Role, ToolCall
 from recollect.adapters.files import Files
 from recollect.adapters.items import items_of
@@ -19,6 +24,8 @@ from recollect.cli.browsing import print_message
 from recollect.mcp.shapes import FetchContext
 from recollect.mcp.tools import fetch_context
 from rich.console import Console
+
+from tests.server.conftest import files_with
 
 ITEMS: list[Any] = [
     {"role": "user", "content": "Is the disk full?"},
@@ -373,3 +380,138 @@ async def test_the_sdks_runner_remembers_through_it(memory: AsyncClient, client:
     ]
     assert stored[1].tool_calls[0].name == "disk_usage"
     assert (stored[2].content, stored[3].content) == ("/ is 97 % full", "Yes, 97 %.")
+
+
+async def test_a_call_that_is_cancelled_stores_all_of_its_items_or_none(
+    memory: AsyncClient,
+) -> None:
+    session = RecollectSession("alex", memory)
+
+    async def cancelled(call: Coroutine[Any, Any, Any], after: float) -> None:
+        task = asyncio.create_task(call)
+        await asyncio.wait({task}, timeout=after)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    for number in range(40):
+        items: list[Any] = [{"role": "user", "content": f"{number} {it}"} for it in "abc"]
+        await cancelled(session.add_items(items), number / 4000)
+    stored: list[Any] = [*await session.get_items()]
+    parts: dict[str, str] = {}
+    for it in stored:
+        number_text, part = it["content"].split()
+        parts[number_text] = parts.get(number_text, "") + part
+    assert set(parts.values()) <= {"abc"}
+    for number in range(20):
+        await cancelled(session.pop_item(), number / 2000)
+    left = await session.get_items()
+    assert left == stored[: len(left)]
+    assert await RecollectSession("alex", memory).get_items() == left
+    assert await session.pop_item() == (left[-1] if left else None)
+
+
+async def test_runs_at_once_on_one_session_keep_all_that_each_said(memory: AsyncClient) -> None:
+    @function_tool
+    def double(number: int) -> int:
+        """Double a number."""
+        return 2 * number
+
+    async def run(number: int) -> str:
+        call = function_call("double", {"number": number}, call_id=f"call_{number}")
+        model = ScriptedModel([[call], [assistant_message(f"It is {2 * number}.")]])
+        agent = Agent(name="counter", model=model, tools=[double])
+        result = await Runner.run(
+            agent,
+            f"Double {number}?",
+            session=RecollectSession("alex", memory),
+            run_config=RunConfig(tracing_disabled=True),
+        )
+        return str(result.final_output)
+
+    assert await asyncio.gather(*map(run, range(4))) == [f"It is {2 * it}." for it in range(4)]
+    items: list[Any] = [*await RecollectSession("alex", memory).get_items()]
+    assert len(items) == 16
+    for number in range(4):
+        texts = [
+            it.get("output") or it.get("arguments") or str(it["content"])
+            for it in items
+            if it.get("call_id") == f"call_{number}"
+            or it.get("content") == f"Double {number}?"
+            or f"'It is {2 * number}.'" in str(it.get("content"))
+        ]
+        assert texts[:3] == [f"Double {number}?", f'{{"number":{number}}}', f"{2 * number}"]
+        assert len(texts) == 4
+
+
+async def test_an_encrypted_session_over_it_leaves_no_word_to_the_server(
+    memory: AsyncClient, server: Any
+) -> None:
+    plain = RecollectSession("alex", memory, delete_cleared=True)
+    session = EncryptedSession("alex", plain, encryption_key="a key of this test")
+    items: list[Any] = [it for it in ITEMS if "ud800" not in str(it)]
+    await session.add_items(items)
+    assert await session.get_items() == items
+    assert await session.get_items(2) == items[-2:]
+    assert await session.pop_item() == items[-1]
+    assert files_with(server.data_dir, "disk full", "Let me look", "Be short") == []
+    other = EncryptedSession("alex", plain, encryption_key="another key")
+    assert await other.get_items() == []
+    await session.clear_session()
+    assert await session.get_items() == []
+
+
+async def test_a_compacting_session_over_it_replaces_its_items(memory: AsyncClient) -> None:
+    requests: list[Any] = []
+    summary = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x" * 2000}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            requests.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            answer = {
+                "id": "resp_1",
+                "object": "response.compaction",
+                "created_at": 1,
+                "output": [summary],
+                "usage": {
+                    "input_tokens": 1,
+                    "input_tokens_details": {"cached_tokens": 0},
+                    "output_tokens": 1,
+                    "output_tokens_details": {"reasoning_tokens": 0},
+                    "total_tokens": 2,
+                },
+            }
+            data = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    api = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=api.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        plain = RecollectSession("alex", memory)
+        url = f"http://127.0.0.1:{api.server_address[1]}/v1"
+        async with AsyncOpenAI(api_key="none", base_url=url) as openai:
+            session = OpenAIResponsesCompactionSession(
+                "alex", plain, client=openai, compaction_mode="input"
+            )
+            items: list[Any] = [{"role": "user", "content": f"Question {it}?"} for it in range(3)]
+            await session.add_items(items)
+            await session.run_compaction({"force": True})
+            after = await plain.get_items()
+            assert [it.get("type") for it in after] == ["compaction"]
+            assert after[0].get("encrypted_content") == summary["encrypted_content"]
+            await session.add_items([{"role": "user", "content": "And now?"}])
+            assert len(await session.get_items()) == 2
+    finally:
+        api.shutdown()
+        thread.join()
+        api.server_close()
+    assert [it["content"] for it in requests[0]["input"]] == [it["content"] for it in items]
+    # What was compacted is found all the same: it is in the conversation before this one.
+    assert (await memory.recall.search("Question 1")).hits

@@ -34,55 +34,6 @@ from bench.corpus import Corpus
 from bench.figures import Figure, Goal, Row, table
 from tests.conftest import RunningServer
 
-GOLD = [
-    {"group": "ann", "id": "ann/q", "query": "Where did the wombat go?", "category": "1"},
-    {
-        "group": "bob",
-        "id": "bob/q",
-        "query": "What about the narwhal?",
-        "category": "2",
-        "asked_at": "2026-01-02T00:00:00Z",
-    },
-]
-
-
-@pytest.fixture
-def recall_set(tmp_path: Path) -> Path:
-    """Return a set of two groups. In the second, the best match is newer than the question."""
-
-    def conversation(group: str, name: str, day: int, *contents: str) -> bytes:
-        time = f"2026-01-{day:02}T00:00:00Z"
-        messages = [
-            {
-                "id": f"{name}:{i}",
-                "role": "assistant" if i % 2 else "user",
-                "content": content,
-                "timestamp": time,
-            }
-            for i, content in enumerate(contents)
-        ]
-        notes = {"abbreviation": f"They talked: {contents[0]}."}
-        return orjson.dumps(
-            {"group": group, "id": f"{group}/{name}", "started": time, "messages": messages} | notes
-        )
-
-    folder = tmp_path / "set"
-    folder.mkdir()
-    lines = [
-        conversation("ann", "a1", 1, "The wombat went to Kyoto", "Really?"),
-        conversation("ann", "a2", 2, "It rains"),
-        conversation("bob", "b1", 1, "A narwhal swam by", "In the harbour?"),
-        conversation("bob", "b2", 3, "narwhal narwhal narwhal"),
-    ]
-    (folder / "conversations.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    gold = [
-        {"gold_conversations": ["ann/a1"], "gold_messages": ["a1:0"]},
-        {"gold_conversations": ["bob/b1"], "gold_messages": []},
-    ]
-    questions = [orjson.dumps(question | more) for question, more in zip(GOLD, gold, strict=True)]
-    (folder / "queries.jsonl").write_bytes(b"\n".join(questions) + b"\n")
-    return folder
-
 
 @pytest.fixture
 def by_meaning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,9 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from bench.sizing import SPACES, Measured, fullest, sizes, table
+import pytest
+
+from bench.sizing import SPACES, Measured, fullest, main, sizes, table
 
 PAGE = Path(__file__).parents[2] / "docs/operations/scale.md"
 
@@ -31,3 +33,22 @@ def test_no_database_is_fuller_than_its_headroom_allows() -> None:
         it = sizes(spaces, measured)
         assert it.appends / it.databases * it.fullest <= measured.database * measured.headroom
     assert fullest(1000, 8) > fullest(1_000_000, 8) > 1.0
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "reason"),
+    [
+        ("--server", "0", "0 is not above 0"),
+        ("--database", "-1", "-1 is not above 0"),
+        ("--disk", "nan", "nan is not above 0"),
+        ("--active", "2", "2 is a share: above 0, and 1 at most"),
+        ("--bytes", "many", "invalid number value: 'many'"),
+    ],
+)
+def test_a_figure_that_no_table_follows_from_is_refused_by_its_flag(
+    flag: str, value: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main([flag, value])
+    assert raised.value.code == 2
+    assert f"argument {flag}: {reason}" in capsys.readouterr().err

@@ -17,16 +17,16 @@ EVERY = [case for case in cases(FOLDER) if not (with_token.ON and case.file == "
 WRONG = cases(FOLDER / "wrong")
 
 
-@pytest.fixture(scope="module", params=["folder", "postgres"])
+@pytest.fixture(scope="module", params=["folder", "postgres", "pgbouncer"])
 def channel(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[grpc.Channel]:
     """Connect to one server over each log store for all cases: none sees another's data."""
-    store = (
-        "folder"
-        if request.param == "folder"
-        else request.getfixturevalue("postgres").new_database()
-    )
+    store = "folder"
+    if request.param != "folder":
+        store = request.getfixturevalue("postgres").new_database()
+    if request.param == "pgbouncer":
+        store = request.getfixturevalue("pooler").url(store)
     settings = Settings.load(
         None,
         {

@@ -2,6 +2,7 @@
 every way of reading.
 """
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from tests.crash.history import (
 from tests.server.conftest import Service, agent, user
 
 _ALL = {"max_turns": 1000, "max_tokens": 1_000_000}
+_PATIENCE = 45.0  # seconds that a server may ask for a repeat: a killed one is waited for 30
+_PAUSE = 0.05
 _SEARCHED = 12  # messages of a history that are searched for
 
 
@@ -88,7 +91,7 @@ def repeat(history: History, service: Service, since: int = 0) -> list[str]:
             call.kind, call.request_id, call.conversation_id, call.texts, stored=call.stored
         )
         try:
-            note(call, send(service, call))
+            note(call, _answered(service, call))
         except grpc.RpcError as error:
             # What belonged to a conversation goes with it, its requests too.
             if refusal(error) != "NOT_FOUND" or call.conversation_id not in deleted:
@@ -102,6 +105,18 @@ def repeat(history: History, service: Service, since: int = 0) -> list[str]:
         elif not call.answered:
             call.ended = history.now()
     return wrong
+
+
+def _answered(service: Service, call: Call) -> object:
+    """Make a call, again and again while the server asks for that. Raises grpc.RpcError."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return send(service, call)
+        except grpc.RpcError as error:
+            if refusal(error) or time.monotonic() > end:
+                raise
+            time.sleep(_PAUSE)
 
 
 def check_index(

@@ -8,6 +8,7 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 from signal import SIGKILL
+from threading import Timer
 
 import pytest
 from recollect import CheckpointRecord, Client, Message, StoredInConversation
@@ -16,6 +17,7 @@ from recollect_server.storage.failpoints import FAILPOINTS
 
 from tests.anchors.conftest import set_anchor
 from tests.conftest import Start
+from tests.crash.load import process
 from tests.external.conftest import Panel
 from tests.postgres import Postgres
 from tests.programs import SERVER, Forked
@@ -184,7 +186,8 @@ def test_a_move_refuses_places_in_use_or_with_other_logs_in_a_sentence(
     assert "name another folder with --from" in refusals[-1]
     server.stop()
     assert "all     " in migrate(folder, secret)
-    refusals.append(migrate(tmp_path, folder))
+    (tmp_path / "other").mkdir()
+    refusals.append(migrate(tmp_path / "other", folder))
     assert f"the folder {folder} is not empty, it has logs of the space ada" in refusals[-1]
     shutil.copytree(folder, tmp_path / "copy")
     refusals.append(migrate(tmp_path / "copy", secret))
@@ -198,6 +201,11 @@ def test_a_move_refuses_places_in_use_or_with_other_logs_in_a_sentence(
     assert f"there is no folder {tmp_path / 'none'}: name another with --from" in refusals[-1]
     refusals.append(migrate(folder, folder / "."))
     assert "--from and --to are the same place" in refusals[-1]
+    refusals.append(migrate(folder, folder / "default" / "copy"))
+    assert f"--to lies in the folder of --from, {folder}: name a folder beside it" in refusals[-1]
+    assert not (folder / "default" / "copy").exists()
+    refusals.append(migrate(folder, tmp_path))
+    assert f"--from lies in the folder of --to, {tmp_path}: name a folder" in refusals[-1]
     (folder / "recollect.format").write_text('{"format":99,"version":"9.0"}')
     refusals.append(migrate(folder, tmp_path / "old"))
     assert "was written by Recollect 9.0, in format 99" in refusals[-1]
@@ -205,7 +213,7 @@ def test_a_move_refuses_places_in_use_or_with_other_logs_in_a_sentence(
     refusals.append(migrate("", url))
     assert "--from: name the path of the folder" in refusals[-1]
     (tmp_path / "copy/moved_from.json").write_text("{")
-    for places in ((tmp_path / "copy", tmp_path / "c"), (tmp_path, tmp_path / "copy")):
+    for places in ((tmp_path / "copy", tmp_path / "c"), (tmp_path / "other", tmp_path / "copy")):
         refusals.append(migrate(*places))
         assert f"{tmp_path / 'copy'} holds a part of what is moved from another " in refusals[-1]
     refusals.append(migrate("http://there", url))
@@ -214,6 +222,25 @@ def test_a_move_refuses_places_in_use_or_with_other_logs_in_a_sentence(
         assert text.startswith("Error: ")
         assert text.count("\n") == 1
         assert SECRET not in text
+
+
+def test_a_database_whose_server_was_killed_moves_once_it_is_certain_that_it_is_gone(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    with (
+        process(tmp_path / "killed", "", "127.0.0.1:0", "--store", url) as killed,
+        Client(killed.target) as client,
+    ):
+        client.conversations.create("web", messages=[Message.user("zebra")])
+    sign = "UPDATE recollect.replicas SET seen = now() - interval '29 seconds'"
+    assert postgres.execute(f"{sign} RETURNING 1", url) == [(1,)]
+    assert "byte for byte" in migrate(url, tmp_path / "moved")
+    postgres.execute(f"{sign} + interval '31 seconds'", url)  # as one whose connections are hidden
+    live = Timer(0.5, postgres.execute, [sign.replace("29", "0"), url])
+    live.start()
+    assert "another server uses the database" in migrate(url, tmp_path / "again")
+    live.join()
 
 
 def test_a_cursor_of_before_a_move_gives_a_snapshot_that_says_so_there_and_back(

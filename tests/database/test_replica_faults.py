@@ -114,12 +114,12 @@ def pair(postgres: Postgres, tmp_path: Path) -> Iterator[Pair]:
 FAULTS: list[Callable[[Pair], None]] = [Pair.kill, Pair.pause, Pair.kill_postgres]
 
 
-@pytest.mark.timeout(3600 if LONG else 180)
+@pytest.mark.timeout(9000 if LONG else 180)
 def test_both_servers_say_what_was_acknowledged_once_and_in_one_order_whatever_fails(
     pair: Pair, tmp_path: Path
 ) -> None:
     acknowledged = 0
-    for seed in range(len(FAULTS) * (100 if LONG else 1)):
+    for seed in range(len(FAULTS) * (334 if LONG else 1)):
         since = len(pair.history.calls())
         with pair.under_load(seed):
             FAULTS[seed % len(FAULTS)](pair)

@@ -1,9 +1,10 @@
 """Several servers over one database: whatever one acknowledges, the others answer at once."""
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -13,19 +14,19 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from recollect_server.domain.conversation import Unindexed
-from recollect_server.domain.external import Provenance
+from recollect_server.domain.external import Provenance, Trust, TrustSet
 from recollect_server.domain.filters import Filter
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.space.deletion import DELETE_ANCHORS
 from recollect_server.services.space.unindexing import bring_back_part, take_out_part
-from recollect_server.storage.logs.store import LogTaken
+from recollect_server.storage.logs.store import LogConflict, LogTaken
 
 from tests.administration.test_verification import verified
 from tests.channels.conftest import ALEX, STRANGER, Post, home
 from tests.conftest import RunningServer, Start
 from tests.logs.test_postgres import proxied
 from tests.postgres import Postgres
-from tests.server.conftest import agent, at_once, code_of, failure_of, files_with, user
+from tests.server.conftest import agent, at_once, code_of, failure_of, files_with, moment, user
 from tests.server.test_redact import redact
 from tests.waiting import until
 
@@ -126,14 +127,125 @@ def test_a_delete_that_is_repeated_on_another_server_is_answered_with_its_receip
     assert one.conversations.DeleteMany(chosen) == two.conversations.DeleteMany(chosen)
     assert len(two.pages()[0]) == 1
     (left,) = {other, third} & {it.id for it in two.pages()[0]}
-    function = "recollect.end_delete(bigint, text, text)"
-    postgres.execute(f"ALTER FUNCTION {function} RENAME TO away", replicas.url)
+    refused = "ALTER TABLE recollect.receipts ADD CONSTRAINT no CHECK (answer = '') NOT VALID"
+    postgres.execute(refused, replicas.url)
     assert code_of(lambda: one.delete(left, request_id="d4")) == "UNAVAILABLE"
     unfinished = failure_of(lambda: two.delete(left, request_id="d4"))
     assert (unfinished.code, unfinished.reason) == ("UNAVAILABLE", "STORAGE_UNAVAILABLE")
-    assert unfinished.text.endswith(f"{left} is being deleted: repeat with the same request_id")
     assert code_of(lambda: two.delete(left, request_id="d5")) == "NOT_FOUND"
+    postgres.execute("ALTER TABLE recollect.receipts DROP CONSTRAINT no", replicas.url)
+    finished = two.delete(left, request_id="d4")  # two finishes what one began
+    removed = {it.place: it.count for it in finished.removed}
+    assert (removed["messages"], removed["search_terms"]) == (1, 1)
+    assert one.delete(left, request_id="d4") == finished
     assert code_of(lambda: two.get(left)) == "NOT_FOUND"
+
+
+def test_a_delete_that_is_repeated_elsewhere_in_any_moment_of_it_is_answered_with_its_receipt(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    first, second = one.told("apricot"), one.told("butter")
+    answers: list[object] = []
+    store, other = (it.app.spaces.open_now()[0]._space._store for it in replicas.servers)
+    end, begin = store.end_delete, other.begin_delete
+
+    def repeat_behind(log: str) -> dict[str, int]:
+        removed = end(log)
+        monkeypatch.undo()
+        answers.append(two.delete(first, request_id="d1"))
+        return removed
+
+    monkeypatch.setattr(store, "end_delete", repeat_behind)
+    receipt = one.delete(first, request_id="d1")
+    until(lambda: answers)  # the other server may have been the one that removed the lines
+    assert answers == [receipt]
+
+    def be_overtaken(log: str, before: int | None = None) -> None:
+        monkeypatch.undo()
+        answers.append(one.delete(second, request_id="d2"))
+        begin(log, before)
+
+    monkeypatch.setattr(other, "begin_delete", be_overtaken)
+    assert two.delete(second, request_id="d2") == answers[-1]
+
+
+@pytest.mark.parametrize("action", ["delete", "unindex"])
+def test_a_conversation_that_another_server_kept_from_being_retired_has_no_receipt(
+    postgres: Postgres,
+    start_server: Start,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    action: str,
+) -> None:
+    url = postgres.new_database()
+    one = start_server(store=url, data_dir=tmp_path / "one", retention=f"{action} idle=30d")
+    two = start_server(store=url, data_dir=tmp_path / "two")
+    with Post(one.target) as first, Post(two.target) as second, Client(one.target) as client:
+        assert first.pages() == [[]]
+        store = one.app.spaces.open_now()[0]._space._store
+        step = "begin_delete" if action == "delete" else "append"
+        carry_out = getattr(store, step)
+        names: list[str] = []
+
+        def be_overtaken(log: str, *values: Any) -> Any:
+            if log == names[0]:
+                monkeypatch.undo()
+                second.append(names[0], user("zebra"))
+            return carry_out(log, *values)
+
+        monkeypatch.setattr(store, step, be_overtaken)
+        time = moment(one.clock.now - 40 * 86_400_000)
+        contents = [[user(text, timestamp=time)] for text in ("apricot", "butter")]
+        names += [second.create("web", create_time=time).id for _ in contents]
+        for name, messages in zip(names, contents, strict=True):
+            second.append(name, *messages)
+
+        def receipts() -> list[str]:
+            page = client.admin.list_retention_receipts().receipts
+            return [it.conversation.conversation_id for it in page]
+
+        with one.app.spaces.use("default") as space:
+            assert space.retention.carry_out(10) == 1
+        assert second.found("butter") == []
+        assert second.found("zebra") == [names[0]]
+        assert receipts() == [names[1]]
+        second.delete(names[0])
+        assert receipts() == [names[1]]
+
+
+def test_a_change_that_is_noticed_while_another_one_is_taken_in_is_not_dropped(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = replicas.one.whatsapp("first", STRANGER).external.communication.id
+    replicas.two.whatsapp("second", STRANGER)
+    space = replicas.servers[1].app.spaces.open_now()[0]
+    store, hold = space.external._store, space._space.exclusive
+    late = TrustSet(Trust.KNOWN, (), 1)
+
+    def notice() -> None:
+        """Let the other server write, and this one learn of it by a conflict."""
+        stale = store.find(name)
+        replicas.one.whatsapp("third", STRANGER)
+        with pytest.raises(LogConflict):
+            store.append(stale, [late], None)
+
+    @contextmanager
+    def held(**names: Any) -> Iterator[None]:
+        with hold(**names):
+            yield
+        monkeypatch.undo()
+        notice()
+
+    notice()
+    assert store.behind
+    monkeypatch.setattr(space._space, "exclusive", held)
+    store.bring_up()
+    assert store.behind
+    store.bring_up()
+    assert not store.behind
+    one = replicas.servers[0].app.spaces.open_now()[0].external._store
+    assert store.find(name).lines == one.find(name).lines
 
 
 def test_a_redaction_takes_the_words_out_of_every_server(
@@ -339,6 +451,21 @@ def test_eight_deliveries_at_once_on_two_servers_begin_one_conversation(
     assert len({it.external.communication.id for it in received}) == 1
     once = at_once(8, lambda number: replicas[number].whatsapp("once", delivery="same"))
     assert [it.duplicate for it in once].count(False) == 1
+
+
+def test_of_commands_that_end_one_conversation_on_two_servers_at_once_one_begins_the_next(
+    replicas: Replicas,
+) -> None:
+    replicas.one.own("whatsapp", ALEX)
+    ended = home(replicas.one.whatsapp("hello"))
+    for _ in range(4):
+        answers = at_once(4, lambda number: replicas[number].whatsapp("/new"))
+        (following,) = {home(it) for it in answers}
+        assert following != ended
+        for service in (replicas.one, replicas.two):
+            assert home(service.whatsapp("and now")) == following
+        ended = following
+    assert len(replicas.one.pages()[0]) == 5
 
 
 def test_identities_anchors_third_parties_and_threads_are_known_to_every_server(

@@ -11,7 +11,7 @@ from recollect_server.app.catalogue import described
 from recollect_server.settings import Settings, WrongSettings
 
 from tests.conftest import Start
-from tests.postgres import Postgres
+from tests.postgres import Postgres, running
 from tests.server.conftest import Connect, agent, answers, user
 from tests.server_cli.conftest import run
 
@@ -112,3 +112,18 @@ def test_a_command_about_files_says_that_the_logs_are_in_a_database(
     assert "this command is about logs in a folder, and --store is postgresql://ann:***@" in (
         result.output
     )
+
+
+OLD = Path("/usr/lib/postgresql/15/bin")
+"""Programs of a PostgreSQL that is too old, where Debian has installed them."""
+
+
+@pytest.mark.skipif(not (OLD / "postgres").exists(), reason=f"there is no PostgreSQL in {OLD}")
+def test_an_older_postgresql_is_refused_by_its_version(start_server: Start) -> None:
+    with running(programs=OLD, has_schema=False) as old:
+        with pytest.raises(CannotStart) as raised:
+            start_server(store=old.url("postgres"))
+        result = run("token", "list", "--store", old.url("postgres"))
+    assert str(raised.value).endswith(" is PostgreSQL 15: 16 or newer is needed")
+    assert (result.exit_code, "is PostgreSQL 15: 16 or newer" in result.stderr) == (1, True)
+    assert "\n" not in str(raised.value)

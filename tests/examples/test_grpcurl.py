@@ -1,134 +1,163 @@
-"""The calls that the documentation makes with grpcurl, made with `buf curl`: grpcurl itself is in
-no package of Python.
+"""The calls that the documentation makes with grpcurl and `buf curl`, made with both, and what it
+says that they print.
 """
 
-import json
+import platform
 import re
 import shlex
 import subprocess
 import sys
+import sysconfig
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
+import trustme
 from recollect import Client, Message
 
-from tests.conftest import RunningServer
+from tests.conftest import LOOPBACK, RunningServer, Start
+from tests.test_docs import PAGES
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["docs/quickstart.md", "examples/grpcurl/README.md"]
-BUF = str(Path(sys.executable).parent / "buf")
+BIN = Path(sysconfig.get_path("scripts"))
+TOOLS = ("grpcurl", "buf")
 ID = re.compile(r"conv-[0-7][0-9A-HJKMNP-TV-Z]{25}")
+CURSOR = re.compile(r"\b[0-9a-f]{12}-\d+")
+TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?Z)?")
+PLAIN, OVER_TLS = "127.0.0.1:50051", "127.0.0.1:50052"
+"""The addresses that the pages name."""
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64",
+    reason="the package with grpcurl has it for Linux on x86-64 alone",
+)
 
 
-def commands(page: str) -> list[list[str]]:
-    """Return the grpcurl commands of a page, split into words."""
-    blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-    lines: list[list[str]] = []
-    for block in blocks:
-        if "grpcurl -plaintext" in block:
-            lines += [
-                shlex.split(f"grpcurl -plaintext{part}")
-                for part in block.split("grpcurl -plaintext")[1:]
-            ]
-    return lines
+@dataclass(frozen=True)
+class Shown:
+    """A command of a page, and what the page says that it prints."""
+
+    page: str
+    words: list[str]
+    output: str
+
+    def fits(self, text: str) -> bool:
+        """Tell whether a text is that, but for ids and times; `…` stands for any lines."""
+        parts = [re.escape(alike(it)) for it in re.split(r"^…\n", self.output, flags=re.MULTILINE)]
+        return re.fullmatch(r"(?:.*\n)*?".join(parts), alike(text)) is not None
 
 
-def as_buf(words: list[str], target: str) -> list[str]:
-    """Return the same call as a command of `buf curl`."""
-    data = words[words.index("-d") + 1] if "-d" in words else ""
-    method = words[-1]
-    if method == "list":
-        return [
-            BUF,
-            "curl",
-            "--http2-prior-knowledge",
-            "--protocol",
-            "grpc",
-            "--list-methods",
-            f"http://{target}",
-        ]
-    return [
-        BUF,
-        "curl",
-        "--http2-prior-knowledge",
-        "--protocol",
-        "grpc",
-        "-d",
-        data,
-        f"http://{target}/{method}",
-    ]
+def alike(text: str) -> str:
+    """Return a text without what differs from run to run, or from version to version."""
+    text = re.sub(r"\{\s+\}", "{}", text)
+    for expression, name in ((ID, "ID"), (CURSOR, "CURSOR"), (TIME, "TIME")):
+        text = expression.sub(name, text)
+    return text
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_calls_of_a_page_do_what_it_says(
-    server: RunningServer, client: Client, page: str
-) -> None:
-    answers: dict[str, Any] = {}
-    conversation = ""
-    for words in commands(page):
-        method = words[-1].rpartition("/")[2]
-        if method == "StreamUpdates":
-            continue
-        command = [ID.sub(conversation, word) for word in as_buf(words, server.target)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        assert (result.returncode, result.stderr) == (0, ""), command
-        answers[method] = result.stdout if method == "list" else json.loads(result.stdout)
-        conversation = answers.get("Create", {}).get("conversation", {}).get("id", "")
-    assert [it.id for it in client.conversations.list()] == [conversation]
-    assert answers["AppendTurn"]["turnNumber"] == 1
-    assert answers["Search"]["hits"][0]["conversationId"] == conversation
-    if "list" in answers:
-        assert "recollect.v1.ConversationService/StreamUpdates" in answers["list"]
-        assert len(answers["Load"]["messages"]) == 2
+def commands(page: str) -> Iterator[Shown]:
+    """Yield the commands of a page's blocks with what stands behind each."""
+    text = (ROOT / page).read_text()
+    for block in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE):
+            if part.startswith(TOOLS):
+                command, output = _divided(part)
+                yield Shown(page, command, output)
 
 
-def test_a_stream_goes_on_behind_the_cursor_that_a_shell_saw(
-    server: RunningServer, client: Client
-) -> None:
-    streams = [
-        words for page in PAGES for words in commands(page) if words[-1].endswith("/StreamUpdates")
-    ]
-    assert len(streams) >= 2
-    conversation = client.conversations.create("web")
-    first = client.conversations.append_turn(conversation.id, [Message.user("One")])
-    second = client.conversations.append_turn(conversation.id, [Message.user("Two")])
-    begin_anew = go_on = 0
-    for words in streams:
-        command = [
-            re.sub(r"[0-9a-f]{12}-\d+", first.cursor, word) for word in as_buf(words, server.target)
-        ]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+def _divided(part: str) -> tuple[list[str], str]:
+    """Return the words of a command, which ends with a line where no quotation is open."""
+    lines = part.splitlines(keepends=True)
+    for count in range(1, len(lines) + 1):
+        command = "".join(lines[:count])
+        if not command.endswith("\\\n"):
             try:
-                assert process.stdout is not None
-                updates = [it["update"] for it in two_objects(process.stdout)]
-            finally:
-                process.kill()
-        if "cursor" in command[-2]:
-            go_on += 1
-            assert updates[0]["conversationUpdated"]["messages"][0]["content"] == "Two"
-            assert (updates[0]["cursor"], "heartbeat" in updates[1]) == (second.cursor, True)
-        else:
-            begin_anew += 1
-            assert ("conversationList" in updates[0], "conversationLoaded" in updates[1]) == (
-                True,
-                True,
-            )
-    assert begin_anew
-    assert go_on
+                return shlex.split(command.replace("\\\n", "")), "".join(lines[count:])
+            except ValueError:
+                continue
+    raise AssertionError(f"no end of a command: {part}")
 
 
-def two_objects(lines: Any) -> list[Any]:
-    """Return the first two JSON objects of an output."""
-    objects: list[Any] = []
-    text = ""
-    for line in lines:
-        text += line
+SHOWN = {
+    page: on_page
+    for page in (str(it.relative_to(ROOT)) for it in PAGES)
+    if (on_page := [*commands(page)])
+}
+
+
+@pytest.fixture
+def targets(start_server: Start, server: RunningServer, tmp_path: Path) -> dict[str, str]:
+    """Start a server with TLS beside the other one. Return what stands for what the pages name."""
+    authority = trustme.CA()
+    leaf = authority.issue_cert("localhost", LOOPBACK)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    leaf.cert_chain_pems[0].write_to_path(tmp_path / "server.pem")
+    leaf.private_key_pem.write_to_path(tmp_path / "server.key")
+    secure = start_server(
+        data_dir=tmp_path / "secure",
+        tls_cert=tmp_path / "server.pem",
+        tls_key=tmp_path / "server.key",
+    )
+    return {PLAIN: server.target, OVER_TLS: secure.target, "ca.pem": str(tmp_path / "ca.pem")}
+
+
+def run(command: list[str], shown: Shown | None = None) -> str:
+    """Return what a command prints; of a stream, as much as is shown."""
+    command = [str(BIN / command[0]), *command[1:]]
+    if not command[-1].endswith("/StreamUpdates"):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode == 0) == (not done.stderr), done.stderr
+        return done.stdout + done.stderr
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            objects.append(json.loads(text))
-        except ValueError:
-            continue
-        text = ""
-        if len(objects) == 2:
-            break
-    return objects
+            assert process.stdout is not None
+            late = threading.Timer(60, process.kill)
+            late.start()
+            text = ""
+            for line in process.stdout:
+                text += line
+                if shown and shown.fits(text):
+                    break
+            return text
+        finally:
+            late.cancel()
+            process.kill()
+
+
+@pytest.mark.parametrize("page", SHOWN)
+def test_each_command_of_a_page_prints_what_the_page_says(
+    targets: dict[str, str], page: str
+) -> None:
+    names: dict[str, str] = {}
+    for shown in SHOWN[page]:
+        command = shown.words
+        for name, value in (targets | names).items():
+            command = [word.replace(name, value) for word in command]
+        text = run(command, shown)
+        assert shown.fits(text), f"{shlex.join(command)}\n{text}"
+        for expression in (ID, CURSOR):
+            in_page, real = expression.findall(shown.output), expression.findall(text)
+            names |= dict(zip(in_page, real, strict=False))
+
+
+def test_pages_show_what_they_print() -> None:
+    every = [it for page in SHOWN.values() for it in page]
+    assert {"docs/quickstart.md", "docs/operations/monitoring.md"} < set(SHOWN)
+    assert {it.words[0] for it in every} == set(TOOLS)
+    assert all(it.output.strip("…\n") for it in every)
+    sources = [*(ROOT / "server/src").rglob("*.py"), *(ROOT / "client/src").rglob("*.py")]
+    assert not [it for it in sources if "grpcurl -" in it.read_text()], "run these here, too"
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+def test_either_version_of_reflection_describes_calls_for_buf(
+    server: RunningServer, client: Client, version: str
+) -> None:
+    conversation = client.conversations.create("web")
+    client.conversations.append_turn(conversation.id, [Message.user("Kept")])
+    command = ["buf", "curl", "--http2-prior-knowledge", "--protocol", "grpc"]
+    command += ["--reflect-protocol", f"grpc-{version}", "-d", '{"channel": "web"}']
+    url = f"http://{server.target}/recollect.v1.ConversationService/Load"
+    assert '"content": "Kept"' in run([*command, url])

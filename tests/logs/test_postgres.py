@@ -390,6 +390,23 @@ def test_who_stands_before_changes_that_were_pruned_is_told_so(
     assert sharing.changes(now).is_whole
 
 
+def test_the_newest_position_holds_where_every_change_is_pruned(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    store = PostgresStore(opened(postgres.new_database()), "default", tmp_path)
+    end = begin(store)
+    newest = store.order.now()
+    assert store.sharing.prune_changes(max_age=0, most=10) == 1
+    for mark in (store.order.now(), store.order.settled()):
+        assert mark.key == newest.key
+        assert store.order.reaches(mark)
+    before = store.order.now()
+    add(store, CONVERSATION, end, message(5))
+    assert store.order.reaches(before)
+    changes = store.order.after(before.key, Kind.CONVERSATION, 10, 1 << 20)
+    assert [it.start for it in changes.rows] == [end.bytes]
+
+
 def test_whoever_lost_a_lease_appends_nothing_within_it(
     postgres: Postgres, opened: Opened, tmp_path: Path
 ) -> None:
@@ -423,6 +440,18 @@ def test_the_first_answer_of_a_request_is_kept_for_every_replica(
     assert (one.answer("r1"), two.answer("r1")) == ("receipt", "receipt")
     elsewhere = PostgresStore(opened(url), "other", tmp_path).sharing
     assert elsewhere.answer("r1") is None
+
+
+def test_answers_of_requests_end_after_a_month(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    sharing = PostgresStore(opened(url), "default", tmp_path).sharing
+    for request in ("old", "newer", "new"):
+        postgres.execute("UPDATE recollect.receipts SET time = time - interval '15.5 days'", url)
+        sharing.remember(request, "receipt")
+    assert sharing.prune_changes(max_age=3600, most=10) == 0
+    assert [sharing.answer(it) for it in ("old", "newer", "new")] == [None, "receipt", "receipt"]
 
 
 def test_a_newer_schema_is_refused(postgres: Postgres, opened: Opened) -> None:

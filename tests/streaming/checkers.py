@@ -78,12 +78,14 @@ def written(answer: AppendTurnResponse) -> Written:
 
 def place(cursor: str) -> tuple[str, int]:
     """Return the epoch and the number of a cursor. It is opaque to callers; the tests know its
-    form. Over PostgreSQL the number is made of a transaction, a change in it and a line.
+    form. Over PostgreSQL the number is made of a transaction, a change in it and a line, and goes
+    on where a standby took over, which the second part of the epoch tells.
     """
     epoch, _, place = cursor.rpartition("-")
     number, *parts = place.partition("~")[0].split(".")
     if not parts:
         return epoch, int(number) if number else -1
+    epoch = epoch.partition("-")[0]
     change, line = map(int, parts[1:]) if parts[1:] else (_LAST, _LAST)
     return epoch, (int(number) << 64 | change) << 64 | line
 

@@ -384,7 +384,18 @@ class Settings(BaseSettings):
     store: LogStoreName = Field(
         LogStoreName(FOLDER),
         description="where the logs live: folder (in data_dir), or the URL of a PostgreSQL database,"
-        " postgresql://user@host/database, which one server uses at a time",
+        " postgresql://user@host/database, which any number of servers may share",
+    )
+    store_connections: int = Field(
+        10,
+        ge=1,
+        description="connections to PostgreSQL that calls share at most; streams and starts have one"
+        " of their own beside them",
+    )
+    store_prepared_statements: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="whether statements are prepared on connections to PostgreSQL; auto: on those"
+        " that no pooler (as PgBouncer) shares",
     )
     space: str = Field(
         "default",

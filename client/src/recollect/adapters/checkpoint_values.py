@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -60,10 +60,11 @@ class Values:
 
     def get(self, thread_id: str, keys: Collection[str]) -> dict[str, bytes]:
         """Return the values of those of the keys that are there, of pieces put together."""
-        values = self.get_raw(thread_id, keys)
-        pieces = {
-            key: json.loads(value[1:]) for key, value in values.items() if value[:1] == _PIECES
-        }
+        return self.assembled(thread_id, self.get_raw(thread_id, keys))
+
+    def assembled(self, thread_id: str, values: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return stored values put together of their pieces."""
+        pieces = {key: pieces_of(value) for key, value in values.items() if value[:1] == _PIECES}
         parts = self.get_raw(thread_id, [part for names in pieces.values() for part in names])
         return {
             key: b"".join(parts[part] for part in pieces[key]) if key in pieces else value[1:]
@@ -129,6 +130,12 @@ def parts_of(key: str) -> list[str]:
 def owner_of(key: str) -> str:
     """Return the name by which the pieces of a key's value are answer."""
     return hashlib.sha256(key.encode()).hexdigest()[:32]
+
+
+def pieces_of(value: bytes) -> list[str]:
+    """Return the keys of the pieces of a stored value; none if all of it is there."""
+    names: list[str] = json.loads(value[1:]) if value[:1] == _PIECES else []
+    return names
 
 
 def records_of(key: str, value: bytes, *, keep_existing: bool = False) -> list[CheckpointRecord]:

@@ -28,8 +28,10 @@ What it maps, and what not:
   nodes or without them. Its checkpoints are in a log of their own for each thread, which is neither
   searched nor listed with conversations (`langgraph_saver`).
 - `RecallStore` is a `BaseStore`: `search` and `get` over all conversations, or those of one
-  channel, in the namespace `conversations`. They are only to read. For values of your own give it
-  a store, as `RecallStore(Client(), values=InMemoryStore())`: it has all other namespaces.
+  channel, in the namespace `conversations`. They are only to read. All other namespaces are those
+  of your own values, which a `RecollectStore` keeps: a `BaseStore` by itself, with filters, vectors
+  of your embedding function and times to live (`langgraph_store`). Another one can be given, as
+  `RecallStore(Client(), values=InMemoryStore())`.
 """
 
 import hashlib
@@ -56,6 +58,7 @@ from recollect._shared.file_parts import is_part
 from recollect.adapters.files import Files, batches
 from recollect.adapters.langchain import langchain_message, message_of, messages_of
 from recollect.adapters.langgraph_saver import RecollectSaver
+from recollect.adapters.langgraph_store import RecollectStore
 from recollect.adapters.recall_store import RecallStore
 
 __all__ = [
@@ -63,6 +66,7 @@ __all__ = [
     "RecallStore",
     "RecollectMemory",
     "RecollectSaver",
+    "RecollectStore",
     "langchain_message",
     "message_of",
 ]

@@ -179,12 +179,13 @@ class RecollectSaver(BaseCheckpointSaver[str]):
         """
         runs = set(run_ids)
         for thread_id in self._values.threads() if runs else ():
-            retained = [
-                (namespace, checkpoint_id)
+            run_ids_of = {
+                (namespace, checkpoint_id): self._metadata(value).get("run_id")
                 for namespace, checkpoint_id, value in self._listed(thread_id, None, None)
-                if self._metadata(value).get("run_id") not in runs
-            ]
-            self._keep(thread_id, retained)
+            }
+            # Stores and other programs have threads without any checkpoint: those stay as they are.
+            if not runs.isdisjoint(run_ids_of.values()):
+                self._keep(thread_id, [it for it, run in run_ids_of.items() if run not in runs])
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints, writes and values of a thread into another one."""

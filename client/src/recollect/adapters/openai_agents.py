@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from typing import Any, Self, cast
 
 from agents.items import TResponseInputItem
-from agents.memory import SessionSettings
+from agents.memory import SessionABC, SessionSettings
 from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
 
 from recollect import (
@@ -66,7 +66,7 @@ _Placed = tuple[tuple[int, int], Item]
 """An item, with its message and its place there."""
 
 
-class RecollectSession:
+class RecollectSession(SessionABC):
     """The memory of one agent's conversation. Tasks of one event loop may share it; every process
     that names it sees the same.
     """

@@ -1,4 +1,4 @@
-"""A store of LangGraph that finds what was said, beside the values of a program's own store."""
+"""A store of LangGraph that finds what was said, beside a program's own values."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -18,6 +18,7 @@ from langgraph.store.base import (
 )
 
 from recollect import MATCH_END, MATCH_START, Client, InvalidArgument, NotFound
+from recollect.adapters.langgraph_store import RecollectStore
 
 ROOT = "conversations"
 _MOST = 100
@@ -29,49 +30,42 @@ class RecallStore(BaseStore):
     """
 
     def __init__(self, client: Client, values: BaseStore | None = None) -> None:
-        """Read conversations with a client. `values` keeps a program's own values; without it
-        nothing can be put.
+        """Read conversations with a client. `values` keeps a program's own values; by default
+        Recollect does.
 
-        >>> RecallStore(Client(), values=InMemoryStore())
+        >>> RecallStore(Client())
         """
         self._client = client
-        self._values = values
-        self.supports_ttl = values is not None and values.supports_ttl
-        self.ttl_config = values.ttl_config if values is not None else None
+        self._values = RecollectStore(client) if values is None else values
+        self.supports_ttl = self._values.supports_ttl
+        self.ttl_config = self._values.ttl_config
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Answer operations. Raises NotImplementedError for those that write without a store of
-        values, or to conversations; ValueError, RecollectError.
+        """Answer operations. Raises NotImplementedError for those that write to conversations;
+        ValueError, RecollectError.
         """
         every = list(ops)
         theirs = [it for op in every for it in self._theirs(op)]
-        answers = self._values.batch(theirs) if self._values is not None and theirs else []
+        answers = self._values.batch(theirs) if theirs else []
         return self._answers(every, answers)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Answer operations as `batch` does, those on conversations in a thread of its own."""
         every = list(ops)
         theirs = [it for op in every for it in self._theirs(op)]
-        answers = await self._values.abatch(theirs) if self._values is not None and theirs else []
+        answers = await self._values.abatch(theirs) if theirs else []
         return await asyncio.to_thread(self._answers, every, answers)
 
     def _theirs(self, op: Op) -> list[Op]:
         """Return the operation for the store of values, if it concerns that."""
         if isinstance(op, ListNamespacesOp):
-            return [] if self._values is None else [op]
+            return [op]
         namespace = op.namespace_prefix if isinstance(op, SearchOp) else op.namespace
         if tuple(namespace[:1]) == (ROOT,):
             if isinstance(op, PutOp):
                 raise NotImplementedError(
                     "conversations are only to read here: append to them with RecollectMemory or"
                     " the client"
-                )
-            return []
-        if self._values is None:
-            if isinstance(op, PutOp):
-                raise NotImplementedError(
-                    "Recollect keeps what is said, not values of your own: give this store one for"
-                    " them, as RecallStore(client, values=InMemoryStore())"
                 )
             return []
         if isinstance(op, SearchOp) and not namespace:
@@ -90,9 +84,7 @@ class RecallStore(BaseStore):
             case SearchOp() if tuple(op.namespace_prefix[:1]) == (ROOT,):
                 return self._search(op)
             case SearchOp() if not op.namespace_prefix:
-                return self._search_all(op, value or [])
-            case SearchOp() if value is None:
-                return []
+                return self._search_all(op, value)
             case ListNamespacesOp():
                 return self._namespaces(op, value)
         result: Result = value
@@ -101,15 +93,13 @@ class RecallStore(BaseStore):
     def _search_all(self, op: SearchOp, values: list[SearchItem]) -> list[SearchItem]:
         """Return the program's own values, and then the conversations."""
         left = op.limit + op.offset - len(values)
-        if left > 0 and (self._values is None or not op.filter):
+        if left > 0 and not op.filter:
             values = [*values, *self._search(op._replace(limit=left, offset=0))]
         return values[op.offset :]
 
     def _namespaces(
-        self, op: ListNamespacesOp, values: list[tuple[str, ...]] | None
+        self, op: ListNamespacesOp, values: list[tuple[str, ...]]
     ) -> list[tuple[str, ...]]:
-        if values is None:
-            return [(ROOT,)]
         has_room = not op.match_conditions and op.offset == 0 and len(values) < op.limit
         return [*values, (ROOT,)] if has_room else values
 

@@ -74,21 +74,32 @@ def written(name: str, arguments: Mapping[str, str]) -> types.GetPromptResult:
     )
 
 
-async def completed(client: AsyncClient, argument: str, start: str) -> types.Completion:
-    """Return values that an argument may have: topics of conversations, and conversations by their
-    id, the newest first. A token that may not list them gets none.
+async def completed(
+    client: AsyncClient, argument: str, start: str, given: Mapping[str, str]
+) -> types.Completion:
+    """Return values that an argument may have: topics of conversations, conversations by their id
+    and days with conversations, the newest first, and the turns of the conversation that is
+    `given`. A token that may not list them gets none.
     """
     values: list[str] = []
     try:
         if argument == "topic":
             page = await client.insight.list_topics(query=start or None, page_size=50)
             values = [it.label for it in page.topics]
-        elif argument == "conversationId":
-            recent = await client.recall.recent(limit=100)
-            values = [it.conversation.id for it in recent]
+        elif argument in ("conversationId", "since"):
+            recent = [it.conversation for it in await client.recall.recent(limit=100)]
+            texts = (
+                it.id if argument != "since" else f"{it.update_time:%Y-%m-%d}" for it in recent
+            )
+            values = list(dict.fromkeys(texts))
+        elif argument == "turn" and "conversationId" in given:
+            history = await client.recall.fetch_context(given["conversationId"])
+            values = [str(it) for it in range(history.total_turns, 0, -1)]
     except RecollectError:
         return types.Completion(values=[])
     values = [it for it in values if argument == "topic" or it.startswith(start)]
     return types.Completion(
-        values=values[:_MOST_COMPLETIONS], has_more=len(values) > _MOST_COMPLETIONS
+        values=values[:_MOST_COMPLETIONS],
+        total=len(values) if argument == "turn" else None,
+        has_more=len(values) > _MOST_COMPLETIONS,
     )

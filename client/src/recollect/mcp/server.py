@@ -1,9 +1,12 @@
 """The tools on the wire: over stdio, or over streamable HTTP."""
 
+import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from typing import Any
 
@@ -18,15 +21,18 @@ from pydantic import BaseModel, ValidationError
 from recollect import AsyncClient, Conversation, NotFound, RecollectError, Unavailable
 from recollect.mcp import prompts, shapes, tools
 from recollect.mcp.bounds import MAX_NOTES, clipped
+from recollect.mcp.changes import CONVERSATION, TURN, Subscriptions
 from recollect.mcp.http import HttpOptions, serve_http
 from recollect.mcp.tools import WrongArgument, conversation_resource, resource_of
 
 _LISTING_TIMEOUT = 5.0
 """Seconds that a list of the tools waits for the server: whoever lists them may wait to begin."""
 _LISTED = 20
-"""Conversations that are listed as resources: the newest ones."""
-_CONVERSATION = re.compile(r"recollect://conversation/(conv-[0-9A-Z]{26})")
-_RESOURCE = re.compile(r"recollect://(conv-[0-9A-Z]{26})/turns/([0-9]{1,9})")
+"""Conversations on a page of the resources, the newest first."""
+_MOST_RECENT = 100
+_CURSOR = re.compile(r"([0-9]{1,14})-(conv-[0-9A-Z]{26})")
+_PROGRESS_SECONDS = 1.0
+"""Between two reports that a call of a tool still runs."""
 _INSTRUCTIONS = (
     "Recollect keeps every conversation that the user had with their agents. Search it before"
     " you say that you do not know"
@@ -136,18 +142,25 @@ def run(bridge: Bridge, http: HttpOptions | None) -> None:
 
 async def _serve(bridge: Bridge, http: HttpOptions | None) -> None:
     async with AsyncClient(bridge.target, timeout=bridge.timeout, **bridge.access) as client:
-        server = build(client, bridge.target, bridge.tools)
-        if http is not None:
-            await serve_http(server, http, bridge.target)
-            return
-        async with stdio_server() as (reading, writing):
-            await server.run(reading, writing, server.create_initialization_options())
+        subscriptions = Subscriptions(client, lambda error: _sentence(error, bridge.target))
+        server = build(client, bridge, subscriptions, has_sessions=http is None)
+        try:
+            if http is not None:
+                await serve_http(server, http, bridge.target)
+                return
+            async with stdio_server() as (reading, writing):
+                await server.run(reading, writing, server.create_initialization_options())
+        finally:
+            subscriptions.close()
 
 
-def build(client: AsyncClient, target: str, offered: tuple[str, ...] = tuple(TOOLS)) -> Server[Any]:
-    """Build the MCP server over a client, with the tools that are offered. Errors name `target`
-    where nobody answers.
+def build(
+    client: AsyncClient, bridge: Bridge, subscriptions: Subscriptions, *, has_sessions: bool
+) -> Server[Any]:
+    """Build the MCP server over a client. Without sessions a subscription needs a stream of its
+    own, which clients of MCP 2026-07-28 open.
     """
+    target, offered = bridge.target, bridge.tools
     reads_turns = "fetch_context" in offered
 
     async def allowed() -> list[str]:
@@ -166,13 +179,15 @@ def build(client: AsyncClient, target: str, offered: tuple[str, ...] = tuple(TOO
         )
 
     async def call_tool(
-        _: ServerRequestContext[Any], params: types.CallToolRequestParams
+        context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         tool = _EVERY.get(params.name) if params.name in offered else None
         if tool is None:
             return _failed(f"no such tool: {params.name}. There are {', '.join(offered)}.")
         try:
-            answer = await tool.run(client, tool.takes.model_validate(params.arguments or {}))
+            request = tool.takes.model_validate(params.arguments or {})
+            async with _progress(context, bridge):
+                answer = await tool.run(client, request)
         except ValidationError as error:
             return _failed(
                 "; ".join(
@@ -189,16 +204,26 @@ def build(client: AsyncClient, target: str, offered: tuple[str, ...] = tuple(TOO
         return types.CallToolResult(content=[text], structured_content=structured)
 
     async def list_resources(
-        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
+        _: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         if not reads_turns:
             return types.ListResourcesResult(resources=[])
+        moment, behind = _position(params.cursor if params else None)
         try:
-            recent = await client.recall.recent(limit=_LISTED, timeout=_LISTING_TIMEOUT)
+            page = await client.recall.recent(
+                limit=_MOST_RECENT, before=moment, timeout=_LISTING_TIMEOUT
+            )
         except RecollectError:  # what is read says what is wrong
             return types.ListResourcesResult(resources=[])
+        entries = list(page)
+        names = [it.conversation.id for it in entries]
+        if behind in names:
+            entries = entries[names.index(behind) + 1 :]
+        has_more = page.has_more or len(page) == _MOST_RECENT or len(entries) > _LISTED
+        entries = entries[:_LISTED]
         return types.ListResourcesResult(
-            resources=[_resource(it.conversation, it.snippet) for it in recent]
+            resources=[_resource(it.conversation, it.snippet) for it in entries],
+            next_cursor=_cursor(entries[-1].conversation) if has_more and entries else None,
         )
 
     async def list_templates(
@@ -226,8 +251,8 @@ def build(client: AsyncClient, target: str, offered: tuple[str, ...] = tuple(TOO
     async def read_resource(
         _: ServerRequestContext[Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        named = _RESOURCE.fullmatch(str(params.uri)) if reads_turns else None
-        last_turns = _CONVERSATION.fullmatch(str(params.uri)) if reads_turns else None
+        named = TURN.fullmatch(str(params.uri)) if reads_turns else None
+        last_turns = CONVERSATION.fullmatch(str(params.uri)) if reads_turns else None
         try:
             if last_turns is not None:
                 request = shapes.FetchContext.model_validate({"conversationId": last_turns[1]})
@@ -240,9 +265,12 @@ def build(client: AsyncClient, target: str, offered: tuple[str, ...] = tuple(TOO
                     code=types.INVALID_PARAMS,
                     message=f"uri: is like {conversation_resource('conv-01HQ…')} or"
                     f" {resource_of('conv-01HQ…', 7)}, not {params.uri}",
+                    data={"uri": str(params.uri)},
                 )
         except RecollectError as error:
-            raise MCPError(code=types.INVALID_PARAMS, message=_sentence(error, target)) from None
+            raise MCPError(
+                types.INVALID_PARAMS, _sentence(error, target), {"uri": str(params.uri)}
+            ) from None
         text = json.dumps(content, ensure_ascii=False)
         return types.ReadResourceResult(
             contents=[
@@ -266,7 +294,9 @@ def build(client: AsyncClient, target: str, offered: tuple[str, ...] = tuple(TOO
     async def complete(
         _: ServerRequestContext[Any], params: types.CompleteRequestParams
     ) -> types.CompleteResult:
-        values = await prompts.completed(client, params.argument.name, params.argument.value)
+        given = (params.context.arguments if params.context else None) or {}
+        argument = params.argument
+        values = await prompts.completed(client, argument.name, argument.value, given)
         return types.CompleteResult(completion=values)
 
     return Server(
@@ -282,7 +312,52 @@ def build(client: AsyncClient, target: str, offered: tuple[str, ...] = tuple(TOO
         on_list_prompts=list_prompts,
         on_get_prompt=get_prompt,
         on_completion=complete,
+        on_subscriptions_listen=subscriptions.listen if reads_turns else None,
+        on_subscribe_resource=subscriptions.subscribe if reads_turns and has_sessions else None,
+        on_unsubscribe_resource=subscriptions.unsubscribe if reads_turns and has_sessions else None,
     )
+
+
+@asynccontextmanager
+async def _progress(context: ServerRequestContext[Any], bridge: Bridge) -> AsyncIterator[None]:
+    """Report how long a call runs, of the seconds that it may take, to a host that asked for it:
+    many wait longer for a tool that tells them that it is alive.
+    """
+
+    async def report() -> None:
+        began = anyio.current_time()
+        message = f"waiting for {bridge.target}"
+        while True:
+            await anyio.sleep(_PROGRESS_SECONDS)
+            seconds = round(anyio.current_time() - began, 1)
+            if seconds > bridge.timeout:
+                return
+            await context.session.report_progress(seconds, bridge.timeout, message)
+
+    reporting = asyncio.create_task(report())
+    try:
+        yield
+    finally:
+        reporting.cancel()
+
+
+def _cursor(conversation: Conversation) -> str:
+    """Return the position behind a conversation in the list of the newest."""
+    moment = conversation.update_time - datetime.fromtimestamp(0, UTC)
+    return f"{moment // timedelta(milliseconds=1)}-{conversation.id}"
+
+
+def _position(cursor: str | None) -> tuple[datetime | None, str]:
+    """Return the time before which a page begins, and the conversation that it begins behind.
+    Raises MCPError.
+    """
+    if cursor is None:
+        return None, ""
+    match = _CURSOR.fullmatch(cursor)
+    if match is None:
+        raise MCPError(types.INVALID_PARAMS, f"cursor: {cursor:.100} is none of this server")
+    moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=int(match[1]) + 1)
+    return moment, match[2]
 
 
 def _described(name: str, tool: _Tool) -> types.Tool:

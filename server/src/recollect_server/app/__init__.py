@@ -26,6 +26,7 @@ from recollect_server.app.folder import (
 )
 from recollect_server.app.metrics import Metrics, Observed, metrics_page
 from recollect_server.app.models import embedding_models, model_folder, writer_of_notes
+from recollect_server.app.reading import ReadingSpace
 from recollect_server.app.space import (
     EMBEDDER,
     FOLLOWER,
@@ -238,6 +239,7 @@ def start(
             stores.exists,
             settings.max_open_spaces,
             settings.max_suspended_spaces,
+            partial=partial(_partial_space, shared),
         )
         stops.append(spaces.close)
         verifications = VerificationAdministration(stores, spaces, clock)
@@ -406,6 +408,12 @@ def _open_space(shared: Shared, name: str) -> OpenSpace:
         raise StorageUnavailable(f"the space {name} cannot be opened: {reason}") from error
     except IndexUnavailable as error:
         raise IndexUnavailable(f"the space {name} cannot be opened: {error}") from error
+
+
+def _partial_space(shared: Shared, name: str) -> ReadingSpace | None:
+    """Return what can be read already of a space that is being opened."""
+    space = shared.opening.get(name)
+    return space.partial() if space is not None else None
 
 
 def _flag(settings: Settings) -> str:

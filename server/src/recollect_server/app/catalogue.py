@@ -31,6 +31,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
             *("listen", "tls_cert", "tls_key", "client_ca", "insecure_plaintext", "auth"),
             *("metrics", "traces", "health_listen", "data_dir"),
             *("backup_dir", "backup_keep", "backup_key_file", "store", "space"),
+            *("store_connections", "store_prepared_statements"),
             *("durability", "reflection", "shutdown_grace"),
         ),
     ),

@@ -32,13 +32,8 @@ from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 
 log = structlog.get_logger("recollect.postgres")
 
+_PREPARES = {"on": True, "off": False, "auto": None}
 _LOOK_SECONDS = 2.0  # between two looks at the database, for health and metrics
-
-
-def open_database(store: LogStoreName, flag: str, *, is_alone: bool = False) -> Database:
-    """Open the database that a flag names. Raises CannotStart."""
-    with _refusing(store, flag):
-        return Database(store.url, is_alone=is_alone)
 
 
 @contextmanager
@@ -72,7 +67,12 @@ class PostgresStores:
     def __init__(self, settings: Settings) -> None:
         """Open the database. Raises CannotStart."""
         self._data_dir = settings.data_dir
-        self._database = open_database(settings.store, "--store")
+        with _refusing(settings.store, "--store"):
+            self._database = Database(
+                settings.store.url,
+                connections=settings.store_connections,
+                prepares=_PREPARES[settings.store_prepared_statements],
+            )
         if reason := refusal(DatabaseMark(self._database), f"the database {settings.store}"):
             self._database.close()
             raise CannotStart(reason)
@@ -185,7 +185,8 @@ class DatabasePlace:
 
     def __init__(self, store: LogStoreName, flag: str) -> None:
         """Open the database that a flag names, alone. Raises CannotStart."""
-        self._database = open_database(store, flag, is_alone=True)
+        with _refusing(store, flag):
+            self._database = Database(store.url, is_alone=True)
         self._mark = DatabaseMark(self._database)
         self._spaces = PostgresSpaces(self._database, Path())
         self._tokens = PostgresTokenLedger(self._database)

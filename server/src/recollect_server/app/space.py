@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ import structlog
 
 from recollect_server.app.folder import is_out_of_memory
 from recollect_server.app.models import Writer, abbreviator
+from recollect_server.app.reading import Reading, ReadingSpace
 from recollect_server.app.stores import Stores
 from recollect_server.domain.errors import IndexSuspended, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
@@ -134,6 +135,8 @@ class Shared:
     progress: Progress = unheard
     compared_at_once: int = COMPARED_AT_ONCE
     telemetry: Telemetry = UNMEASURED
+    opening: dict[str, "OpenSpace"] = field(default_factory=dict)
+    """Spaces that are being opened, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +174,16 @@ class OpenSpace:
         self._is_due = self._is_watched = False
         self._due_at: int | None = shared.clock()
         self.jobs: dict[str, Job] = {}
+        self._reading: Reading | None = None
+        shared.opening[name] = self
         try:
             self._open()
         except BaseException as error:
             if not is_out_of_memory(error):
                 self.close()
             raise
+        finally:
+            del shared.opening[name]
 
     def carry_out(self, work: Callable[[], Any]) -> Any:
         """Return the result of a call, behind what other processes wrote before it."""
@@ -299,7 +306,8 @@ class OpenSpace:
         moment = logs.sharing.join() if logs.sharing and self.name else ""
         if self.name != settings.space:
             stops.append(partial(self._remove_if_unused, logs))
-        self.recovered = recover(logs, clock, shared.progress, shared.compared_at_once)
+        self._reading = reading = Reading(logs, moment)
+        self.recovered = recover(logs, clock, shared.progress, shared.compared_at_once, reading)
         self._space = space = Space(
             logs,
             self.recovered.index,
@@ -310,7 +318,7 @@ class OpenSpace:
             moment=moment or (logs.sharing.moment() if logs.sharing else ""),
             telemetry=shared.telemetry,
         )
-        stops += (space.close, logs.close)
+        stops += (space.close, logs.close, reading.end)
         checkpoints = Checkpoints(logs, lambda name: space.exclusive(conversation=name), clock)
         checkpoints.finish_deletes()
         self.quota = Quota(
@@ -380,16 +388,10 @@ class OpenSpace:
             senders,
             self.external,
         )
-        builder = ContextBuilder(
-            space,
-            meaning,
-            anchors,
-            tiers,
-            live.view(_choosing),
-            self.external,
-            settings.max_answer_bytes,
-        )
         self.recall = Recall(space, meaning, tiers, identities)
+        recall_handlers = self._recall_handlers(
+            space, meaning, anchors, tiers, self.external, self.recall
+        )
         limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
         search_timeout = live.view(lambda now: now.search_timeout.total_seconds())
         self.handlers: Mapping[str, Any] = {
@@ -404,9 +406,7 @@ class OpenSpace:
                 clock,
                 settings.model_names,
             ),
-            "RecallService": RecallHandlers(
-                self.recall, anchors, builder, tiers, shared.answers, seal, search_timeout
-            ),
+            "RecallService": recall_handlers,
             "ChannelService": ChannelHandlers(receiving, identities, limits, clock),
             "ExternalCommunicationService": ExternalCommunicationHandlers(
                 self.external,
@@ -434,6 +434,58 @@ class OpenSpace:
         # first, as soon as nobody uses the space
         self.flush: Callable[[], None] = space.flush
         stops += (self._look_for_work, space.flush)
+
+    def _recall_handlers(
+        self,
+        space: Space,
+        meaning: Meaning,
+        anchors: Anchors,
+        tiers: Tiers,
+        external: External,
+        recall: Recall,
+    ) -> RecallHandlers:
+        shared = self._shared
+        live, settings = shared.live, shared.live.now
+        builder = ContextBuilder(
+            space,
+            meaning,
+            anchors,
+            tiers,
+            live.view(_choosing),
+            external,
+            settings.max_answer_bytes,
+        )
+        return RecallHandlers(
+            recall,
+            anchors,
+            builder,
+            tiers,
+            shared.answers,
+            Seal(self.name, is_default=self.name == settings.space),
+            live.view(lambda now: now.search_timeout.total_seconds()),
+        )
+
+    def partial(self) -> ReadingSpace | None:
+        """Return what can be read already of the space, which is being opened, for one call; None
+        if nothing can.
+        """
+        if self._reading is None or (index := self._reading.index()) is None:
+            return None
+        shared = self._shared
+        logs, live = shared.stores.of(self.name), shared.live
+        space = Space(
+            logs,
+            index,
+            shared.clock,
+            telemetry=shared.telemetry,
+            reading=self._reading.reason,
+        )
+        external = External(CommunicationStore(space), live.view(lambda now: now.acknowledgement))
+        meaning = Meaning(logs.root, shared.models)
+        tiers = Tiers(space, live.view(lambda now: milliseconds(now.warm_for)))
+        recall = Recall(space, meaning, tiers, Identities(space, identity_ledger(logs)))
+        handlers = self._recall_handlers(space, meaning, Anchors(space), tiers, external, recall)
+        return ReadingSpace(self.name, self._reading, index, space, {"RecallService": handlers})
 
     def verify(self, findings: Findings, check: Callable[[], None]) -> None:
         """Compare its logs with its index and vectors (see `LiveVerification`)."""

@@ -34,8 +34,7 @@ def migrate(origin: str, target: str) -> None:
     the first start. Exits with 1 if anything differs.
     """
     set_up_logs_of_a_command(load_settings(None, {}))
-    if _whole(origin) == _whole(target):
-        raise click.ClickException("--from and --to are the same place")
+    _check_apart(_whole(origin), _whole(target))
     try:
         with (
             opened(origin, "--from", is_source=True) as source,
@@ -66,6 +65,21 @@ def migrate(origin: str, target: str) -> None:
 def _whole(place: str) -> str | Path:
     """Return a place as it is compared with another one."""
     return place if "://" in place else Path(place).resolve()
+
+
+def _check_apart(origin: str | Path, target: str | Path) -> None:
+    """Raise ClickException if two places are the same, or one folder lies in the other: what is
+    copied would become part of what it is copied from.
+    """
+    if origin == target:
+        raise click.ClickException("--from and --to are the same place")
+    if isinstance(origin, Path) and isinstance(target, Path):
+        for inner, outer, flags in (
+            (target, origin, "--to lies in the folder of --from"),
+            (origin, target, "--from lies in the folder of --to"),
+        ):
+            if outer in inner.parents:
+                raise click.ClickException(f"{flags}, {outer}: name a folder beside it")
 
 
 def _print_table(spaces: tuple[Moved, ...]) -> None:

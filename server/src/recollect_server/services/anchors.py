@@ -63,6 +63,8 @@ class Anchors:
         if self._holding[0] == now:
             return self._holding[1]
         try:
+            if self._space.is_reading:  # those that were forgotten stand in transcripts still
+                raise IndexUnavailable(self._space.doubt)
             done = Holding(self.listed("", include_superseded=False))
         except IndexUnavailable as error:
             with self._file.lock:

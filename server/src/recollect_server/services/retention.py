@@ -6,11 +6,13 @@ streams are told, and its text is gone from every file.
 
 The receipt is written when it is decided, under the conversation's lock, before anything goes: none
 is ever missing. A server that is killed right then deletes the conversation in its next pass, as
-long as it is still idle.
+long as it is still idle. If another server writes to it or deletes it first, a line withdraws the
+receipt, and `receipts` leaves both out.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import islice
 
 import structlog
@@ -26,13 +28,15 @@ from recollect_server.domain.retention import RetentionReceipt, RetentionRule, R
 from recollect_server.services.space.deletion import DELETE_ANCHORS, KEEP_ANCHORS, NotConfirmed
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.conversations import Size
-from recollect_server.storage.logs.ledger import Ledger
-from recollect_server.storage.logs.store import Purpose
+from recollect_server.storage.logs.ledger import Ledger, retention_ledger
+from recollect_server.storage.logs.store import LogConflict, LogStore, Purpose
 
 log = structlog.get_logger("recollect.retention")
 
 _PART = 500  # conversations of one query
 _DAY = 86_400_000
+_WITHDRAWN = ""
+"""Rule of a line that withdraws the receipt before it of the same conversation."""
 
 
 class Retention:
@@ -73,16 +77,21 @@ class Retention:
     def carry_out(self, limit: int) -> int:
         """Delete or unindex at most `limit` of those that are due. Return how many were."""
         rules = {rule.text: rule for rule in self.rules()}
+        self._space.follow()
         count = 0
         for retired in list(islice(self.due(), limit)):
             rule = rules.get(retired.rule)
             if rule is None:
                 continue  # the rules changed meanwhile
+            decided: list[Retired] = []
             anchors = KEEP_ANCHORS if rule.keeps_anchors else DELETE_ANCHORS
 
-            def confirm(it: Conversation, retired: Retired = retired) -> bool:
+            def confirm(
+                it: Conversation, retired: Retired = retired, decided: list[Retired] = decided
+            ) -> bool:
                 if it.update_time != retired.update_time:
                     return False  # somebody wrote to it
+                decided.append(retired)
                 self._receipts.add(RetentionReceipt(retired, self._space.clock()))
                 return True
 
@@ -91,7 +100,10 @@ class Retention:
                     self._space.unindex(retired.conversation_id, confirm)
                 else:
                     self._space.delete(retired.conversation_id, anchors, confirm=confirm)
-            except (NotConfirmed, ConversationNotFound, ConversationPinned):
+            except (NotConfirmed, ConversationNotFound, ConversationPinned, LogConflict):
+                for it in decided:
+                    withdrawn = replace(it, rule=_WITHDRAWN)
+                    self._receipts.add(RetentionReceipt(withdrawn, self._space.clock()))
                 continue  # another pass looks again
             except StorageUnavailable as error:
                 log.warning(
@@ -152,6 +164,39 @@ class Retention:
             if len(part) < _PART:
                 return
             after = part[-1].update_time, part[-1].id
+
+
+def receipts(
+    store: LogStore, before: int | None, limit: int
+) -> tuple[list[RetentionReceipt], int | None]:
+    """Return receipts of a space, the newest first: those before a place; and the place of the next
+    page. Raises LogUnavailable.
+
+    One that was withdrawn is left out, and so is one of a conversation that is still there, because
+    its server was killed right then.
+    """
+    entries = list(retention_ledger(store).entries())
+    out: set[int] = set()
+    newest: dict[str, int] = {}
+    for at, it in enumerate(entries):
+        name, rule = it.retired.conversation_id, it.retired.rule
+        before_it = newest.pop(name, None)
+        if before_it is not None and not entries[before_it].retired.rule.startswith("unindex"):
+            out.add(before_it)  # a conversation is deleted once: it was decided again
+        if rule == _WITHDRAWN:
+            out |= {at} if before_it is None else {at, before_it}
+        else:
+            newest[name] = at
+    page: list[RetentionReceipt] = []
+    for at in reversed(range(len(entries[:before]))):
+        retired = entries[at].retired
+        is_delete = not retired.rule.startswith("unindex")
+        if at in out or (is_delete and store.has(retired.conversation_id)):
+            continue
+        page.append(entries[at])
+        if len(page) == limit:
+            return page, at or None
+    return page, None
 
 
 def _chosen(

@@ -31,6 +31,8 @@ log = structlog.get_logger("recollect.spaces")
 EMPTY = ""
 """Name of the space that stands for those that nobody wrote to."""
 
+_EARLY = 2.0  # seconds that a search waits for a space that is being read
+_EARLY_AGAIN = 0.25  # seconds until it asks again for a part of it
 _PATIENCE = 5.0  # seconds that a call waits for the place of a space that others use
 _RECENT = 5.0  # seconds after its last use in which background work takes no space's place
 _QUIET = 5.0  # seconds without a call after which background work rests
@@ -77,6 +79,15 @@ class OpenedSpace(Protocol):
 
 S = TypeVar("S", bound=OpenedSpace)
 R = TypeVar("R")
+
+
+class _Opening:
+    """An opening of a space in a thread of its own. `Spaces` guards it."""
+
+    __slots__ = ("error",)
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
 
 
 class _Place(Generic[S]):
@@ -148,11 +159,14 @@ class Spaces(Generic[S]):
         most: int,
         most_suspended: int = 0,
         patience: float = _PATIENCE,
+        partial: Callable[[str], Any | None] = lambda _: None,
     ) -> None:
         """`open_space` opens the space of a name, and makes it if there is none; `exists` tells
         whether there is one. At most `most` are open at a time, and at most `most_suspended`
         suspended. A call waits `patience` seconds for the place of a space that others use.
+        `partial` returns what can be read already of a space that is being opened, for one call.
         """
+        self._partial = partial
         self._open_space = open_space
         self._exists = exists
         self._most = most
@@ -172,14 +186,21 @@ class Spaces(Generic[S]):
         self._wakes: list[Callable[[], None]] = []
 
     def use(
-        self, name: str, *, reads: bool = False, holds: bool = False, appends: bool = False
+        self,
+        name: str,
+        *,
+        reads: bool = False,
+        holds: bool = False,
+        appends: bool = False,
+        partly: bool = False,
     ) -> Lease[S]:
         """Return a lease of a space, opened or resumed if it is not open.
 
         `reads`: the call only reads; a space that does not exist is not made, and answers like one
         without anything. `holds`: the lease may last for hours. `appends`: the call only appends,
         and a space that is suspended and has room stays so; work that needs its index raises
-        IndexSuspended, and is to be done again with another lease, without `appends`.
+        IndexSuspended, and is to be done again with another lease, without `appends`. `partly`: the
+        call is content with a part of a space that takes seconds to open.
 
         Raises TooManySpaces, Stopping, and what opening it raises.
         """
@@ -193,7 +214,9 @@ class Spaces(Generic[S]):
                 return lease
         if reads and place is None and name not in self._suspended and not self._exists(name):
             name = EMPTY
-        return self._opened(name, time.monotonic() + self._patience, 0.0, holds=holds)
+        return self._opened(
+            name, time.monotonic() + self._patience, 0.0, holds=holds, partly=partly
+        )
 
     def use_behind(self, name: str) -> Lease[S] | None:
         """Return a lease of an existing space for background work; None if there is none of that
@@ -396,11 +419,21 @@ class Spaces(Generic[S]):
             None,
         )
 
-    def _opened(self, name: str, until: float, recent: float, *, holds: bool) -> Lease[S]:
+    def _opened(
+        self, name: str, until: float, recent: float, *, holds: bool, partly: bool = False
+    ) -> Lease[S]:
         """Open or resume a space, once there is a place for it. `recent`: see `_unused`."""
         suspended: S | None = None
+        opening: _Opening | None = None
+        partly_at = time.monotonic() + _EARLY
         while True:
+            if partly and time.monotonic() >= partly_at:
+                if (lease := self._partly(name)) is not None:
+                    return lease
+                partly_at = time.monotonic() + _EARLY_AGAIN
             with self._lock:
+                if opening is not None and opening.error is not None:
+                    raise opening.error
                 if self._stopping:
                     raise Stopping
                 if name in self._barred:
@@ -410,14 +443,21 @@ class Spaces(Generic[S]):
                     self._places.move_to_end(name)
                     return self._lease(place, place.space, is_hold=holds)
                 if place is not None:  # somebody opens or closes it
-                    self._changed.wait()
+                    left = max(0.0, partly_at - time.monotonic())
+                    self._changed.wait(left if partly else None)
                     continue
                 if len(self._places) < self._most:
                     if name in self._suspended:
                         place, suspended = self._taken_out(name)
                     else:
                         place = self._places[name] = _Place(name)
-                    break
+                    if suspended is not None or not partly:
+                        break
+                    opening = _Opening()
+                    threading.Thread(
+                        target=self._open_beside, args=(place, opening), name="space-open"
+                    ).start()
+                    continue
                 evicted = self._unused(recent)
                 if evicted is None:
                     self._wait_for_a_place(until)
@@ -431,6 +471,20 @@ class Spaces(Generic[S]):
                 self._changed.notify_all()
                 return self._lease(place, suspended, is_hold=holds)
         return self._open(place, holds=holds)
+
+    def _open_beside(self, place: _Place[S], opening: _Opening) -> None:
+        """Open a space that a call waits for, which may go on before."""
+        with suppress(BaseException):  # whoever waits for it raises what it raises
+            self._open(place, holds=False, failed=opening).end()
+
+    def _partly(self, name: str) -> Lease[S] | None:
+        """Return a lease of a part of a space that is being opened; None if there is none yet."""
+        space = self._partial(name)
+        with self._lock:
+            place = self._places.get(name)
+            if space is None or place is None or place.space is not None or self._stopping:
+                return None
+            return self._lease(place, space, is_hold=False)
 
     def _taken_out(self, name: str) -> tuple[_Place[S], S]:
         """Return a suspended space, which is among the open ones from here on and which its caller
@@ -499,12 +553,15 @@ class Spaces(Generic[S]):
         self._changed.wait(left)
         self._waiting -= 1
 
-    def _open(self, place: _Place[S], *, holds: bool) -> Lease[S]:
+    def _open(self, place: _Place[S], *, holds: bool, failed: _Opening | None = None) -> Lease[S]:
+        """Open a space; `failed` has the error of an opening beside the call."""
         began = time.monotonic()
         try:
             space = self._open_space(place.name)
         except BaseException as error:
             log.warning("space_not_opened", space=place.name, reason=str(error))
+            if failed is not None:
+                failed.error = error
             self._remove(place)
             raise
         log.debug("space_opened", space=place.name, ms=round((time.monotonic() - began) * 1000, 1))

@@ -146,6 +146,11 @@ _STORING = frozenset(
 _APPEND = "ConversationService.AppendTurn"
 """The call that a suspended space takes without being resumed."""
 
+_PARTLY = frozenset(
+    {"RecallService.Search", "RecallService.BuildContext", "RecallService.FetchContext"}
+)
+"""Calls that a space which takes long to open answers by what is read of it, and that say so."""
+
 ADMINISTRATIVE = frozenset(
     {
         "ConversationService.Delete",
@@ -271,6 +276,7 @@ def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
     service, name = method.containing_service.name, method.name
     reads, stores = _reads(method), f"{service}.{name}" in _STORING
     appends = f"{service}.{name}" == _APPEND
+    partly = f"{service}.{name}" in _PARTLY
 
     def handle(space: Any, request: Any, call: Call) -> ProtoMessage | None:
         if stores:
@@ -284,7 +290,7 @@ def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
         # Work that needs the index of a suspended space says so before it has changed anything.
         with (
             suppress(IndexSuspended),
-            spaces.use(space_name, reads=reads, appends=appends) as space,
+            spaces.use(space_name, reads=reads, appends=appends, partly=partly) as space,
         ):
             return handle(space, request, call)
         with spaces.use(space_name, reads=reads) as space:

@@ -6,12 +6,13 @@ a stream is open, and which knows v1alpha alone. Both have the same messages but
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any, cast
 
 import grpc
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
-from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 from google.protobuf.message import DecodeError
 from google.rpc import status_pb2
 from grpc_reflection.v1alpha import reflection_pb2 as pb
@@ -158,12 +159,34 @@ class Reflection:
         answer: pb.ServerReflectionResponse
         (answer,) = self._servicer.ServerReflectionInfo(iter((lookup,)), None)
         answer.original_request.CopyFrom(request)
+        if answer.HasField("file_descriptor_response"):  # to change it would take another's place
+            files = answer.file_descriptor_response.file_descriptor_proto
+            files[:] = map(_with_json_names, files)
         return answer.SerializeToString()
 
     def _open(self, requests: object, call: Call, send: Send) -> None:
         stream = _Stream(self, requests, call, send)
         self.streams.open(stream)
         stream.listen()
+
+
+@lru_cache(maxsize=128)
+def _with_json_names(serialized: bytes) -> bytes:
+    """Return a file whose fields have their names in JSON. Python's generated code leaves them out,
+    and older tools do not derive them: grpcurl 1.8 would print `create_time`, and newer ones
+    `createTime`.
+    """
+    file = FileDescriptorProto.FromString(serialized)
+    messages: list[DescriptorProto] = [*file.message_type]
+    while messages:
+        message = messages.pop()
+        messages += message.nested_type
+        for field in message.field:
+            first, *others = field.name.split("_")
+            field.json_name = field.json_name or first + "".join(
+                it[:1].upper() + it[1:] for it in others
+            )
+    return file.SerializeToString()
 
 
 def _has_method(service: str, method: str) -> bool:

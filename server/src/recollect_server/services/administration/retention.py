@@ -7,9 +7,8 @@ from recollect_server.domain.errors import SpaceNotFound
 from recollect_server.domain.live import Live
 from recollect_server.domain.retention import RetentionReceipt, RetentionRule, Retired
 from recollect_server.services.administration.spaces import SpaceStores
-from recollect_server.services.retention import Retention
+from recollect_server.services.retention import Retention, receipts
 from recollect_server.services.spaces import OpenedSpace, Spaces
-from recollect_server.storage.logs.ledger import retention_ledger
 
 
 class Retaining(OpenedSpace, Protocol):
@@ -57,6 +56,4 @@ class RetentionAdministration:
         """
         if not self._stores.is_space(space):
             raise SpaceNotFound(space)
-        entries = list(retention_ledger(self._stores.of(space)).entries())[:before]
-        start = max(0, len(entries) - limit)
-        return entries[start:][::-1], start or None
+        return receipts(self._stores.of(space), before, limit)

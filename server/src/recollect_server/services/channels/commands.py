@@ -42,6 +42,7 @@ from recollect_server.services.space.deletion import DELETE_ANCHORS
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.services.working_context import turns_of
+from recollect_server.storage.logs.store import NO_CLAIM, Claim
 
 log = structlog.get_logger("recollect.commands")
 
@@ -66,6 +67,10 @@ class CommandCall:
     text: str
     request: RequestKey | None
     mail: tuple[str, ...] = ()
+    claim: Claim = NO_CLAIM
+    """Claim of the place, taken before it was looked at: of several processes that end the same
+    conversation at once, one begins the next.
+    """
 
 
 @frozen
@@ -230,8 +235,7 @@ class Commands:
             beginning.pinned,
         )
         began = Began(conversation_id, channel, run.time, participants, party, model, pinned)
-        claim = self._space.claim(claimed(channel, party, call.mail))
-        done = self._space.begin([began, run], call.request, claim=claim)
+        done = self._space.begin([began, run], call.request, claim=call.claim)
         return Replied(run.reply, done.state.conversation, run)
 
     def _history(self, state: ConversationState, count: int) -> str:

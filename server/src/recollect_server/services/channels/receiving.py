@@ -303,6 +303,7 @@ class Receiving:
     def _run(
         self, inbound: Inbound, headers: Headers, command: Command, request: RequestKey
     ) -> Replied:
+        claim = self._space.claim(claimed(inbound.channel, party_of(inbound), headers.ids))
         threads = self._threads(headers)
         said_in = min(threads) if threads else self._route(inbound)
         beginning = _beginning(inbound)
@@ -316,7 +317,7 @@ class Receiving:
                 if _is_named(inbound):
                     raise
                 said_in = None
-        call = CommandCall(command, inbound.text, request, headers.ids)
+        call = CommandCall(command, inbound.text, request, headers.ids, claim)
         return self._commands.run(call, said_in, beginning)
 
     def _run_in(self, conversation_id: str, call: CommandCall, speaks_from: str) -> Replied:
@@ -328,6 +329,8 @@ class Receiving:
         )
         is_email = channel == EMAIL
         with self._space.exclusive(all_mails=is_email, place="" if is_email else place.name):
+            places = claimed(channel, conversation.party, call.mail)
+            call = replace(call, claim=self._space.claim(places))
             in_use = (
                 self._space.pinned_at(place)
                 if place.known

@@ -195,6 +195,9 @@ class ContextBuilder:
         group = group_of(head.conversation.party) if head else ""
         if head is None or not group:
             return []
+        if self._space.is_reading:
+            degraded["group"] = self._space.doubt
+            return []
         try:
             written = self._external.in_group(
                 head.conversation.channel, group, _GROUP_MESSAGES, _GROUP_TEXT

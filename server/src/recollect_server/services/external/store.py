@@ -6,7 +6,9 @@ written and could not be indexed is brought up before anything else is asked, so
 delivered twice is ever taken for a new one.
 """
 
+import threading
 from contextlib import suppress
+from itertools import count
 
 import structlog
 
@@ -47,7 +49,10 @@ class CommunicationStore:
     def __init__(self, space: Space) -> None:
         self.space = space
         self._logs = space.communications
-        self._behind: set[str] = set()  # what the index did not take in
+        self._guard = threading.Lock()  # guards `_behind`
+        self._numbers = count(1)
+        self._behind: dict[str, int] = {}
+        """Communications that the index lacks lines of, each with the number of the last notice."""
         space.subscribe(ChangedElsewhere, self._changed)
 
     @property
@@ -57,7 +62,7 @@ class CommunicationStore:
 
     def _changed(self, event: ChangedElsewhere) -> None:
         if event.kind == Kind.COMMUNICATION:
-            self._behind.add(event.name)
+            self._note(event.name)
             with suppress(IndexUnavailable, StorageUnavailable):  # whoever asks next does it
                 self.bring_up()
 
@@ -65,16 +70,24 @@ class CommunicationStore:
         """Index the lines that the index refused. Raises IndexUnavailable, StorageUnavailable. Hold
         no communication's lock.
         """
-        for communication_id in sorted(self._behind):
+        with self._guard:
+            behind = sorted(self._behind.items())
+        for communication_id, number in behind:
             with (
                 self.space.exclusive(conversation=communication_id),
                 suppress(CommunicationNotFound),
             ):
                 self._catch_up(communication_id)
-            self._behind.discard(communication_id)
+            with self._guard:  # a later notice is about lines that may have come since
+                if self._behind.get(communication_id) == number:
+                    del self._behind[communication_id]
             if not self.space.is_shared:
                 log.warning("communication_caught_up", communication=communication_id)
             self.space.publish(CommunicationChanged(communication_id))
+
+    def _note(self, communication_id: str) -> None:
+        with self._guard:
+            self._behind[communication_id] = next(self._numbers)
 
     def _catch_up(self, communication_id: str) -> None:
         index = self.space.index
@@ -147,7 +160,7 @@ class CommunicationStore:
         try:
             lines, _ = self._logs.append(communication_id, end, contents, request, claim=claim)
         except LogConflict:
-            self._behind.add(communication_id)
+            self._note(communication_id)
             raise
         hit("external.recorded")
         before = stored.communication if stored else None
@@ -155,7 +168,7 @@ class CommunicationStore:
         try:
             self.space.index.external.add(before, communication, lines, time=self.space.clock())
         except IndexUnavailable as error:
-            self._behind.add(communication_id)
+            self._note(communication_id)
             log.error(
                 "communication_not_indexed", communication=communication_id, reason=str(error)
             )

@@ -163,6 +163,9 @@ class Recall:
         except IndexUnavailable as error:
             return Answer(legs_run=(), degraded=self._counted(dict.fromkeys(legs, str(error))))
         run = legs if candidates.scans else KEYWORD_LEGS
+        if self._space.is_reading:  # the words of unindexed ones go last
+            hits = [it for it in hits if not it.conversation.unindexed]
+            results = [it for it in results if not it.conversation.unindexed]
         self._tiers.found(result.conversation.id for result in results[:_FOUND])
         degraded = self._behind() | candidates.degraded
         if showing.unread:

@@ -37,7 +37,7 @@ from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.redaction import lines_as_indexed
 from recollect_server.services.space.requests import Requests
 from recollect_server.services.space.routes import Routes
-from recollect_server.services.space.state import ConversationState, RequestKey
+from recollect_server.services.space.state import RequestKey
 from recollect_server.services.space.states import States
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
@@ -152,44 +152,27 @@ class Deletions:
                     continue
                 if request and (earlier := self._requests.find_answered(request)):
                     return Receipt.of(earlier)
-                state = self._state(conversation_id, request)
-                if state.conversation.pinned and not force:
-                    raise ConversationPinned(conversation_id)
-                if confirm is not None and not confirm(state.conversation):
-                    raise NotConfirmed
-                settle_anchors(
-                    self._anchors,
-                    self._projection.index,
-                    self._store,
-                    conversation_id,
-                    state.number,
-                    anchors,
-                )
-                if request:
-                    self._requests.begin(request)
-                deleting(conversation_id)
                 try:
-                    self._store.begin_delete(conversation_id, state.size if confirm else None)
-                except LogNotFound:
-                    if self._store.sharing is None:
+                    number = self._begin(
+                        conversation_id, anchors, request, force, confirm, deleting
+                    )
+                except ConversationNotFound:
+                    if request is None:
                         raise
-                    # another process deleted it, and this one has not followed that
-                    raise ConversationNotFound(conversation_id) from None
+                    if not self._is_begun(conversation_id, request):
+                        # Its answer is kept before the log goes: who finds no log finds it.
+                        if earlier := self._requests.find_answered(request):
+                            return Receipt.of(earlier)
+                        raise
+                    number = self._interrupted.pop(conversation_id, None)
                 self._states.forget(conversation_id)
                 self._pending.release(conversation_id)
                 self._projection.overlay.caught_up(conversation_id)
                 self._routes.forget(conversation_id)
-                end = self._under_way[conversation_id] = threading.Event()
-            break
-        try:
+                self._under_way[conversation_id] = threading.Event()
             # Without the locks, which other conversations share: the rest may take seconds.
-            return self._finish(conversation_id, state.number, request)
-        except (IndexUnavailable, StorageUnavailable):
-            self._interrupted[conversation_id] = state.number
-            raise
-        finally:
-            del self._under_way[conversation_id]
-            end.set()
+            if (receipt := self._complete(conversation_id, number, request)) is not None:
+                return receipt
 
     def follow(self, conversation_id: str) -> None:
         """Let nobody find a conversation that another process deleted. `finish_interrupted` removes
@@ -219,19 +202,17 @@ class Deletions:
         """Finish the deletes that the store or the index interrupted. Return False if one of them
         still refuses. Hold no lock.
         """
-        for conversation_id, number in list(self._interrupted.items()):
+        for conversation_id in list(self._interrupted):
+            with self._locks.conversations.hold(conversation_id):
+                if conversation_id not in self._interrupted or conversation_id in self._under_way:
+                    continue
+                number = self._interrupted.pop(conversation_id)
+                self._under_way[conversation_id] = threading.Event()
             try:
-                self._finish(conversation_id, number, None)
-            except LogNotFound:
-                # It was finished with a new index, or by others, who took this process for gone.
-                if self._projection.index.removal.find(conversation_id) is not None:
-                    reason = f"it has words of {conversation_id}, which another server deleted"
-                    self._projection.index.condemn(reason)
-                    self._projection.index.want_rebuild(reason)
+                self._complete(conversation_id, number, None)
             except (IndexUnavailable, StorageUnavailable) as error:
                 log.warning("delete_not_finished", conversation=conversation_id, reason=str(error))
                 return False
-            del self._interrupted[conversation_id]
             log.warning("interrupted_delete_finished", conversation=conversation_id)
         return True
 
@@ -260,22 +241,46 @@ class Deletions:
                     anchors,
                 )
 
-    def _state(self, conversation_id: str, request: RequestKey | None) -> ConversationState:
-        """Return the state of a conversation that is to be deleted. One that this very request
-        began to delete, here or in another process, is not said to be unknown.
-        """
+    def _begin(
+        self,
+        conversation_id: str,
+        anchors: int,
+        request: RequestKey | None,
+        force: bool,
+        confirm: Callable[[Conversation], bool] | None,
+        deleting: Callable[[str], None],
+    ) -> int | None:
+        """Take step 1, and return the number in the index. Hold the conversation's lock."""
+        state = self._states.get(conversation_id)
+        if state.conversation.pinned and not force:
+            raise ConversationPinned(conversation_id)
+        if confirm is not None and not confirm(state.conversation):
+            raise NotConfirmed
+        settle_anchors(
+            self._anchors,
+            self._projection.index,
+            self._store,
+            conversation_id,
+            state.number,
+            anchors,
+        )
+        if request:
+            self._requests.begin(request)
+        deleting(conversation_id)
         try:
-            return self._states.get(conversation_id)
-        except ConversationNotFound:
-            if (
-                request
-                and self._requests.is_begun(request)
-                and self._store.is_taken(conversation_id)
-            ):
-                raise StorageUnavailable(
-                    f"{conversation_id} is being deleted: repeat with the same request_id"
-                ) from None
-            raise
+            self._store.begin_delete(conversation_id, state.size if confirm else None)
+        except LogNotFound:
+            if self._store.sharing is None:
+                raise
+            # another process deleted it, and this one has not followed that
+            raise ConversationNotFound(conversation_id) from None
+        return state.number
+
+    def _is_begun(self, conversation_id: str, request: RequestKey) -> bool:
+        """Return whether this very request began to delete a conversation, in another process or in
+        one that was killed, and the delete has not ended. Then it is finished here too.
+        """
+        return self._requests.is_begun(request) and self._store.is_taken(conversation_id)
 
     def _keep_as_indexed(self, stored: Stored) -> None:
         """Keep the lines that the index has of a deleted conversation, if the log has others: its
@@ -284,6 +289,27 @@ class Deletions:
         conversation_id = stored.conversation.id
         if (old := lines_as_indexed(self._store, conversation_id, stored.lines)) is not None:
             self._as_indexed[conversation_id] = old
+
+    def _complete(
+        self, conversation_id: str, number: int | None, request: RequestKey | None
+    ) -> Receipt | None:
+        """Take the steps behind the first one. Return None if others finished meanwhile. Hold no
+        lock, and have it in `_under_way`.
+        """
+        try:
+            return self._finish(conversation_id, number, request)
+        except LogNotFound:
+            # It was finished with a new index, or by others, who took this process for gone.
+            if self._projection.index.removal.find(conversation_id) is not None:
+                reason = f"it has words of {conversation_id}, which another server deleted"
+                self._projection.index.condemn(reason)
+                self._projection.index.want_rebuild(reason)
+            return None
+        except (IndexUnavailable, StorageUnavailable):
+            self._interrupted[conversation_id] = number
+            raise
+        finally:
+            self._under_way.pop(conversation_id).set()
 
     def _finish(
         self, conversation_id: str, number: int | None, request: RequestKey | None
@@ -295,20 +321,35 @@ class Deletions:
         index = self._projection.index
         if (stored := index.conversations.find(conversation_id)) is not None:
             self._keep_as_indexed(stored)
+        counted: Removed = {}
+        if request and stored is None and index.removal.find(conversation_id) is None:
+            # another process began it, and its words are gone from this index already
+            lines = spoken(self._store.raw_deleted(conversation_id), lambda _: True)
+            count = sum(message is not None for _, _, message in lines)
+            counted = {"messages": count, "search_terms": count}
+
+        def receipt_of(removed: Removed) -> Receipt:
+            every = counted | removed | event.removed
+            if own_anchors:
+                every["anchors"] = every.get("anchors", 0) + own_anchors
+            return Receipt(conversation_id, every, time)
+
+        def ending(removed: Removed) -> None:
+            if request:
+                self._requests.share(receipt_of(removed).known_as(request))
+
         removed = finish_delete(
             self._store,
             index,
             conversation_id,
             time,
             old=self._as_indexed.get(conversation_id),
+            ending=ending,
         )
         self._as_indexed.pop(conversation_id, None)
-        removed |= event.removed
-        if own_anchors:
-            removed["anchors"] = removed.get("anchors", 0) + own_anchors
         self._anchors.changed()
         hit("delete.log_emptied")
-        receipt = Receipt(conversation_id, removed, time)
+        receipt = receipt_of(removed)
         if request:
             self._requests.remember(receipt.known_as(request))
         hit("delete.remembered")
@@ -388,14 +429,16 @@ def finish_delete(
     time: int,
     progress: Callable[[int], None] | None = None,
     old: list[bytes] | None = None,
+    ending: Callable[[Removed], None] | None = None,
 ) -> Removed:
     """Take steps 2 to 5; to take them again after a crash is harmless. Return what was removed from
     where.
 
     `progress` is called with the number of bytes of the transcript that are done with. `old` are
-    the lines that the index has (see `lines_as_indexed`); None: those of the log. No lock is
-    needed: the conversation is gone. Raises IndexUnavailable, StorageUnavailable: then the next
-    start finishes it.
+    the lines that the index has (see `lines_as_indexed`); None: those of the log. `ending` is
+    called with what is removed then, before a shared store removes the log. No lock is needed: the
+    conversation is gone. Raises IndexUnavailable, StorageUnavailable: then the next start finishes
+    it.
     """
     removed: Removed = {}
     if hashes := _new_deliveries(logs, index, conversation_id):
@@ -417,6 +460,9 @@ def finish_delete(
         index.removal.purge_words(number)
         index.removal.end(number)
         hit("delete.words_removed")
+    if ending is not None and logs.sharing is not None:
+        with suppress(LogNotFound):  # another replica was the last that had words of it
+            ending(removed | {"transcript": logs.deleted_length(conversation_id)})
     removed |= logs.end_delete(conversation_id)
     if not index.removal.empty_log():
         log.warning("log_not_emptied", conversation=conversation_id)

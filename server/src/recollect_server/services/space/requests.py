@@ -280,12 +280,16 @@ class Requests:
         if sharing := self._transcripts.store.sharing:
             sharing.remember(request.id, "")
 
+    def share(self, record: KnownRequest) -> None:
+        """Let other processes have the answer of such a request. Raises StorageUnavailable."""
+        if sharing := self._transcripts.store.sharing:
+            sharing.remember(record.request_id, orjson.dumps(record).decode())
+
     def remember(self, record: KnownRequest) -> None:
         """Keep the answer of such a request, for every process. Raises IndexUnavailable,
         StorageUnavailable.
         """
-        if sharing := self._transcripts.store.sharing:
-            sharing.remember(record.request_id, orjson.dumps(record).decode())
+        self.share(record)
         self._projection.index.requests.add(record)
 
     def _shared_answer(self, request: RequestKey) -> str | None:

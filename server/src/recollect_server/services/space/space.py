@@ -78,13 +78,16 @@ class Space:
         admit_conversation: Callable[[], None] = lambda: None,
         moment: str = "",
         telemetry: Telemetry = UNMEASURED,
+        reading: Callable[[], str] | None = None,
     ) -> None:
         """`unverified` conversations are compared with the index before it is believed.
 
         `lock_order` checks the order in which locks are taken. `admit_conversation` is called
         before a conversation begins, and may raise LimitExceeded. `moment`: of a store that
-        processes share, one before the index was brought up.
+        processes share, one before the index was brought up. `reading`: somebody else is making the
+        index from the logs just now, and this says how far; then nothing may be written here.
         """
+        self._reading = reading
         self._admit_conversation = admit_conversation
         self._looked = time.monotonic()
         self._refused: dict[str, float] = {}
@@ -102,7 +105,14 @@ class Space:
         self._projection = Projection(index, unverified, telemetry)
         self._overlay = self._projection.overlay
         self._pending = PendingWrites(self._overlay)
-        self._states = States(transcripts, self._projection, self._pending, clock, self.publish)
+        self._states = States(
+            transcripts,
+            self._projection,
+            self._pending,
+            clock,
+            self.publish,
+            may_index=reading is None,
+        )
         self._routes = Routes(self._overlay, store.has, self._states.is_pinned)
         self._requests = Requests(transcripts, self._projection, self._states, self.anchors)
         self._writes = Writes(
@@ -562,7 +572,14 @@ class Space:
     @property
     def doubt(self) -> str:
         """Return why the index may lack something of what is stored; empty if it has everything."""
+        if self._reading:
+            return self._reading()
         return self._projection.doubt or (self._following.failure if self._following else "")
+
+    @property
+    def is_reading(self) -> bool:
+        """True while the index is being made: it has only what was read so far."""
+        return self._reading is not None
 
     @property
     def is_verified(self) -> bool:

@@ -39,7 +39,11 @@ class States:
         pending: PendingWrites,
         clock: Clock,
         publish: Callable[[object], None],
+        *,
+        may_index: bool = True,
     ) -> None:
+        """`may_index`: a conversation of which the index lacks lines is indexed when it is read."""
+        self._may_index = may_index
         self._transcripts = transcripts
         self._projection = projection
         self._pending = pending
@@ -100,6 +104,8 @@ class States:
         try:
             stored = index.conversations.find(conversation_id)
             if stored is None or stored.bytes != size or stored.calls_unknown:
+                if not self._may_index:
+                    return self._read(conversation_id)
                 number, conversation, end = self._transcripts.catch_up(
                     index, conversation_id, stored, time=self._clock(), log_updates=True
                 )

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -92,27 +92,62 @@ class Recovered:
     """The conversations that the index must be compared with before it is believed."""
 
 
+class Making(Protocol):
+    """Protocol of who searches an index while it is made anew."""
+
+    def begin(self, index: Index) -> None:
+        """Search an index from now on."""
+
+    def progress(self, done: int, of: int) -> None:
+        """Note how many conversations are read."""
+
+    def end(self) -> None:
+        """Search it no more: it is to be closed."""
+
+
+class Unsearched:
+    """An index that nobody searches while it is made."""
+
+    def begin(self, index: Index) -> None:
+        """Do nothing."""
+
+    def progress(self, done: int, of: int) -> None:
+        """Do nothing."""
+
+    def end(self) -> None:
+        """Do nothing."""
+
+
+_UNSEARCHED = Unsearched()
+
+
 def recover(
-    logs: LogStore, clock: Clock, progress: Progress, compared_at_once: int = COMPARED_AT_ONCE
+    logs: LogStore,
+    clock: Clock,
+    progress: Progress,
+    compared_at_once: int = COMPARED_AT_ONCE,
+    making: Making = _UNSEARCHED,
 ) -> Recovered:
-    """Open the index and bring it up to the transcripts. Raises StorageUnavailable,
-    IndexUnavailable.
+    """Open the index and bring it up to the transcripts; `making` is told of one that is made anew.
+    Raises StorageUnavailable, IndexUnavailable.
     """
     logs.create()
     index, closed = _open(logs)
     if index is not None:
         try:
-            done = _bring_up(logs, index, clock, progress, rebuilt=False)
+            done = _bring_up(logs, index, clock, progress, _UNSEARCHED, rebuilt=False)
             return done if closed else _compared(logs, done, compared_at_once)
         except IndexUnavailable as error:
             log.warning(
                 "index_ahead" if isinstance(error, IndexAhead) else "index_unusable",
                 reason=str(error),
             )
-    return rebuild(logs, clock, progress)
+    return rebuild(logs, clock, progress, making)
 
 
-def rebuild(logs: LogStore, clock: Clock, progress: Progress) -> Recovered:
+def rebuild(
+    logs: LogStore, clock: Clock, progress: Progress, making: Making = _UNSEARCHED
+) -> Recovered:
     """Rebuild the index from the transcripts. Nobody may have it open. Raises StorageUnavailable,
     IndexUnavailable.
     """
@@ -123,7 +158,13 @@ def rebuild(logs: LogStore, clock: Clock, progress: Progress) -> Recovered:
     except IndexUnavailable as error:
         raise IndexUnavailable(f"the index cannot be made: {error}") from error
     index.log.claim_file(copied=False)
-    return _bring_up(logs, index, clock, progress, rebuilt=True)
+    making.begin(index)
+
+    def both(done: int, of: int) -> None:
+        making.progress(done, of)
+        progress(done, of)
+
+    return _bring_up(logs, index, clock, both, making, rebuilt=True)
 
 
 def _open(logs: LogStore) -> tuple[Index | None, bool]:
@@ -211,12 +252,19 @@ def _differences(
 
 
 def _bring_up(
-    logs: LogStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool
+    logs: LogStore,
+    index: Index,
+    clock: Clock,
+    progress: Progress,
+    making: Making,
+    *,
+    rebuilt: bool,
 ) -> Recovered:
     """Bring the index up, and close it if that fails."""
     try:
         return _look_after_all(logs, index, clock, progress, rebuilt=rebuilt)
     except BaseException:
+        making.end()
         index.close()
         raise
 

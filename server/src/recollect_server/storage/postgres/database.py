@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -29,11 +30,13 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 _LOCK = 7018351  # of this program's advisory locks; the second number tells them apart
 _ALONE, _SCHEMA = 1, 3
 _OLDEST = 160000
+_TRANSACTION_TIMEOUT = 170000  # the first version that has it
 _CONNECTIONS = 10
 _PATIENCE = 2.0  # seconds that a call waits for a connection
 _AWAY = 0.5  # seconds after a failure in which others fail at once
 _TRIES = 3  # of a call whose connection is lost
 _BEAT = 5.0  # seconds between two signs of life; after 30 the schema takes a replica for gone
+_LOOK = 0.25  # seconds between two looks for signs of life of others
 _GONE = "1 hour"  # without a sign of life; then a replica's number is forgotten
 
 # Of each connection, unless the URL says otherwise: a server that is gone is noticed in seconds.
@@ -47,12 +50,16 @@ _DEFAULTS = {
     "target_session_attrs": "read-write",
 }
 # What a role or a database has set must not weaken what an answer promises; `remote_apply` stays.
+# Behind a pooler nothing is set, for its sessions are also those of others: there the schema's
+# functions and triggers do the same for one transaction (migrations/0008_poolers.sql).
 _SESSION = """
-    SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
-               WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false),
-           set_config('default_transaction_isolation', 'read committed', false),
-           set_config('lock_timeout', '10s', false),
-           set_config('idle_in_transaction_session_timeout', '60s', false)
+    SELECT CASE WHEN pg_backend_pid() = %s THEN concat(
+               set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+                   WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false),
+               set_config('default_transaction_isolation', 'read committed', false),
+               set_config('lock_timeout', '10s', false),
+               set_config('idle_in_transaction_session_timeout', '60s', false)) END,
+           current_setting('default_transaction_isolation')
 """
 
 
@@ -68,33 +75,29 @@ class Database:
     """One database, opened. Safe to call from any thread."""
 
     def __init__(
-        self, url: str, *, connections: int = _CONNECTIONS, is_alone: bool = False
+        self,
+        url: str,
+        *,
+        connections: int = _CONNECTIONS,
+        prepares: bool | None = None,
+        is_alone: bool = False,
     ) -> None:
-        """Connect, bring the schema up to date, and take a number. `is_alone`: with nobody beside.
+        """Connect, bring the schema up to date, and take a number. `is_alone`: with nobody beside;
+        `prepares`: whether statements are prepared, None: where no pooler is.
 
         Raises DatabaseUnavailable, DatabaseRefused; then nothing is left open.
         """
         self.name = without_password(url)
         """The URL without its password."""
-        try:
-            given = conninfo_to_dict(url)
-        except psycopg.ProgrammingError:
-            # Its own text may hold the password.
-            raise DatabaseRefused(f"{self.name} is no URL of PostgreSQL") from None
-        missing = {key: value for key, value in _DEFAULTS.items() if key not in given}
-        self._conninfo = make_conninfo(url, **missing)
+        self._conninfo = conninfo_of(url)
+        self._configure = partial(configure, prepares=prepares)
         self._away_until = 0.0
         self._stopping = threading.Event()
         self._leases: dict[tuple[str, str], float] = {}
-        self._holder: Connection | None = None  # its session holds the lock of who is alone
+        self._holder: Connection | None = None  # its transaction holds the lock of who is alone
         try:
             with self._connected() as connection:
-                if connection.info.server_version < _OLDEST:
-                    raise DatabaseRefused(
-                        f"{self.name} is PostgreSQL {connection.info.server_version // 10000}:"
-                        f" {_OLDEST // 10000} or newer is needed"
-                    )
-                _migrate(connection)
+                migrate(connection, self.name)
                 self.number = self._take_number(connection, is_alone=is_alone)
                 """Number of this replica, which every change names."""
                 row = connection.execute("SELECT identity::text FROM recollect.owner").fetchone()
@@ -119,7 +122,7 @@ class Database:
             reconnect_timeout=_PATIENCE,
             max_lifetime=3600.0,
             max_idle=300.0,
-            configure=_configure,
+            configure=self._configure,
             name="recollect",
         )
         self._beats = threading.Thread(target=self._beat, name="replica-beat", daemon=True)
@@ -153,29 +156,53 @@ class Database:
             connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, _SCHEMA])
             if is_alone:
                 self._holder = self._connected()
-                if not _is_locked(self._holder, "pg_try_advisory_lock"):
+                # A transaction that stays open: a pooler leaves it its session.
+                self._holder.execute("BEGIN")
+                self._holder.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+                if self._holder.info.server_version >= _TRANSACTION_TIMEOUT:
+                    self._holder.execute("SET LOCAL transaction_timeout = 0")
+                if not _is_locked(self._holder, "pg_try_advisory_xact_lock"):
                     raise DatabaseRefused(
                         f"a command moves the logs of the database {self.name} already"
-                    )
-                row = connection.execute(
-                    "SELECT FROM recollect.replicas WHERE seen > now() - interval '30 seconds'"
-                ).fetchone()
-                if row is not None:
-                    raise DatabaseRefused(
-                        f"another server uses the database {self.name}: stop it (one that was"
-                        " killed counts for 30 seconds), or name another database"
                     )
             elif not _is_locked(connection, "pg_try_advisory_xact_lock_shared"):
                 raise DatabaseRefused(
                     f"a command moves the logs of the database {self.name}: wait for its end"
                 )
+            else:
+                return _new_number(connection, "now()")
+        # From here on no server starts.
+        self._await_silence(connection)
+        return _new_number(connection, "'-infinity'")
+
+    def _await_silence(self, connection: Connection) -> None:
+        """Wait until every server that gave a sign of life a moment ago is known to be gone. Raises
+        DatabaseRefused as soon as one of them is known to be there.
+        """
+        assert self._holder is not None
+        own = [connection.info.backend_pid, self._holder.info.backend_pid]
+        signs = first = _last_signs(connection)
+        while signs:
+            # The connections of a killed server end with it, while its last sign counts on.
             row = connection.execute(
-                "INSERT INTO recollect.replicas (seen) VALUES (CASE WHEN %s THEN '-infinity'"
-                " ELSE now() END) RETURNING number",
-                [is_alone],
+                "SELECT FROM pg_stat_activity WHERE datname = current_database()"
+                " AND application_name = current_setting('application_name')"
+                " AND NOT pid = ANY(%s)",
+                [own],
             ).fetchone()
-            assert row is not None
-            return int(row[0])
+            if row is not None or any(moment != first.get(it) for it, moment in signs.items()):
+                raise DatabaseRefused(
+                    f"another server uses the database {self.name}: stop it, or name another"
+                    " database"
+                )
+            if signs is first:
+                log.warning(
+                    "server_gone",
+                    reason="a server gave a sign of life within the last 30 seconds, and has no"
+                    " connection now: waiting until it counts as gone",
+                )
+            time.sleep(_LOOK)
+            signs = _last_signs(connection)
 
     def _beat(self) -> None:
         """Give signs of life, so that what others delete waits until it is gone here too."""
@@ -257,13 +284,31 @@ class Database:
         return f"no connection became free within {_PATIENCE:g} s"
 
     def _connected(self) -> Connection:
-        connection: Connection = psycopg.connect(self._conninfo, autocommit=True)
-        try:
-            _configure(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        return connected(self._conninfo, self._configure)
+
+
+def conninfo_of(url: str) -> str:
+    """Return the parameters of connections to a database. Raises DatabaseRefused."""
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        # Its own text may hold the password.
+        raise DatabaseRefused(f"{without_password(url)} is no URL of PostgreSQL") from None
+    missing = {key: value for key, value in _DEFAULTS.items() if key not in given}
+    return make_conninfo(url, **missing)
+
+
+def connected(conninfo: str, configured: Callable[[Connection], None]) -> Connection:
+    """Return a new connection, which commits each statement. Raises psycopg.Error,
+    DatabaseRefused.
+    """
+    connection: Connection = psycopg.connect(conninfo, autocommit=True)
+    try:
+        configured(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def said(error: BaseException) -> str:
@@ -281,6 +326,23 @@ def _is_locked(connection: Connection, function: str) -> bool:
     return bool(row and row[0])
 
 
+def _new_number(connection: Connection, moment: str) -> int:
+    """Add a replica that was heard of at a time, and return its number."""
+    row = connection.execute(
+        f"INSERT INTO recollect.replicas (seen) VALUES ({moment}) RETURNING number".encode()
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _last_signs(connection: Connection) -> dict[int, Any]:
+    """Return the replicas that count as being there, with the time of each one's last sign."""
+    rows = connection.execute(
+        "SELECT number, seen FROM recollect.replicas WHERE seen > now() - interval '30 seconds'"
+    )
+    return {int(number): moment for number, moment in rows}
+
+
 def _horizon_age(connection: Connection) -> float:
     row = connection.execute(
         "SELECT extract(epoch FROM clock_timestamp() - min(xact_start)) FROM pg_stat_activity"
@@ -289,47 +351,73 @@ def _horizon_age(connection: Connection) -> float:
     return 0.0 if row is None or row[0] is None else max(0.0, float(row[0]))
 
 
-def _configure(connection: Connection) -> None:
-    connection.execute(_SESSION)
+def configure(connection: Connection, prepares: bool | None = None) -> None:
+    """Let the settings of a session be those that the statements count on.
 
-
-def _migrate(connection: Connection) -> None:
-    """Apply the steps of the schema that the database lacks. Raises DatabaseRefused if it has some
-    that this version does not know.
+    A pooler (PgBouncer, also of others) gives each transaction a session of its choice. It shows by
+    the process that serves the connection, which is another one than the connection was told of.
+    Statements are not prepared there unless that is asked for, and nothing is set.
     """
+    if prepares is not None:
+        connection.prepare_threshold = 5 if prepares else None
+    row = connection.execute(_SESSION, [connection.info.backend_pid]).fetchone()
+    assert row is not None
+    if row[0] is None:
+        if prepares is None:
+            connection.prepare_threshold = None
+        if row[1] != "read committed":
+            raise DatabaseRefused(
+                f"the pooler's sessions have default_transaction_isolation = '{row[1]}', and the"
+                " server cannot set what a pooler shares: ALTER ROLE"
+                f" {connection.info.user} SET default_transaction_isolation = 'read committed'"
+            )
+
+
+def migrate(connection: Connection, name: str) -> None:
+    """Apply the steps of the schema that the database lacks. Raises DatabaseRefused if it has some
+    that this version does not know, or is of an old PostgreSQL.
+    """
+    if connection.info.server_version < _OLDEST:
+        raise DatabaseRefused(
+            f"{name} is PostgreSQL {connection.info.server_version // 10000}:"
+            f" {_OLDEST // 10000} or newer is needed"
+        )
     steps = sorted(
         (int(file.name[:4]), file)
         for file in (resources.files(__package__) / "migrations").iterdir()
         if file.name.endswith(".sql")
     )
-    connection.execute("SELECT pg_advisory_lock(%s, %s)", [_LOCK, _SCHEMA])
-    try:
-        row = connection.execute("SELECT to_regclass('recollect.schema_version')").fetchone()
-        applied: set[int] = set()
-        if row is None or row[0] is None:
-            with connection.transaction():
-                connection.execute("CREATE SCHEMA IF NOT EXISTS recollect")
-                connection.execute(
-                    "CREATE TABLE recollect.schema_version ("
-                    "version integer PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())"
+    while True:
+        # The lock ends with the transaction: a pooler may give the next one another session.
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, _SCHEMA])
+            applied = _applied(connection)
+            newest, version = steps[-1][0], max(applied, default=0)
+            if version > newest:
+                raise DatabaseRefused(
+                    f"the database has version {version} of the schema, and this server knows"
+                    f" {newest}: run the newer server"
                 )
-        else:
-            rows = connection.execute("SELECT version FROM recollect.schema_version")
-            applied = {int(version) for (version,) in rows}
-        version, newest = max(applied, default=0), steps[-1][0]
-        if version > newest:
-            raise DatabaseRefused(
-                f"the database has version {version} of the schema, and this server knows {newest}:"
-                " run the newer server"
+            lacking = [step for step in steps if step[0] not in applied]
+            if not lacking:
+                return
+            number, file = lacking[0]
+            connection.execute(file.read_text().encode())
+            connection.execute(
+                "INSERT INTO recollect.schema_version (version) VALUES (%s)", [number]
             )
-        for number, file in steps:
-            if number not in applied:
-                with connection.transaction():
-                    connection.execute(file.read_text().encode())
-                    connection.execute(
-                        "INSERT INTO recollect.schema_version (version) VALUES (%s)", [number]
-                    )
-                log.info("schema_migrated", version=number)
-    finally:
-        with suppress(psycopg.Error):
-            connection.execute("SELECT pg_advisory_unlock(%s, %s)", [_LOCK, _SCHEMA])
+        log.info("schema_migrated", version=number)
+
+
+def _applied(connection: Connection) -> set[int]:
+    """Return the steps that were applied, and make their table if it is not there."""
+    row = connection.execute("SELECT to_regclass('recollect.schema_version')").fetchone()
+    if row is None or row[0] is None:
+        connection.execute("CREATE SCHEMA IF NOT EXISTS recollect")
+        connection.execute(
+            "CREATE TABLE recollect.schema_version ("
+            "version integer PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())"
+        )
+        return set()
+    rows = connection.execute("SELECT version FROM recollect.schema_version")
+    return {int(version) for (version,) in rows}

@@ -37,6 +37,7 @@ _PART = 200  # changes that are given at once
 _PART_BYTES = 4 << 20  # of their lines
 
 SNAPSHOT = b"SELECT pg_current_snapshot()::text"
+_LOOK = b"SELECT pg_current_snapshot()::text, recollect.timeline()"
 
 # Of one space and below a horizon that was read before: each parameter is known when the statement
 # begins, so that it opens one partition of each table. Of a deleted log no lines are left to give.
@@ -264,9 +265,14 @@ class Follower:
 
     def _look(self, connection: Connection, followed: list[Followed]) -> bool:
         """Look for changes once, and give them. Return whether there are more."""
-        row = connection.execute(SNAPSHOT).fetchone()
+        row = connection.execute(_LOOK).fetchone()
         assert row is not None
         snapshot = Snapshot.of(row[0])
+        if self.timeline != row[1]:
+            # A standby took over behind a pooler, whose connections stay.
+            self.timeline = row[1]
+            for it in followed:
+                it.verify()
         more = False
         for it in followed:
             if it.snapshot == row[0] and it.horizon == snapshot.xmin:

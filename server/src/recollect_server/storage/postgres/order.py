@@ -38,10 +38,13 @@ class PostgresOrder:
 
     def _newest(self, condition: str) -> Mark:
         row = self._rows(
-            "SELECT pg_current_snapshot()::text, c.xid::text, c.tag, recollect.timeline()"
-            " FROM (SELECT) AS one LEFT JOIN LATERAL ("
+            # Where every change is pruned, the newest of them: all of it is behind the position.
+            "SELECT pg_current_snapshot()::text, coalesce(c.xid, p.xid)::text, c.tag,"
+            " recollect.timeline() FROM (SELECT) AS one"
+            " LEFT JOIN recollect.pruned p ON p.space = %s LEFT JOIN LATERAL ("
             f" SELECT xid, tag FROM recollect.changes WHERE space = %s {condition}"
             " ORDER BY xid DESC, id DESC LIMIT 1) c ON true",
+            self._space,
             self._space,
         )[0]
         visible, xid, tag, timeline = row

@@ -4,16 +4,15 @@ from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from recollect_server.domain.store_url import without_password
 from recollect_server.storage.postgres.database import (
-    _DEFAULTS,
     Connection,
-    DatabaseRefused,
     DatabaseUnavailable,
-    _configure,
-    _migrate,
+    configure,
+    connected,
+    conninfo_of,
+    migrate,
     said,
 )
 
@@ -27,18 +26,14 @@ class Session:
 
     def __init__(self, url: str) -> None:
         """Connect. Raises DatabaseUnavailable, DatabaseRefused."""
+        conninfo = conninfo_of(url)
         try:
-            given = conninfo_to_dict(url)
-        except psycopg.ProgrammingError:
-            # Its own text may hold the password.
-            raise DatabaseRefused(f"{without_password(url)} is no URL of PostgreSQL") from None
-        missing = {key: value for key, value in _DEFAULTS.items() if key not in given}
-        try:
-            self._connection: Connection = psycopg.connect(
-                make_conninfo(url, **missing), autocommit=True
-            )
-            _configure(self._connection)
-            _migrate(self._connection)
+            self._connection: Connection = connected(conninfo, configure)
+            try:
+                migrate(self._connection, without_password(url))
+            except BaseException:
+                self._connection.close()
+                raise
         except psycopg.Error as error:
             raise DatabaseUnavailable(said(error)) from error
 

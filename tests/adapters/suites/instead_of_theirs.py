@@ -1,0 +1,121 @@
+"""A plugin for pytest that runs the tests which a library has of its own store or session with
+Recollect's in its place. `RECOLLECT_TARGET` names the server, `RECOLLECT_SUITE` the library.
+"""
+
+import asyncio
+import hashlib
+import itertools
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from recollect import AsyncClient, Client
+from recollect.adapters.langgraph import RecollectStore
+from recollect.adapters.openai_agents import RecollectSession
+
+TARGET = os.environ["RECOLLECT_TARGET"]
+_names = (f"store {os.getpid()}-{number}" for number in itertools.count())
+
+
+def store_in_memory() -> None:
+    """Put `RecollectStore` in the place of LangGraph's store in memory."""
+    from langgraph.store import memory
+
+    client = Client(TARGET)
+
+    class Store(RecollectStore):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(client, name=next(_names), **options)
+
+    memory.InMemoryStore = Store  # type: ignore[assignment, misc]
+
+
+def store_over_sqlite() -> None:
+    """Put `RecollectStore` in the place of LangGraph's store over SQLite, which is not installed:
+    its tests import it, and some look inside.
+    """
+    client = Client(TARGET)
+
+    def options_of(place: str, options: dict[str, Any]) -> dict[str, Any]:
+        return options | {"name": next(_names) if place == ":memory:" else place[-40:]}
+
+    class Store(RecollectStore):
+        @classmethod
+        @contextmanager
+        def from_conn_string(cls, place: str, **options: Any) -> Iterator[RecollectStore]:
+            yield cls(client, **options_of(place, options))
+
+        def setup(self) -> None:
+            """Prepare nothing: the server is there."""
+
+    class AsyncStore(RecollectStore):
+        @classmethod
+        @asynccontextmanager
+        async def from_conn_string(cls, place: str, **options: Any) -> AsyncIterator[Any]:
+            yield cls(client, **options_of(place, options))
+
+        async def setup(self) -> None:
+            """Prepare nothing."""
+
+        async def sweep_ttl(self) -> int:  # type: ignore[override]
+            return super().sweep_ttl()
+
+    package = "langgraph.store.sqlite"
+    for name in (package, f"{package}.base", f"{package}.aio"):
+        module: Any = ModuleType(name)
+        module.__getattr__ = lambda _: object  # what is inside of theirs
+        module.SqliteStore, module.AsyncSqliteStore = Store, AsyncStore
+        sys.modules[name] = module
+
+
+def session_over_sqlite() -> None:
+    """Put `RecollectSession` in the place of the Agents SDK's session over SQLite."""
+    import agents
+    import grpc.aio._utils
+    from agents import memory
+
+    # Some tests stop the clock of the whole process, by which gRPC measures deadlines.
+    vars(grpc.aio._utils)["time"] = SimpleNamespace(time=time.time)
+    clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = WeakKeyDictionary()
+
+    class Session(RecollectSession):
+        def __init__(
+            self,
+            session_id: str,
+            db_path: str | Path = ":memory:",
+            session_settings: Any = None,
+            **_: Any,
+        ) -> None:
+            place = next(_names) if str(db_path) == ":memory:" else str(db_path)
+            channel = f"c{hashlib.sha256(place.encode()).hexdigest()[:20]}"
+            none: Any = None
+            super().__init__(session_id, none, channel=channel, session_settings=session_settings)
+
+        @property
+        def _client(self) -> AsyncClient:
+            """Return the client of the event loop: some tests use several."""
+            return clients.setdefault(asyncio.get_running_loop(), AsyncClient(TARGET))
+
+        @_client.setter
+        def _client(self, _: AsyncClient) -> None:
+            """Keep no client."""
+
+        def close(self) -> None:
+            """Close nothing: the client is others' too."""
+
+    memory.SQLiteSession = Session  # type: ignore[assignment, misc]
+    agents.SQLiteSession = Session  # type: ignore[assignment, misc]
+
+
+SUITES: dict[str, Callable[[], None]] = {
+    "langgraph-checkpoint": store_in_memory,
+    "langgraph-checkpoint-sqlite": store_over_sqlite,
+    "openai-agents": session_over_sqlite,
+}
+SUITES[os.environ["RECOLLECT_SUITE"]]()

@@ -1,0 +1,160 @@
+"""The tests that libraries have of their own stores and sessions, with Recollect's in their place.
+
+`.ci/suites` fetches them. What fails is listed with its reason, here and in the guides: it looks
+inside of the library's own store.
+"""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.conftest import LONG, RunningServer
+
+ROOT = Path(__file__).parents[2]
+FETCHED = ROOT / "build" / "suites"
+
+
+@dataclass
+class Suite:
+    """Tests of a library."""
+
+    library: str
+    files: list[str]
+    least: int
+    """Number of tests that pass, at least."""
+    inside: dict[str, str] = field(default_factory=dict)
+    """Names of tests that fail, and why: all of their parameters."""
+    is_long: bool = False
+
+
+CONNECTIONS = "looks at the connections and locks of the database"
+TABLES = "writes into the tables, or makes triggers for them"
+SNAPSHOT = "needs `_get_compaction_snapshot`, private to the SDK's own sessions"
+WRONG_KEY = "needs `_pop_item_with_validation`, private to the SDK's session over SQLite"
+
+SUITES = [
+    Suite("langgraph-checkpoint", ["tests/test_store.py"], least=117),
+    Suite(
+        "langgraph-checkpoint-sqlite",
+        ["tests/test_store.py", "tests/test_async_store.py", "tests/test_ttl.py"],
+        least=137,
+        inside={
+            "test_vector_store_initialization": "looks into the tables of the database",
+            "test_nonnull_migrations": "reads the migrations of the schema",
+            "test_escape_glob_literal": "calls a function that writes SQL",
+            "test_namespace_match_pattern": "calls a function that writes SQL",
+            "test_list_namespaces_prefix_uses_indexable_condition": "reads the plan of a query",
+            "test_embed_with_path": "`text_fields`, where LangGraph's `IndexConfig` has `fields`",
+            "test_sql_injection_vulnerability": "refuses names that no path of SQLite has",
+            "test_filter_keys_with_hyphens_and_digits": "a filter's name is a path of SQLite",
+            "test_no_running_loop": "forbids blocking calls in the thread of an event loop",
+            "test_ttl_override_default": "a read prolongs nothing unless the store is told so",
+            "test_ttl_sweeper": "starts a thread that sweeps: `sweep_ttl` is for a timer to call",
+            "test_async_ttl_sweeper": "the same, asynchronously",
+        },
+        is_long=True,
+    ),
+    Suite(
+        "openai-agents",
+        ["tests/memory/test_session.py", "tests/memory/test_session_limit.py"],
+        least=53,
+        inside={
+            "test_sqlite_session_close_closes_worker_thread_connections": CONNECTIONS,
+            "test_sqlite_session_reaps_connections_from_exited_worker_threads": CONNECTIONS,
+            "test_sqlite_session_closes_retired_connections_before_the_next_allocation": CONNECTIONS,
+            "test_sqlite_session_keeps_connections_of_live_worker_threads": CONNECTIONS,
+            "test_sqlite_session_closed_rejects_empty_add_items": "a session has nothing to close",
+            "test_sqlite_session_pop_item_skips_corrupt_most_recent": TABLES,
+            "test_sqlite_session_pop_item_returns_none_after_dropping_only_corrupt_rows": TABLES,
+            "test_sqlite_session_get_items_limit_skips_corrupt_newest_rows": TABLES,
+            "test_sqlite_session_get_items_session_settings_limit_skips_corrupt_rows": TABLES,
+            "test_sqlite_session_file_lock_is_shared_across_instances": CONNECTIONS,
+            "test_sqlite_session_failed_add_items_releases_write_lock": TABLES,
+            "test_sqlite_session_failed_clear_session_rolls_back": TABLES,
+            "test_sqlite_session_failed_pop_item_releases_write_lock": TABLES,
+            "test_sqlite_session_rollback_failure_evicts_connection": CONNECTIONS,
+            "test_sqlite_session_close_retries_quarantined_connection": CONNECTIONS,
+            "test_sqlite_session_post_commit_cancellation_propagates_after_known_outcome": CONNECTIONS,
+        },
+    ),
+    Suite(
+        "openai-agents",
+        [
+            "tests/memory/test_compaction_model_visibility.py",
+            "tests/memory/test_compaction_suffix.py",
+            "tests/memory/test_openai_responses_compaction_session.py",
+            "tests/memory/test_session_context_wrapper.py",
+            "tests/memory/test_session_persistence_sanitize.py",
+            "tests/extensions/memory/test_encrypt_session.py",
+            "tests/deferred_session_writes",
+            "tests/test_hitl_session_scenario.py",
+        ],
+        least=431,
+        inside={
+            "test_backend_read_limit_cannot_hide_retained_history_from_compaction": SNAPSHOT,
+            "test_automatic_compaction_does_not_reload_unbounded_hidden_history": SNAPSHOT,
+            "test_expired_read_overhead_does_not_authorize_hidden_history": SNAPSHOT,
+            "test_automatic_compaction_rollback_budget": SNAPSHOT,
+            "test_encrypted_compaction_skips_unencrypted_stored_history": SNAPSHOT,
+            "test_settled_pop_failure_invalidates_response_chain": CONNECTIONS,
+            "test_settled_clear_failure_invalidates_response_chain": CONNECTIONS,
+            "test_encrypted_pop_wrong_key_preserves_recoverable_history": WRONG_KEY,
+            "test_encrypted_pop_rechecks_authentication_after_expired_tail": WRONG_KEY,
+            "test_encrypted_pop_authentication_is_atomic_with_concurrent_mutations": WRONG_KEY,
+            "test_encrypted_pop_wrong_key_preserves_row_identity": WRONG_KEY,
+            "test_encrypted_pop_cancellation_waits_for_authentication_rollback": WRONG_KEY,
+            "test_encrypted_session_scan_budget_rejects_negative_limit_before_read": (
+                "SQLite takes a negative limit for none; here it asks for nothing"
+            ),
+        },
+        is_long=True,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "suite", SUITES, ids=lambda it: f"{it.library}{', long' if it.is_long else ''}"
+)
+def test_the_tests_of_a_library_pass_but_for_its_own_inside(
+    suite: Suite, server: RunningServer, tmp_path: Path
+) -> None:
+    folder = next(FETCHED.glob(f"{suite.library}==*"), None)
+    if folder is None:
+        pytest.skip(f"the tests of {suite.library} are not here: .ci/suites fetches them")
+    if suite.is_long and not LONG:
+        pytest.skip("runs for a minute: make hostile runs it, or HOSTILE_SCALE=1 make test")
+    report = tmp_path / "report.xml"
+    environment = {
+        "RECOLLECT_SUITE": suite.library,
+        "RECOLLECT_TARGET": server.target,
+        "PYTHONPATH": str(Path(__file__).parent / "suites"),
+        "OPENAI_API_KEY": "none",
+    }
+    options = [
+        "--rootdir=.", "-c", os.devnull, "-p", "no:cacheprovider", "-p", "instead_of_theirs",
+        "-o", "asyncio_mode=auto", "-W", "ignore", "-q", f"--junitxml={report}",
+    ]  # fmt: skip
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *suite.files],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert report.exists(), run.stdout + run.stderr
+    failed: set[str] = set()
+    passed = 0
+    for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314 - of pytest
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed.add(case.get("name", "").partition("[")[0])
+        elif case.find("skipped") is None:
+            passed += 1
+    assert failed == set(suite.inside), run.stdout[-20_000:]
+    assert passed >= suite.least
+    assert len(list(server.data_dir.rglob("*.jsonl"))) > 10, "they ran without Recollect"
