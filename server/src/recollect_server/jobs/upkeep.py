@@ -206,7 +206,8 @@ class EmbedderJob(Job):
     @property
     def rest(self) -> float:
         """Wait for a call if everything is embedded."""
-        return RESTING_SECONDS if self.is_done and not self.failure else 0.0
+        is_complete = self.is_done and self._embedding.is_complete and not self.failure
+        return RESTING_SECONDS if is_complete else 0.0
 
     def resume(self) -> None:
         """Look at once: the space was suspended, and its vectors are not in memory."""

@@ -166,6 +166,11 @@ class Embedding:
         return worked
 
     @property
+    def is_complete(self) -> bool:
+        """Return whether the last look found everything embedded."""
+        return not self._waiting and not self._long and not self._failure
+
+    @property
     def well(self) -> bool:
         """Return whether the last try met no failure."""
         return not self._failure
