@@ -276,7 +276,6 @@ def start(
         stops += [Rounds(job, spaces).stop for job in jobs]
         if settings.store != FOLDER:
             removals = Loop("space-removals", partial(_follow_removals, stores, spaces, streams))
-            spaces.wake_by(removals.wake)
             removals.start()
             stops.append(removals.stop)
         if writer is not None:
@@ -332,7 +331,7 @@ def _follow_removals(stores: Stores, spaces: Spaces[OpenSpace], streams: Streams
     # What cannot be closed or asked for now is tried again.
     with suppress(StorageUnavailable, SpaceBeingDeleted, Stopping):
         stores.follow_removals(close)
-    return _REMOVALS_EVERY * (2 if spaces.is_quiet() else 1)
+    return _REMOVALS_EVERY
 
 
 def _degraded(spaces: Spaces[OpenSpace], name: str) -> Mapping[str, str]:
