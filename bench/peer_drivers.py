@@ -1,6 +1,6 @@
 """Drivers of other memory libraries: each stores messages and searches them, over JSON lines.
 
-`python -P bench/peer_drivers.py DRIVER FOLDER MODEL`
+`python -P bench/peer_drivers.py DRIVER FOLDER MODEL [VECTORS]`
 
 `bench.peers` starts this file in the virtual environment of one library, so it imports nothing of
 Recollect, and each driver imports its library when it opens. `-P` keeps the names of this folder
@@ -8,7 +8,8 @@ out of the way of the libraries' own. A request is a line of JSON on the standar
 a line on the standard output; what a library prints goes to the standard error.
 
 Where a library takes an embedding function, it gets `MiniLM`, the model that Recollect ships, so
-that all of them rank by the same vectors.
+that all of them rank by the same vectors. VECTORS is a file in which the vectors of texts are kept
+for the next driver.
 """
 
 import asyncio
@@ -45,15 +46,34 @@ class Message:
 class MiniLM:
     """all-MiniLM-L6-v2 from a folder with `model.int8w.onnx` and `tokenizer.json`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, vectors: str = "") -> None:
         self.folder = folder
         self.seconds = 0.0
         """Time spent in the model so far."""
+        self._file: sqlite3.Connection | None = None
+        if vectors:
+            # Some libraries embed in threads of their own.
+            self._file = sqlite3.connect(vectors, check_same_thread=False, isolation_level=None)
+            self._file.execute("CREATE TABLE IF NOT EXISTS vectors(text PRIMARY KEY, vector)")
         self._model: Any = None
         self._tokenizer: Any = None
 
     def __call__(self, texts: Sequence[str]) -> list[list[float]]:
         """Return the unit vectors of texts."""
+        if self._file is None:
+            return self._embedded(texts)
+        vectors = []
+        for text in texts:
+            rows = self._file.execute("SELECT vector FROM vectors WHERE text = ?", (text,))
+            if row := rows.fetchone():
+                vectors.append(json.loads(row[0]))
+            else:
+                vectors += self._embedded([text])
+                new = (text, json.dumps(vectors[-1]))
+                self._file.execute("INSERT OR IGNORE INTO vectors VALUES (?, ?)", new)
+        return vectors
+
+    def _embedded(self, texts: Sequence[str]) -> list[list[float]]:
         import numpy as np
 
         if self._model is None:
@@ -572,10 +592,10 @@ def answer(driver: Driver, request: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Answer requests until the standard input ends."""
-    name, folder, model = sys.argv[1:]
+    name, folder, model, *vectors = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    embed = MiniLM(Path(model))
+    embed = MiniLM(Path(model), *vectors)
     driver = DRIVERS[name](Path(folder), embed)
     with driver.closing:
         print(json.dumps({"sqlite": sqlite3.sqlite_version}), file=answers, flush=True)

@@ -1,26 +1,26 @@
 """Recollect beside other memory libraries that run offline without a key, in one run.
 
 `python -m bench.peers --set DIR ... [--groups NAME ...] [--peers NAME ...] [--json OUT.json]
-[--picture OUT.svg] [--here]`
+[--picture OUT.svg] [--vectors FILE] [--here]`
 
 Each library is installed with pip into a virtual environment of its own, in `--environments`, and
 driven over JSON lines as a process (`peer_drivers.py`): one that does not install or run is a row
 with the reason. `--here` installs nothing and takes what this environment has. `--read OUT.json`
-measures nothing and draws the figures of an earlier run.
+measures nothing and draws the figures of an earlier run. `--vectors FILE` embeds each text once for
+all libraries, for large sets.
 
 Everybody stores the same messages, one a call, in the order of their conversations, and answers the
 same questions with ten messages. A library gets speaker and date in the text; Recollect has fields
 for them. A question with a time is asked when everything before it, and nothing after it, is
-stored. A message counts if it is one of the question's gold messages. At last some messages more
-are stored and the process is killed with SIGKILL as soon as they are acknowledged; a new process
-then says which of all it holds.
+stored. A message counts if it is one of the question's gold messages. Then the process is ended in
+order, its files are measured, and it starts again; some messages more are stored, and it is killed
+with SIGKILL as soon as they are acknowledged. A new process says how many of all it holds.
 """
 
 import argparse
 import os
 import select
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -55,7 +55,7 @@ from bench.recall import (
     started,
     whole,
 )
-from bench.servers import embedded, recollect, resident_bytes
+from bench.servers import embedded, processor_seconds, recollect, resident_bytes
 
 ROOT = Path(__file__).parents[1]
 _DRIVERS = Path(__file__).with_name("peer_drivers.py")
@@ -95,12 +95,13 @@ _VECTORS, _WORDS, _BOTH = "vectors", "words", "words and vectors"
 RECOLLECT = Peer("Recollect", "", (), _BOTH)
 RECOLLECT_WORDS = Peer("Recollect, embedder off", "", (), _WORDS, embeds=False)
 PLAIN_FTS5 = Peer("plain FTS5", "plain-fts5", (), _WORDS, embeds=False)
+PLAIN_VECTORS = Peer("plain vectors (numpy)", "plain-vectors", (), _VECTORS)
 LANGGRAPH = Peer("LangGraph InMemoryStore", "langgraph-memory", _LANGGRAPH_PACKAGES, _VECTORS)
 PEERS = (
     RECOLLECT,
     RECOLLECT_WORDS,
     PLAIN_FTS5,
-    Peer("plain vectors (numpy)", "plain-vectors", (), _VECTORS),
+    PLAIN_VECTORS,
     Peer("Google ADK InMemoryMemoryService", "google-adk", ("google-adk==2.13.0",), _WORDS, False),
     Peer("mcp-memory-service", "mcp-memory", _MCP_MEMORY, _VECTORS),
     Peer("mcp-memory-service, hybrid", "mcp-memory-hybrid", _MCP_MEMORY, _BOTH),
@@ -185,8 +186,11 @@ class Memory(Protocol):
     def save(self) -> None:
         """Write what is in memory, where that is left to the user."""
 
-    def reopen(self) -> None:
-        """Kill the process and start another one over its files."""
+    def stop(self, *, kill: bool = False) -> None:
+        """End its process: in order, or by SIGKILL."""
+
+    def start(self) -> None:
+        """Start a process over its files."""
 
     def held(self, items: Sequence[Item]) -> int:
         """Return how many of the messages can be read."""
@@ -194,21 +198,29 @@ class Memory(Protocol):
     def memory(self) -> int:
         """Return the resident bytes of its process."""
 
+    def processor(self) -> float:
+        """Return the seconds of processor that its process has used."""
+
 
 class Driven:
     """A library, in a process of its own."""
 
-    def __init__(self, peer: Peer, python: Path | str, folder: Path, closing: ExitStack) -> None:
-        self._peer, self._folder = peer, folder
+    def __init__(
+        self, peer: Peer, python: Path | str, folder: Path, vectors: Path | None, closing: ExitStack
+    ) -> None:
         self._log = folder.with_suffix(".log")
         # The driver of a baseline imports the baseline; that of a library must not see this tree.
         own = not peer.packages and peer.driver.startswith("plain")
         program = ["-m", "bench.peer_drivers"] if own else ["-P", str(_DRIVERS)]
         self._command = [str(python), *program, peer.driver, str(folder), str(shipped())]
-        closing.callback(self._stop)  # it may end before it answers
-        self._start()
+        self._loads = peer.embeds and vectors is None
+        if vectors is not None:
+            self._command.append(str(vectors))
+        closing.callback(self.stop, kill=True)  # it may end before it answers
+        self.start()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the driver."""
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
@@ -221,12 +233,14 @@ class Driven:
                 env=environment,
             )
         self._answer()
-        if self._peer.embeds:
+        if self._loads:
             self._ask("load")
 
-    def _stop(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+    def stop(self, *, kill: bool = False) -> None:
+        """End the driver: it ends with its standard input."""
+        if kill:
+            self._process.kill()
+        self._process.communicate(timeout=_PATIENCE)
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -263,12 +277,6 @@ class Driven:
         """Have the driver save."""
         self._ask("save")
 
-    def reopen(self) -> None:
-        """Kill the driver."""
-        self._stop()
-        assert self._process.returncode == -signal.SIGKILL, "it ended before it was killed"
-        self._start()
-
     def held(self, items: Sequence[Item]) -> int:
         """Have the library read each."""
         count: int = self._ask("holds", messages=[it.line() for it in items])["count"]
@@ -277,6 +285,10 @@ class Driven:
     def memory(self) -> int:
         """Return the resident bytes of the driver."""
         return resident_bytes(self._process)
+
+    def processor(self) -> float:
+        """Return the processor's time of the driver."""
+        return processor_seconds(self._process)
 
 
 class Service:
@@ -287,9 +299,10 @@ class Service:
         self._running = closing.enter_context(ExitStack())
         self._ids: dict[str, str] = {}
         self._names: dict[tuple[str, int], str] = {}
-        self._start()
+        self.start()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the server."""
         flags = ("--embedder", "off" if self._words else "onnx")
         target, self._process = self._running.enter_context(recollect(self._data, *flags))
         self._client = self._running.enter_context(Client(target))
@@ -334,12 +347,12 @@ class Service:
     def save(self) -> None:
         """Do nothing: what is acknowledged is on the disk."""
 
-    def reopen(self) -> None:
-        """Kill the server."""
-        self._process.kill()
-        self._process.wait()
+    def stop(self, *, kill: bool = False) -> None:
+        """End the server."""
+        if kill:
+            self._process.kill()
+            self._process.wait()
         self._running.close()
-        self._start()
 
     def held(self, items: Sequence[Item]) -> int:
         """Fetch the conversations."""
@@ -354,6 +367,10 @@ class Service:
     def memory(self) -> int:
         """Return the resident bytes of the server."""
         return resident_bytes(self._process)
+
+    def processor(self) -> float:
+        """Return the processor's time of the server; that of its client is not in it."""
+        return processor_seconds(self._process)
 
 
 @dataclass(slots=True)
@@ -374,15 +391,15 @@ class Row:
     probes_stored: int = 0
     failure: str = ""
 
-    def summary(self, installed: int) -> dict[str, Any]:
-        """Return the figures of the row. Times are in milliseconds."""
+    def summary(self, installed: int, *, timed: bool = True) -> dict[str, Any]:
+        """Return the figures of the row, with times in milliseconds if they are worth it."""
         about = {"peer": self.peer.name, "by": self.peer.by, "packages": self.peer.packages}
         if self.failure:
             return about | {"failure": self.failure}
         middle = {
             f"{name}_ms": round(1000 * statistics.median(times), 3)
             for name, times in self.times.items()
-            if times
+            if times and timed
         }
         return about | {
             "questions": len(self.tally.messages),
@@ -491,7 +508,7 @@ def measure(memory: Memory, row: Row, items: Sequence[Item], questions: Sequence
     stored: list[Item] = []
     warm = False
     for more, asked_now in steps(items, questions):
-        began = time.perf_counter()
+        began, used = time.perf_counter(), memory.processor()
         for at in range(0, len(more), 50):
             part = more[at : at + 50]
             times, embedding = memory.store(part)
@@ -500,17 +517,20 @@ def measure(memory: Memory, row: Row, items: Sequence[Item], questions: Sequence
         memory.settle()
         if more:
             row.times["whole"].append((time.perf_counter() - began) / len(more))
+            row.times["store_processor"].append((memory.processor() - used) / len(more))
         stored += more
         if not row.peer.searches:
             continue
         if not warm:
             memory.search("Good morning")
             warm = True
+        used = memory.processor()
         for question in asked_now:
             answer = memory.search(question.query)
             row.times["search"].append(answer.time)
             row.times["search_embedding"].append(answer.embedding)
             row.tally.add(question, Found([], answer.ids))
+        row.times["search_processor"].append((memory.processor() - used) / len(asked_now))
     memory.save()
     row.memory = max(row.memory, memory.memory())
     row.messages += len(stored)
@@ -521,14 +541,17 @@ def crash(memory: Memory, row: Row, items: Sequence[Item]) -> None:
     """Kill a memory just after it stored something, and count what its next process holds."""
     probes = probes_of(items)
     memory.store(probes)
-    memory.reopen()
+    memory.stop(kill=True)
+    memory.start()
     row.held += memory.held(items)
     row.probes += memory.held(probes)
     row.probes_stored += len(probes)
 
 
 @contextmanager
-def opened(peer: Peer, folder: Path, environments: Path, *, here: bool) -> Iterator[Memory]:
+def opened(
+    peer: Peer, folder: Path, environments: Path, vectors: Path | None, *, here: bool
+) -> Iterator[Memory]:
     """Open a memory over an empty folder."""
     with ExitStack() as closing:
         if peer in (RECOLLECT, RECOLLECT_WORDS):
@@ -536,11 +559,17 @@ def opened(peer: Peer, folder: Path, environments: Path, *, here: bool) -> Itera
         else:
             own = bool(peer.packages) and not here
             python = environment(peer, environments) if own else sys.executable
-            yield Driven(peer, python, folder, closing)
+            yield Driven(peer, python, folder, vectors, closing)
 
 
 def run_group(
-    row: Row, plans: list[Plan], questions: list[Question], environments: Path, *, here: bool
+    row: Row,
+    plans: list[Plan],
+    questions: list[Question],
+    environments: Path,
+    vectors: Path | None = None,
+    *,
+    here: bool = False,
 ) -> None:
     """Measure a peer on one group."""
     items = items_of(plans)
@@ -549,9 +578,11 @@ def run_group(
         own = Path(folder) / "memory"
         own.mkdir()
         try:
-            with opened(row.peer, own, environments, here=here) as memory:
+            with opened(row.peer, own, environments, vectors, here=here) as memory:
                 count = measure(memory, row, items, questions)
+                memory.stop()
                 row.bytes += size_of(own)
+                memory.start()
                 crash(memory, row, items[:count])
         except Failed as failure:
             row.failure = str(failure)
@@ -571,39 +602,45 @@ def installed(peer: Peer, environments: Path) -> int:
     return size_of(environment(peer, environments).parents[1]) if peer.packages else 0
 
 
+_FOUND = ("any@1", "any@5", "any@10", "recall@10")
+_COSTS = {
+    "store": "store_ms",
+    "processor": "store_processor_ms",
+    "until found": "whole_ms",
+    "search": "search_ms",
+    "of it the model": "search_embedding_ms",
+    "processor ": "search_processor_ms",
+    "bytes a message": "bytes_per_message",
+    "memory, MiB": "memory_mib",
+    "installed, MiB": "installed_mib",
+}
+"""Columns of the costs; those without a unit are milliseconds."""
+
+
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the figures of one set in Markdown."""
-    lines = [
-        "| memory | ranks by | any@1 | any@5 | any@10 | recall@10 | store, ms | until found, ms | search, ms"
-        " | of it the model | bytes a message | memory, MiB | installed, MiB | after a kill |",
-        "| --- " * 14 + "|",
-    ]
+    """Return the figures of one set in Markdown: what is found and held, then what it costs."""
+
+    def line(*cells: str) -> str:
+        return f"| {' | '.join(cells)} |"
+
+    def rule(columns: Sequence[str]) -> str:
+        return line(*("---" for _ in columns))
+
+    head = ["memory", "ranks by", *_FOUND, "held after a kill"]
+    lines = [line(*head), rule(head)]
     for row in rows:
         if "failure" in row:
-            lines.append(f"| {row['peer']} | {row['failure']} |" + " |" * 12)
+            lines.append(line(row["peer"], row["failure"], *("" for _ in head[2:])))
             continue
-        shares = [
-            f"{row['found'][name]:.1f}" if "found" in row else "-"
-            for name in ("any@1", "any@5", "any@10", "recall@10")
-        ]
-        search, model = (
-            number(row[name]) if name in row else "-"
-            for name in ("search_ms", "search_embedding_ms")
-        )
-        cells = [
-            row["peer"],
-            row["by"],
-            *shares,
-            number(row["store_ms"]),
-            number(row["whole_ms"]),
-            search,
-            model,
-            number(row["bytes_per_message"]),
-            number(row["memory_mib"]),
-            number(row["installed_mib"]) if row["installed_mib"] else "-",
-            f"{row['held']}, of the last {row['held_last']}",
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
+        shares = [f"{row['found'][it]:.1f}" if "found" in row else "-" for it in _FOUND]
+        held = f"{row['held']}; {row['held_last']}"
+        lines.append(line(row["peer"], row["by"], *shares, held))
+    head = ["memory", *_COSTS]
+    lines += ["", line(*head), rule(head)]
+    for row in rows:
+        if "failure" not in row:
+            cells = (number(row[it]) if row.get(it) else "-" for it in _COSTS.values())
+            lines.append(line(row["peer"], *cells))
     return "\n".join(lines)
 
 
@@ -611,15 +648,16 @@ def picture(report: dict[str, Any], name: str) -> str:
     """Return the share of the questions of a set with a gold message among the first ten, as
     bars.
     """
-    rows = [it for it in report["sets"][name]["rows"] if "found" in it]
+    of_set = report["sets"][name]
+    rows = [it for it in of_set["rows"] if "found" in it]
     rows.sort(key=lambda it: -it["found"]["any@10"])
-    own = {RECOLLECT.name, RECOLLECT_WORDS.name}
-    colours = [0 if it["peer"] in own else 1 if it["peer"] == PLAIN_FTS5.name else 2 for it in rows]
+    own = {RECOLLECT.name: 0, RECOLLECT_WORDS.name: 0, PLAIN_FTS5.name: 1, PLAIN_VECTORS.name: 1}
+    colours = [own.get(it["peer"], 2) for it in rows]
     return bars(
         f"A right message among the first ten: {rows[0]['questions']:,} questions of {name}",
         [(it["peer"], it["found"]["any@10"]) for it in rows],
         "%",
-        f"{report['note']}; each by its defaults, vectors by the same model",
+        f"{', '.join(of_set['groups'])}; {report['note']}; vectors by the same model; orange: baselines",
         left=250,
         colours=colours,
     )
@@ -642,6 +680,12 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
         default=Path.home() / ".cache" / "recollect-peers",
         metavar="DIR",
         help="where the libraries are installed",
+    )
+    parser.add_argument(
+        "--vectors",
+        type=Path,
+        metavar="FILE",
+        help="keeps the vectors of texts for the next library, and leaves the times out",
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="writes the figures")
     parser.add_argument("--read", type=Path, metavar="IN", help="measures nothing, reads figures")
@@ -684,12 +728,20 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
                 if not row.failure:
                     print(f"{group}: {row.peer.name} ...", file=sys.stderr, flush=True)
                     run_group(
-                        row, plans[group], questions[group], chosen.environments, here=chosen.here
+                        row,
+                        plans[group],
+                        questions[group],
+                        chosen.environments,
+                        chosen.vectors,
+                        here=chosen.here,
                     )
             report["loads"].append(round(os.getloadavg()[0], 1))
             report["sets"][folder.name] = {
                 "groups": groups[: at + 1],
-                "rows": [row.summary(sizes.get(row.peer.name, 0)) for row in rows],
+                "rows": [
+                    row.summary(sizes.get(row.peer.name, 0), timed=chosen.vectors is None)
+                    for row in rows
+                ],
             }
             if chosen.json:  # after each group, for a run takes long
                 option = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE

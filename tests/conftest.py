@@ -66,6 +66,20 @@ OVER_EVERY_STORE = {
 }
 """Modules whose tests run over every log store, but for those marked `files`."""
 
+TWO = "two servers"
+"""A parameter of `log_store`: `start_server` starts two servers over one database, and each call of
+a test goes to the other one in turn.
+"""
+
+OVER_TWO_SERVERS = {
+    "tests.channels.test_deliveries",
+    "tests.channels.test_stories",
+    "tests.server.test_append",
+    "tests.streaming.test_resume",
+    "tests.streaming.test_stream",
+}
+"""Modules whose tests run over two servers too, but for those marked `files` or `one_server`."""
+
 
 def examples(count: int) -> int:
     """Return the number of examples that are tried of a property: all in the long form, else a
@@ -113,6 +127,8 @@ class RunningServer:
     app: app.App
     clock: MovableClock
     settings: Settings
+    beside: "RunningServer | None" = None
+    """Another server over the same database, to which every second call goes."""
     stopped: bool = False
 
     def stop(self) -> None:
@@ -120,9 +136,14 @@ class RunningServer:
         if not self.stopped:
             self.stopped = True
             self.app.stop()
+        if self.beside is not None:
+            self.beside.stop()
 
     @property
     def target(self) -> str:
+        """Its address; with a server beside it, both, with a comma between them."""
+        if self.beside is not None:
+            return f"{self.app.address},{self.beside.target}"
         return self.app.address
 
     @property
@@ -268,20 +289,28 @@ def log_store(request: pytest.FixtureRequest) -> LogStoreOf:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run the tests of some modules over every log store."""
-    if (
-        metafunc.module.__name__ in OVER_EVERY_STORE
-        and "log_store" in metafunc.fixturenames
-        and metafunc.definition.get_closest_marker("files") is None
-    ):
-        metafunc.parametrize("log_store", [FOLDER, "postgres"], indirect=True)
+    module, test = metafunc.module.__name__, metafunc.definition
+    if "log_store" not in metafunc.fixturenames or test.get_closest_marker("files"):
+        return
+    stores = [FOLDER]
+    if module in OVER_EVERY_STORE:
+        stores.append("postgres")
+    if module in OVER_TWO_SERVERS and not test.get_closest_marker("one_server"):
+        stores.append(TWO)
+    if len(stores) > 1:
+        metafunc.parametrize("log_store", stores, indirect=True)
 
 
 @pytest.fixture
-def start_server(tmp_path: Path, clock: MovableClock, log_store: LogStoreOf) -> Iterator[Start]:
+def start_server(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: MovableClock, log_store: LogStoreOf
+) -> Iterator[Start]:
     """Start servers, by default over one temporary folder; those still running at the end are
     stopped.
     """
     running: list[RunningServer] = []
+    parameters = getattr(request.node, "callspec", None)
+    is_spread = parameters is not None and parameters.params.get("log_store") == TWO
 
     def start(config: Path | None = None, **settings: Any) -> RunningServer:
         if settings.get("embedder") == "onnx":
@@ -292,11 +321,21 @@ def start_server(tmp_path: Path, clock: MovableClock, log_store: LogStoreOf) -> 
             "shutdown_grace": "2s",
         } | settings
         values = log_store(Path(values["data_dir"])) | values
-        chosen = Settings.load(config, values)
-        server = RunningServer(
-            app.start(chosen, clock=clock, lock_order=LockOrder()), clock, chosen
-        )
-        running.append(server)
+
+        def start_one(**changed: Any) -> RunningServer:
+            chosen = Settings.load(config, values | changed)
+            server = RunningServer(
+                app.start(chosen, clock=clock, lock_order=LockOrder()), clock, chosen
+            )
+            running.append(server)
+            return server
+
+        server = start_one()
+        if is_spread:
+            folder = Path(values["data_dir"])
+            server.beside = start_one(
+                data_dir=folder.with_name(f"{folder.name} beside"), listen=f"{LOOPBACK}:0"
+            )
         return server
 
     yield start

@@ -58,6 +58,7 @@ class Postgres:
         self.data = folder / "data"
         self._numbers = count(1)
         if of is not None:
+            self._numbers = of._numbers  # it has its databases
             self._follow(of)
             return
         self._run(
@@ -97,6 +98,11 @@ class Postgres:
                 server.stop()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def detach(self) -> None:
+        """Let a standby receive nothing more: it lacks what its primary commits from now on."""
+        self.set("primary_conninfo", "")
+        until(lambda: not self.execute("SELECT FROM pg_stat_wal_receiver"))
 
     def promote(self) -> None:
         """Let a standby be a primary. Returns once it is one."""

@@ -132,6 +132,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     goals = {"own": (55, 85), "across": (None, 60)}
     figures = []
     for kind, ranks in (("own", own), ("across", across)):
+        if not ranks:  # another set may have questions of one kind alone
+            continue
         shares = report(f"all, {kind}", [rank for each in ranks.values() for rank in each])
         for (depth, share), goal in zip(shares.items(), goals[kind], strict=True):
             limit = Goal(goal, least=True) if goal and not chosen.words else None

@@ -282,6 +282,11 @@ def test_context_packs_for_the_questions_of_a_set_what_was_said_before_them(
 def test_dialogue_counts_gold_recall_and_noise_in_each_arrangement(
     recall_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # its answer was said after it: some of RealMem's questions are like that
+    file = recall_set / "queries.jsonl"
+    early = {"id": "early", "asked_at": "2025-12-31T00:00:00Z"}
+    with file.open("ab") as questions:
+        questions.write(orjson.dumps(orjson.loads(file.read_bytes().splitlines()[0]) | early))
     flags = ["--groups", "ann", "--by", "words", "--vectors", str(tmp_path / "vectors.npz")]
     figures = {it.name: it for it in dialogue.main(["--set", str(recall_set), *flags])}
     assert {it.part for it in figures.values()} == {"by words"}

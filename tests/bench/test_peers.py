@@ -1,6 +1,7 @@
 """Other memories beside Recollect: what needs no installation runs; what fails is a row."""
 
 import dataclasses
+import sqlite3
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -19,7 +20,9 @@ def _run(recall_set: Path, folder: Path, *chosen: Peer, group: str) -> list[dict
     questions = recall.read_questions(recall_set / recall.QUERIES)
     rows = [Row(peer) for peer in chosen]
     for row in rows:
-        peers.run_group(row, plans[group], questions[group], folder / "environments", here=False)
+        peers.run_group(
+            row, plans[group], questions[group], folder / "environments", folder / "vectors.db"
+        )
     return [row.summary(0) for row in rows]
 
 
@@ -69,6 +72,9 @@ def test_a_library_is_driven_and_loses_its_memory_with_its_process(
     assert row["found"]["any@10"] == 100
     assert (row["held"], row["held_last"]) == ("0 of 3", "0 of 20")
     assert row["search_embedding_ms"] > 0
+    vectors = sqlite3.connect(tmp_path / "vectors.db")
+    assert vectors.execute("SELECT count(*) FROM vectors").fetchone() == (3 + 20 + 2,)
+    vectors.close()
 
 
 def test_a_library_that_does_not_install_or_run_is_a_row_with_the_reason(
@@ -81,5 +87,5 @@ def test_a_library_that_does_not_install_or_run_is_a_row_with_the_reason(
     assert failed["failure"] == "KeyError: 'unknown'"
     assert works["found"]["any@10"] == 100
     shown = peers.table([absent, failed, works]).splitlines()
-    assert len(shown) == 5
+    assert len(shown) == 5 + 1 + 3
     assert shown[2].startswith("| nowhere | did not install: ")

@@ -3,6 +3,7 @@ client's generated code.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import pytest
@@ -11,39 +12,55 @@ from recollect_server.settings import Settings
 
 from tests import with_token
 from tests.conformance.runner import FOLDER, Case, Differs, cases, run
+from tests.spread import Spread, channel_to
 
 # with tokens on no caller is without one
 EVERY = [case for case in cases(FOLDER) if not (with_token.ON and case.file == "access")]
+OF_ONE_SERVER = {
+    "a space is verified while it is served, and the newest verification is told",
+    "a conversation is hot once a context was built for it, and its moves come in pages",
+}
+"""Cases about what each server has for itself (docs/guides/postgresql.md)."""
 WRONG = cases(FOLDER / "wrong")
 
 
-@pytest.fixture(scope="module", params=["folder", "postgres", "pgbouncer"])
+@pytest.fixture(scope="module", params=["folder", "postgres", "pgbouncer", "two servers"])
 def channel(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[grpc.Channel]:
-    """Connect to one server over each log store for all cases: none sees another's data."""
+    """Connect to one server over each log store for all cases, and to two, which get each call in
+    turn: none sees another's data.
+    """
     store = "folder"
     if request.param != "folder":
         store = request.getfixturevalue("postgres").new_database()
     if request.param == "pgbouncer":
         store = request.getfixturevalue("pooler").url(store)
-    settings = Settings.load(
-        None,
-        {
-            "listen": "127.0.0.1:0",
-            "data_dir": tmp_path_factory.mktemp("data"),
-            "shutdown_grace": "2s",
-            "store": store,
-        },
-    )
-    server = app.start(settings)
-    with grpc.insecure_channel(server.address) as connected:
-        yield connected
-    server.stop()
+    servers = [
+        app.start(
+            Settings.load(
+                None,
+                {
+                    "listen": "127.0.0.1:0",
+                    "data_dir": tmp_path_factory.mktemp("data"),
+                    "shutdown_grace": "2s",
+                    "store": store,
+                },
+            )
+        )
+        for _ in range(2 if request.param == "two servers" else 1)
+    ]
+    connected = channel_to(",".join(it.address for it in servers))
+    yield connected
+    connected.close()
+    for server in servers:
+        server.stop()
 
 
 @pytest.mark.parametrize("case", EVERY, ids=lambda case: f"{case.file}: {case.name}")
-def test_the_server_answers_as_the_case_says(case: Case, channel: grpc.Channel) -> None:
+def test_the_server_answers_as_the_case_says(case: Case, channel: Any) -> None:
+    if isinstance(channel, Spread) and case.name in OF_ONE_SERVER:
+        channel = channel.first
     run(case, channel)
 
 

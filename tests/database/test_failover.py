@@ -4,23 +4,33 @@ standby had it; where it had not, nobody goes on as if it were.
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import grpc
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
+from recollect import Client
+from recollect_server.storage.logs.store import START, LogTaken
+from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.sharing import PostgresSharing
+from recollect_server.storage.postgres.store import PostgresStore
+from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 
+from tests.administration.test_verification import verified
+from tests.conftest import Start
 from tests.crash.checker import check, note, repeat, send
 from tests.crash.history import Call, History
 from tests.crash.load import connected, process
-from tests.postgres import copy_transcripts, running
-from tests.server.conftest import Service
+from tests.postgres import Postgres, copy_transcripts, running
+from tests.server.conftest import Connect, Service, agent, code_of, user
 from tests.streaming.conftest import Subscriber, Watched
-from tests.waiting import until
+from tests.waiting import until, until_embedded
 
 ACKNOWLEDGED = 400  # calls, before PostgreSQL is killed and again behind that
 MOST = 5.0  # seconds between two answers that a failover may cost beside the promotion itself
@@ -214,3 +224,172 @@ def test_a_synchronous_standby_takes_over_and_nothing_is_lost_doubled_or_told_ot
         assert [verdict.problems for verdict in verdicts] == [[], []]
         assert verdicts[0].acknowledged > 2 * ACKNOWLEDGED
         assert contents_of(services[0]) == contents_of(services[1])
+
+
+def shown(service: Service, word: str) -> set[str]:
+    """Return the conversations of which a search shows a text with the word."""
+    return {hit.conversation_id for hit in service.search(word).hits if word in str(hit)}
+
+
+class Lost:
+    """Changes that two servers make once the standby of their database receives nothing more."""
+
+    def __init__(self, cluster: Cluster, services: list[Service], stop: Callable[[], None]) -> None:
+        """`stop` ends a third server while it has a part of what is lost."""
+        one, two, three = services
+        self.first = one.told("A walrus sleeps", "It snores")
+        self.deleted = two.told("A pangolin rolls")
+        self.title = one.rename(self.first, "Old title").title
+        self.before = one.append(self.first, user("Before")).cursor
+        until(lambda: two.get(self.first).message_count == 3)
+        until(
+            lambda: (
+                cluster.primary.execute(
+                    "SELECT replay_lsn = pg_current_wal_lsn() FROM pg_stat_replication"
+                )
+                == [(True,)]
+            )
+        )
+        cluster.standby.detach()
+        self.cursor = one.append(self.first, user("zebra vanished"), request_id="r1").cursor
+        assert shown(three, "zebra") == {self.first}
+        stop()
+        two.append(self.first, user("okapi vanished"), agent("Indeed"), request_id="r2")
+        two.rename(self.first, "Lost title", request_id="n1")
+        self.second = one.create(messages=[user("A quagga grazes")], request_id="c1").id
+        one.append(self.second, user("It runs"), request_id="r3")
+        two.delete(self.deleted, request_id="d1")
+        for service in (one, two):
+            assert shown(service, "okapi") == {self.first}
+            assert shown(service, "quagga") == {self.second}
+            assert shown(service, "pangolin") == set()
+
+
+@pytest.mark.timeout(180)
+def test_what_a_standby_never_got_is_nowhere_and_every_cursor_that_saw_it_is_reset(
+    cluster: Cluster, start_server: Start, connect: Connect, tmp_path: Path
+) -> None:
+    url = cluster.renew()
+    servers = [start_server(store=url, data_dir=tmp_path / name, embedder="onnx") for name in "abc"]
+    services = [connect(server) for server in servers]
+    with ExitStack() as stack:
+        streams = [Subscriber(server.target).ready() for server in servers[:2]]
+        for one in streams:
+            stack.callback(one.close)
+        lost = Lost(cluster, services, servers[2].stop)
+        del servers[2], services[2]
+        for one in streams:
+            told_of(one, lost.second)
+            one.until(lambda one=one: one.of("conversation_deleted"))  # type: ignore[misc]
+        cursors = [one.cursor for one in streams]
+        # Above the oldest transaction that runs streams tell nothing, but a snapshot has it.
+        beside = stack.enter_context(suppressing(psycopg.connect(cluster.url)))
+        beside.execute("SELECT pg_current_xact_id()")
+        services[0].append(lost.first, user("ibex vanished"))
+        streams.append(Subscriber(servers[0].target, conversation_ids=[lost.first]).ready())
+        stack.callback(streams[-1].close)
+        assert streams[-1].of("conversation_loaded")[0].messages[-1].content == "ibex vanished"
+        for server, service in zip(servers, services, strict=True):
+            until_embedded(service, server)
+        cluster.fail_over()
+
+        # Of the same length, and at the same place, as what one server has in its index.
+        until(
+            lambda: is_answered(
+                lambda: services[1].append(lost.first, user("hyena remained"), request_id="h1")
+            )
+        )
+        for one in streams:
+            one.until(lambda one=one: one.error or any(it.reset for it in one.updates))  # type: ignore[misc]
+
+        def check_all(service: Service) -> None:
+            until(lambda: not service.search("hyena").degraded)
+            assert [m.content for m in service.load(lost.first).messages] == [
+                *("A walrus sleeps", "It snores", "Before", "hyena remained"),
+            ]
+            assert [m.turn_number for m in service.load(lost.first).messages] == [1, 2, 3, 4]
+            assert service.get(lost.first).title == lost.title
+            assert service.get(lost.first).message_count == 4
+            assert {it.id for it in service.pages()[0]} == {lost.first, lost.deleted}
+            assert code_of(lambda: service.get(lost.second)) == "NOT_FOUND"
+            for word in ("zebra", "okapi", "quagga", "ibex"):
+                assert shown(service, word) == set()
+            assert shown(service, "hyena") == {lost.first}
+            assert shown(service, "pangolin") == {lost.deleted}
+
+        for service in services:
+            check_all(service)
+        servers[0].stop()
+        servers[0] = start_server(store=url, data_dir=tmp_path / "a", embedder="onnx")
+        servers += [start_server(store=url, data_dir=tmp_path / it, embedder="onnx") for it in "cd"]
+        for server in servers:
+            service = connect(server)
+            check_all(service)
+            for cursor in (*cursors, lost.cursor):
+                late = Subscriber(server.target, cursor=cursor).ready()
+                stack.callback(late.close)
+                assert late.updates[0].reset
+            late = Subscriber(server.target, cursor=lost.before).ready()
+            stack.callback(late.close)
+            assert not any(it.reset for it in late.updates)
+            assert late.messages() == ["hyena remained"]
+            until_embedded(service, server)
+            with Client(server.target) as client:
+                assert verified(client).problems == ()
+        service = connect(servers[0])
+        again = service.append(lost.first, user("zebra vanished"), request_id="r1")
+        assert (again.duplicate, again.messages[0].turn_number) == (False, 5)
+        assert service.rename(lost.first, "Lost title", request_id="n1").title == "Lost title"
+        assert service.create(messages=[user("A quagga grazes")], request_id="c1").id != lost.second
+        service.delete(lost.deleted, request_id="d1")
+        assert shown(connect(servers[1]), "pangolin") == set()
+
+
+@contextmanager
+def suppressing(connection: "psycopg.Connection[Any]") -> "Iterator[psycopg.Connection[Any]]":
+    """Yield a connection whose server may be gone when it is closed."""
+    with suppress(psycopg.Error), connection:
+        yield connection
+
+
+def test_numbers_that_a_lost_primary_gave_out_are_not_given_out_again(postgres: Postgres) -> None:
+    url = postgres.new_database()
+    lost = Database(url)
+    try:
+        ledger, sharing = PostgresTokenLedger(lost), PostgresSharing(lost, "default")
+        ledger.append({"type": "token"})
+        _, line, _ = ledger.mark()
+        fence = sharing.lease("notes", 60.0)
+        assert fence
+        # A standby that got nothing of it, and a lease that another replica has had before.
+        for statement in (
+            "DELETE FROM recollect.tokens",
+            "DELETE FROM recollect.replicas",
+            f"ALTER TABLE recollect.replicas ALTER number RESTART WITH {lost.number}",
+            "ALTER TABLE recollect.tokens ALTER line RESTART WITH 1",
+            "UPDATE recollect.leases SET fence = fence - 1, holder = 0, until = '-infinity'",
+            "UPDATE recollect.timelines SET place = 'of the primary'",
+        ):
+            postgres.execute(statement, url)
+        taken_over = Database(url)
+        try:
+            assert taken_over.number > lost.number
+            ledger = PostgresTokenLedger(taken_over)
+            ledger.append({"type": "token"})
+            assert ledger.mark()[1] > line
+            assert PostgresSharing(taken_over, "default").lease("notes", 60.0) > fence
+            store = PostgresStore(lost, "default", Path("unused"))
+            with sharing.holding("notes", fence), pytest.raises(LogTaken):
+                store.append("conv-01J00000000000000000000000", START, [b"{}\n"])
+        finally:
+            taken_over.close()
+    finally:
+        lost.close()
+
+
+def is_answered(call: Callable[[], object]) -> bool:
+    """Make a call, and return whether it is answered."""
+    with suppress(grpc.RpcError):
+        call()
+        return True
+    return False

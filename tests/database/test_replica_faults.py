@@ -12,13 +12,16 @@ from pathlib import Path
 import grpc
 import psycopg
 import pytest
+from recollect_server.services.upkeep.recovery import recover, unheard
+from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.store import PostgresStore
 
-from tests.conftest import LONG
+from tests.conftest import LONG, MovableClock, Start
 from tests.crash.checker import check, repeat
 from tests.crash.history import History
 from tests.crash.load import Callers, Process, connected, process
 from tests.postgres import Postgres, copy_transcripts
-from tests.server.conftest import Service, user
+from tests.server.conftest import Connect, Service, delete_index, user
 from tests.waiting import until
 
 CALLERS, CALLS = 3, 12
@@ -109,6 +112,43 @@ class Pair:
 def pair(postgres: Postgres, tmp_path: Path) -> Iterator[Pair]:
     with ExitStack() as stack:
         yield Pair(postgres, tmp_path, stack)
+
+
+class Overtaken(PostgresStore):
+    """A store where another server ends each delete right after this one looked at it."""
+
+    def __init__(self, database: Database, space: str, folder: Path) -> None:
+        super().__init__(database, space, folder)
+        self._other = PostgresStore(database, space, folder)
+
+    def deleted_length(self, log: str) -> int:
+        size = super().deleted_length(log)
+        self._other.end_delete(log)
+        return size
+
+
+@pytest.mark.parametrize("has_words", [True, False], ids=["indexed", "not indexed"])
+def test_a_server_starts_while_another_one_ends_the_delete_that_it_found(
+    postgres: Postgres, start_server: Start, connect: Connect, clock: MovableClock, has_words: bool
+) -> None:
+    url = postgres.new_database()
+    server = start_server(store=url)
+    service = connect(server)
+    first, second = service.told("walrus"), service.told("zebra")
+    assert service.found("zebra") == [second]
+    folder = server.data_dir / server.settings.space
+    server.stop()
+    if not has_words:
+        delete_index(server)
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE recollect.logs SET deleting = true WHERE log = %s", [second])
+    database = Database(url)
+    try:
+        recovered = recover(Overtaken(database, "default", folder), clock, unheard)
+        assert set(recovered.index.conversations.progress()) == {first}
+        recovered.index.close()
+    finally:
+        database.close()
 
 
 FAULTS: list[Callable[[Pair], None]] = [Pair.kill, Pair.pause, Pair.kill_postgres]

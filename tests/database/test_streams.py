@@ -110,6 +110,15 @@ def begin(connection: "psycopg.Connection[Any]", name: str, text: str) -> None:
     )
 
 
+def take_over(postgres: Postgres, url: str) -> None:
+    """Let a database be one that has just taken over, and lacks nothing."""
+    postgres.execute(
+        "INSERT INTO recollect.timelines (place, tag, began)"
+        " VALUES (recollect.place(), 99, pg_snapshot_xmax(pg_current_snapshot()))",
+        url,
+    )
+
+
 def test_every_replica_tells_the_same_order_and_a_client_hops_between_them_at_every_cursor(
     replicas: tuple[RunningServer, RunningServer],
     subscribe: Subscribe,
@@ -458,11 +467,7 @@ def test_a_cursor_holds_on_a_standby_that_has_all_that_it_had_seen(
         lacking = apart(server.target).ready().cursor
         getattr(beside, ending)()  # a standby that lacks it has it as rolled back
     whole.until(lambda: told_of(whole, created))
-    postgres.execute(
-        "CREATE OR REPLACE FUNCTION recollect.timeline() RETURNS integer LANGUAGE sql"
-        " AS 'SELECT 99'",
-        url,
-    )
+    take_over(postgres, url)
     late = apart(server.target, cursor=whole.cursor).ready()
     assert any(it.reset for it in late.updates) is (ending == "rollback")
     assert "~" in lacking

@@ -13,12 +13,13 @@ from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.postings import read_postings
-from recollect_server.storage.index.words import MAX_TEXT, Term
+from recollect_server.storage.index.words import MAX_TEXT, Term, choose_terms
 from recollect_server.storage.logs.folder import FolderStore
 
 from bench.corpus import Corpus, Made, write_conversation, write_transcripts
 
 _CORPUS = Corpus(1_500, words_per_message=30)
+_HAN = [chr(code) for code in range(0x4E00, 0x4E00 + 2_000)]
 _LONG = 2_500  # messages of one conversation, a minute apart, with two words each
 
 
@@ -27,6 +28,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = tmp_path_factory.mktemp("postings")
     write_transcripts(data, _CORPUS)
     write_conversation(data, Made(10_000, ["zebra crossing"] * _LONG))
+    begins = [f"{_HAN[0]}{other}{_HAN[0]}{other}" for other in _HAN[1::2]]
+    write_conversation(data, Made(10_001, begins))
     return data / "default" / "conversations"
 
 
@@ -77,6 +80,38 @@ def test_of_a_common_word_the_newest_places_fit_the_budget(
     assert (part.ids.tolist(), part.is_cut) == (whole.ids[-100:].tolist(), True)
     assert len(none.ids) == 0
     assert inside.ids.tolist() == part.ids.tolist()
+
+
+@pytest.mark.parametrize("budget", [100, 1, 0])
+def test_common_words_share_the_budget(connection: apsw.Connection, budget: int) -> None:
+    # more than two words that are too common stand in a question where messages have several
+    # languages: each word has a form in each
+    terms = [
+        Term("zebra", "zebra", frequency=_LONG),
+        Term("crossing", "cross", frequency=_LONG),
+        Term("crossing", "cross", form="cross", frequency=_LONG),
+    ]
+    part = read_postings(connection, terms, budget=budget)
+    sizes = np.bincount(part.terms, minlength=3)
+    assert part.is_cut
+    assert len(part.ids) == budget
+    assert sizes.max() - sizes.min() <= 1
+
+
+def test_a_rare_word_leaves_its_share_to_common_ones(connection: apsw.Connection) -> None:
+    word = _CORPUS.vocabulary[300]
+    query = "SELECT doc FROM turns_vocabulary WHERE term = ?"
+    rare = Term(word, word, frequency=int(connection.execute(query, (word,)).get))
+    assert 0 < rare.frequency < 100
+    part = read_postings(connection, [rare, Term("zebra", "zebra", frequency=_LONG)], budget=2_000)
+    assert np.bincount(part.terms).tolist() == [rare.frequency, 2_000 - rare.frequency]
+
+
+def test_a_message_counts_once_however_many_of_its_words_begin_so(
+    connection: apsw.Connection,
+) -> None:
+    terms = choose_terms(connection, _HAN[0], 10_000).chosen
+    assert [(term.prefix, term.frequency) for term in terms] == [(True, len(_HAN) // 2)]
 
 
 def test_messages_with_words_of_a_beginning_are_cut_at_the_budget(

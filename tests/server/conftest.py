@@ -23,6 +23,7 @@ from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 
 from tests.conftest import RunningServer
 from tests.programs import SERVER, Forked
+from tests.spread import channel_to
 
 T = TypeVar("T")
 
@@ -50,9 +51,7 @@ class Service:
     """Bare calls of a running server."""
 
     def __init__(self, target: str) -> None:
-        self.channel = grpc.insecure_channel(
-            target, options=[("grpc.max_receive_message_length", -1)]
-        )
+        self.channel = channel_to(target, [("grpc.max_receive_message_length", -1)])
         self.conversations = ConversationServiceStub(self.channel)
         self.recall = RecallServiceStub(self.channel)
 
@@ -265,7 +264,8 @@ def bytes_under(folder: Path) -> dict[str, bytes]:
 
 def kept_by(service: Service, server: RunningServer) -> dict[str, bytes]:
     """Return every file of a running server, once all acknowledged changes are in the index."""
-    service.listed(page_size=1)
+    for _ in range(1 if server.beside is None else 2):
+        service.listed(page_size=1)
     return bytes_under(server.data_dir)
 
 

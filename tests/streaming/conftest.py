@@ -15,6 +15,7 @@ from recollect.v1.update_pb2 import Update
 
 from tests.conftest import RunningServer
 from tests.server.conftest import Service
+from tests.spread import channel_to
 from tests.streaming import checkers
 
 DEADLINE = 30.0
@@ -30,9 +31,7 @@ class Subscriber:
         self.elements = 0
         self.error: grpc.RpcError | None = None
         self._changed = threading.Condition()
-        self._channel = grpc.insecure_channel(
-            target, options=[("grpc.use_local_subchannel_pool", 1)]
-        )
+        self._channel = channel_to(target, [("grpc.use_local_subchannel_pool", 1)])
         self._connect(fields)
 
     def _connect(self, fields: dict[str, Any]) -> None:
@@ -117,9 +116,7 @@ class Subscriber:
         self.drop()
         if target is not None:
             self._channel.close()
-            self._channel = grpc.insecure_channel(
-                target, options=[("grpc.use_local_subchannel_pool", 1)]
-            )
+            self._channel = channel_to(target, [("grpc.use_local_subchannel_pool", 1)])
         self._connect(self.fields | {"cursor": self.cursor})
 
     def close(self) -> None:

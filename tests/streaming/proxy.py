@@ -12,6 +12,8 @@ class Proxy:
 
     def __init__(self, target: str) -> None:
         self.target = target
+        self.received = self.sent = 0
+        """Bytes from clients, and from the server, that were passed on."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._guard = threading.Lock()
@@ -72,6 +74,8 @@ class Proxy:
             while data := source.recv(1 << 14):
                 self._moving.wait()
                 with self._guard:
+                    self.sent += len(data) * counted
+                    self.received += len(data) * (not counted)
                     if counted and self._bytes_left is not None:
                         data, self._bytes_left = (
                             data[: self._bytes_left],

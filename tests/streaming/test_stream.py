@@ -52,6 +52,7 @@ def test_a_snapshot_has_the_newest_conversations_and_the_working_context_of_the_
     assert one.updates[0].time == moment(clock.now)
 
 
+@pytest.mark.one_server  # PostgreSQL dates a change, and the clock of a test stands still
 def test_every_change_is_told_in_order(
     subscribe: Subscribe, service: Recorder, clock: MovableClock
 ) -> None:
@@ -125,6 +126,7 @@ def test_what_is_read_from_the_log_is_what_was_told_live(
     assert second.kinds() == [str(update.WhichOneof("kind")) for update in streamed]
 
 
+@pytest.mark.files
 def test_a_split_that_is_suggested_is_told(
     start_server: Any, record: Any, subscribe: Subscribe
 ) -> None:

@@ -1,13 +1,19 @@
 // Does with a client what the tests in Python say, a line of JSON each, and answers with a line each.
 import { createInterface } from "node:readline";
+import { compressionGzip, createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { fromJson, toJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
-import { RecollectError, StreamUpdatesRequestSchema, UpdateSchema, type Recollect, type Update, type Watch } from "../src/index.js";
+import { Recollect, RecollectError, StreamUpdatesRequestSchema, UpdateSchema, type Update, type Watch } from "../src/index.js";
 import { connect, type ConnectOptions } from "../src/node.js";
 import { methodOf } from "./dynamic.js";
 
 interface Command {
   connect?: string;
-  options?: ConnectOptions;
+  options?: ConnectOptions & {
+    /** Compress requests. */
+    gzip?: true;
+    /** The pause between pings. */
+    pingMs?: number;
+  };
   /** The trace that the calls are in. */
   trace?: string;
   call?: string;
@@ -18,6 +24,8 @@ interface Command {
   /** Take updates of the watch until one of this kind came. */
   until?: string;
   close?: true;
+  /** Aborts the call while it runs. */
+  cancelAfterMs?: number;
   /** Closes the client while the command runs. */
   closeAfterMs?: number;
   /** Answer what the watch told of its connections. */
@@ -28,16 +36,26 @@ let client: Recollect | undefined;
 let watch: Watch<Update> | undefined;
 let told: boolean[] = [];
 
-async function done({ connect: address, options, trace, call, watch: begins, timeoutMs, request = {}, until, close, closeAfterMs, connections }: Command): Promise<JsonValue> {
+/** Connects as users do who want their requests compressed, or pings of their own. */
+function connected(address: string, { gzip, pingMs, ...options }: NonNullable<Command["options"]> = {}): Recollect {
+  const settings = { ...options, retry: { initialDelayMs: 1, maxDelayMs: 50, ...options.retry } };
+  if (gzip === undefined && pingMs === undefined) return connect(address, settings);
+  const baseUrl = `http://${address}`;
+  const sessionManager = new Http2SessionManager(baseUrl, pingMs === undefined ? {} : { pingIntervalMs: pingMs });
+  const transport = createGrpcTransport({ baseUrl, sessionManager, ...(gzip && { sendCompression: compressionGzip }) });
+  return new Recollect(transport, { ...settings, onClose: () => sessionManager.abort() });
+}
+
+async function done({ connect: address, options, trace, call, cancelAfterMs, watch: begins, timeoutMs, request = {}, until, close, closeAfterMs, connections }: Command): Promise<JsonValue> {
   if (close) client?.close();
-  if (address !== undefined) client = connect(address, { ...options, ...(trace === undefined ? {} : { headers: () => ({ traceparent: trace }) }), retry: { initialDelayMs: 1, maxDelayMs: 50, ...options?.retry } });
+  if (address !== undefined) client = connected(address, { ...options, ...(trace !== undefined && { headers: () => ({ traceparent: trace }) }) });
   if (client === undefined) throw new Error("connect first");
   const closing = client;
   if (closeAfterMs !== undefined) setTimeout(() => closing.close(), closeAfterMs);
   if (call !== undefined) {
     const method = methodOf(call);
     if (method.methodKind !== "unary") throw new Error(`${call} is a stream`);
-    const { message } = await client.transport.unary(method, undefined, undefined, undefined, fromJson(method.input, request));
+    const { message } = await client.transport.unary(method, cancelAfterMs === undefined ? undefined : AbortSignal.timeout(cancelAfterMs), undefined, undefined, fromJson(method.input, request));
     return toJson(method.output, message, { useProtoFieldName: true });
   }
   if (connections) return told;

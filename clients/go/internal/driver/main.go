@@ -12,6 +12,9 @@ import (
 	"os"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
@@ -30,6 +33,8 @@ type command struct {
 	Request   json.RawMessage
 	Until     string // take updates of the watch until one of this kind came
 	Close     bool
+	// CancelAfterMs cancels the call while it runs.
+	CancelAfterMs int
 	// CloseAfterMs closes the client while the command runs.
 	CloseAfterMs int
 	Connections  bool // answer what the watch told of its connections
@@ -40,6 +45,8 @@ type settings struct {
 	TimeoutMs        int
 	Retry            struct{ MaxAttempts int }
 	Env              map[string]string
+	Gzip             bool // compress requests
+	PingMs           int  // the pause between pings
 }
 
 var (
@@ -68,6 +75,13 @@ func connect(address string, given settings) error {
 	}
 	if given.CA != "" {
 		options = append(options, recollect.WithCA(given.CA))
+	}
+	if given.Gzip {
+		options = append(options, recollect.WithDialOption(grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name))))
+	}
+	if given.PingMs > 0 {
+		pings := keepalive.ClientParameters{Time: time.Duration(given.PingMs) * time.Millisecond, Timeout: 5 * time.Second}
+		options = append(options, recollect.WithDialOption(grpc.WithKeepaliveParams(pings)))
 	}
 	for name, value := range given.Env {
 		os.Setenv(name, value)
@@ -98,9 +112,13 @@ func do(it command) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		ctx := context.Background()
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
 		if trace != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", trace)
+		}
+		if it.CancelAfterMs > 0 {
+			time.AfterFunc(time.Duration(it.CancelAfterMs)*time.Millisecond, cancel)
 		}
 		answer, err := method.Call(ctx, client.Conn(), request)
 		if err != nil {

@@ -21,6 +21,7 @@ from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.logs.tokens import TokenLedger
 from recollect_server.storage.postgres.database import (
     Database,
+    DatabaseBusy,
     DatabaseRefused,
     DatabaseUnavailable,
 )
@@ -107,8 +108,11 @@ class PostgresStores:
 
     def is_space(self, name: str) -> bool:
         """Return whether a space has a log in the database, was made, or has a local index."""
+        if self._spaces.has(name):
+            return True
         store = PostgresStore(self._database, name, self._data_dir / name)
-        return store.root.is_dir() or self._spaces.has(name)
+        # The folder of one that another server deleted goes within a second.
+        return store.root.is_dir() and not any(it.name == name for it in self._spaces.receipts())
 
     def names(self) -> list[str]:
         """Return the names of the spaces that have a log in the database, or were made. Raises
@@ -164,6 +168,10 @@ class PostgresStores:
         problem, age = "", 0.0
         try:
             age = self._database.horizon_age()
+        except DatabaseBusy:
+            age = (
+                self._state.horizon_age
+            )  # PostgreSQL is there, and the calls that wait are counted
         except DatabaseUnavailable as error:
             problem = str(error)
         counts = self._database.pool_counts()

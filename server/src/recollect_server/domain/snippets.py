@@ -74,6 +74,8 @@ class Passages:
     """Single characters of scripts without spaces."""
     tokenise: Tokenise
     deadline: Deadline
+    only_english: bool = False
+    """True if no text was indexed in another language: then none is guessed."""
     _left: int = _SHARED
     _beginnings: tuple[str, ...] = field(init=False)
     _stems: dict[str, str] = field(default_factory=dict)
@@ -96,7 +98,7 @@ class Passages:
         DeadlineExceeded.
         """
         most = len(self.stems) + len(self.prefixes)
-        language = guess_language(text)
+        language = ENGLISH if self.only_english else guess_language(text)
         # how many words, the chunk's matches, which is the first one shown
         best: tuple[int, list[Match], int] | None = None
         own = _OWN

@@ -226,7 +226,8 @@ class EmbedderJob(Job):
             return _EMBED_SECONDS
         worked = self._embedding.tend()
         is_well = self._embedding.well
-        self._mark = mark if is_well and not worked else None
+        is_done = is_well and not worked and not self._embedding.is_elsewhere
+        self._mark = mark if is_done else None
         self._look_at = time.monotonic() + _LOOK_SECONDS
         self._wait = (
             0.0

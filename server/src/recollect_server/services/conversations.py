@@ -159,7 +159,7 @@ class Conversations:
         payload = {"chosen": asdict(chosen), "writers": writers, "dry_run": dry_run}
         request = key_of("RegenerateNotes", request_id, payload)
         with self._space.exclusive(request=request_id or "RegenerateNotes"):
-            if request and (record := self._space.find_request(request)):
+            if request and (record := self._space.find_answered(request)):
                 queued, others = orjson.loads(record.answer)
                 return queued, others
             if chosen.conversation_id:
@@ -173,6 +173,8 @@ class Conversations:
             )
             if record or not dry_run:
                 self._space.index.notes.want_anew([] if dry_run else there.numbers, record)
+            if record:
+                self._space.share(record)
             return counts
 
     # Writing --------------------------------------------------------------------------------------
@@ -214,6 +216,7 @@ class Conversations:
             payload["pinned"] = True
         request = key_of("Create", request_id, payload)
         place = place_of(channel, party)
+        self._space.free(request, conversation_id)
         with self._space.exclusive(
             request=request_id, place=place.name if pinned and place.known else ""
         ):
@@ -551,7 +554,7 @@ class Conversations:
             {"id": conversation_id, "to": following_id, "max_turns": max_turns},
         )
         with self._space.exclusive(request=request_id):
-            if request and self._space.find_request(request):
+            if request and self._space.find_answered(request):
                 return
             record = (
                 KnownRequest(request.id, request.hash, conversation_id or following_id)
@@ -564,6 +567,8 @@ class Conversations:
                     self._space.index.notes.want(number, record)
             elif record:
                 self._space.index.requests.add(record)
+            if record:
+                self._space.share(record)
 
     def delete(
         self,

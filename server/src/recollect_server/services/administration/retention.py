@@ -16,6 +16,9 @@ class Retaining(OpenedSpace, Protocol):
 
     retention: Retention
 
+    def follow(self) -> None:
+        """Take in what other processes wrote."""
+
 
 class RetentionAdministration:
     """The retention of all spaces. Safe to call from any thread."""
@@ -44,6 +47,7 @@ class RetentionAdministration:
         if lease is None:
             raise SpaceNotFound(space)
         with lease as opened:
+            opened.follow()
             own = None if rules is None else tuple(rule for rule in rules if rule.is_for(space))
             due = list(islice(opened.retention.due(own), limit + 1))
         return due[:limit], len(due) > limit

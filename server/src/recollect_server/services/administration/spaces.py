@@ -22,6 +22,9 @@ _PATIENCE = 10.0  # seconds that a delete waits for the calls that use the space
 class Settling(OpenedSpace, Protocol):
     """Protocol of an open space that can be looked at from outside."""
 
+    def follow(self) -> None:
+        """Take in what other processes wrote."""
+
     def settle(self) -> None:
         """Wait until its files have all that was acknowledged, or cannot take it now."""
 
@@ -174,6 +177,7 @@ class SpaceAdministration:
         for space in self._spaces.open_now():
             if space.name == name and (lease := self._spaces.borrow(space)) is not None:
                 with lease:
+                    space.follow()
                     space.settle()
 
     def _state(self, name: str) -> SpaceState:

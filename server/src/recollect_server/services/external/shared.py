@@ -185,9 +185,15 @@ class SharedCommunications:
         # Asked behind the read: they may be pruned, or lost with a server of PostgreSQL.
         if position.key.transaction and not self._order.reaches(position):
             raise Renewed
+        answer = answer[0], replace(answer[1], timeline=self._timeline())
         with self._guard:
             self._answered = question, answer
         return answer
+
+    def _timeline(self) -> int:
+        """Return the timeline of what is told now."""
+        following = self._following
+        return following.mark.timeline if following else self._order.timeline()
 
     def _missed(self, position: Mark, horizon: int, most: int) -> tuple[Batch, Mark]:
         """Read the oldest updates of transactions that had not ended when a cursor was given out,

@@ -398,7 +398,7 @@ def _named(marks: NDArray[np.int64], question: str) -> NDArray[np.bool_]:
     """Return for each message whether the question has its sender's first name."""
     return among(
         names(marks),
-        np.sort(np.array([name_hash(word) for word in _WORD.findall(question.lower())], np.int64)),
+        np.sort(np.array([*map(name_hash, {*_WORD.findall(question.lower())})], np.int64)),
     )
 
 

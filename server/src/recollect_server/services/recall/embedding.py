@@ -33,6 +33,7 @@ from recollect_server.services.recall.embedding_plan import Plan, Planner
 from recollect_server.services.recall.embedding_texts import MAX_TEXTS, Text, TextReader, parts_of
 from recollect_server.services.recall.meaning import Copy, Meaning, Waiting
 from recollect_server.services.recall.models import Census
+from recollect_server.services.recall.shared_vectors import SharedVectors
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors.file import VectorsDamaged, VectorsUnavailable
@@ -64,12 +65,18 @@ class _Waiting:
     """The line behind which."""
     since: float
     """Since when, on the monotonic clock."""
+    counted: int = 0
+    """Its last line up to which the census counted its texts."""
     ahead: int = 0
     """Its last line up to which the newest were embedded before their turn."""
 
 
 class _Changed(Exception):
     """A model is not there any more, or another one is needed: the next turn has another plan."""
+
+
+class _Elsewhere(Exception):
+    """Another process embeds the texts: their vectors are taken from the store in a moment."""
 
 
 class _Stopped(Exception):
@@ -119,6 +126,8 @@ class Embedding:
         self._long: dict[str, list[_Long]] = {}  # by conversation, ascending by line
         self._planner = Planner(meaning)
         self._texts = TextReader(space)
+        self._shared = SharedVectors(space)
+        self._is_elsewhere = False
         self._newest_first = False
         self._most_bytes = _BYTES
         self._has_embedded = False  # in this turn
@@ -138,12 +147,20 @@ class Embedding:
         """
         try:
             plan = self._planner.plan(self._space.index)
+            if self._index is not plan.index:
+                lengths = plan.index.conversations.progress()
+                plan.store.forget_strays(
+                    plan.model, plan.epoch, {name: lines for name, (_, lines) in lengths.items()}
+                )
             copy = self._meaning.copy
             if copy is None or copy.index is not plan.index or not self._is_current(copy, plan):
                 self._make_copy(plan)
             self._look(plan)
             self._tell()
+            if self._waiting or self._long:
+                self._shared.begin()
             began, self._has_embedded = time.monotonic(), False
+            self._is_elsewhere = False
             size = self._step(plan)
             if size:
                 self._adapt(plan.store, size, time.monotonic() - began)
@@ -155,6 +172,8 @@ class Embedding:
             return False
         except _Changed:
             return True
+        except _Elsewhere:
+            self._is_elsewhere, worked = True, False
         except (NoWeights, WrongWeights, ImportError, CannotEmbed, VectorsUnavailable) as error:
             self._failed(str(error))
             return isinstance(error, VectorsDamaged) and self._start_over()
@@ -169,6 +188,11 @@ class Embedding:
     def is_complete(self) -> bool:
         """Return whether the last look found everything embedded."""
         return not self._waiting and not self._long and not self._failure
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether another process embeds what is missing."""
+        return self._is_elsewhere
 
     @property
     def well(self) -> bool:
@@ -311,10 +335,14 @@ class Embedding:
             )
             if part is None:
                 return self._take(plan, [name])
-            waiting.ahead = max(waiting.ahead, part.until)
+            before, waiting.ahead = waiting.ahead, max(waiting.ahead, part.until)
             texts = [it for it in part.texts if len(it.text.encode()) <= _LONG]
             if texts:
-                self._keep(plan, texts, {})
+                try:
+                    self._keep(plan, texts, {})
+                except _Elsewhere:
+                    waiting.ahead = before
+                    raise
                 return part.bytes
         return 0
 
@@ -337,9 +365,11 @@ class Embedding:
                 self._long.pop(name, None)
                 continue
             size += part.bytes
-            if self._planner.census is not None:
+            if self._planner.census is not None and part.until > waiting.counted:
                 for text in part.texts:
-                    self._planner.census.count(text.content)
+                    if text.line == ABBREVIATION or text.line > waiting.counted:
+                        self._planner.census.count(text.content)
+                waiting.counted = part.until
             texts += self._put_aside(plan, name, part.texts, waiting)
             after[name] = part.until
             progress[name] = self._whole_until(name, part.until)
@@ -437,6 +467,11 @@ class Embedding:
         }
         texts = [it for it in texts if placed[it.conversation_id].get(it.line) != it.hash]
         vectors_by_hash = store.vectors_of(model, {text.hash for text in texts})
+        missing = [it for it in texts if it.hash not in vectors_by_hash]
+        vectors_by_hash |= self._shared.take(embedder.identity, missing)
+        missing = [it for it in missing if it.hash not in vectors_by_hash]
+        if missing and not self._shared.may_embed(embedder.identity):
+            raise _Elsewhere
         new = {
             text.hash: self._cut(plan, embedder, text.text)
             for text in texts
@@ -449,6 +484,7 @@ class Embedding:
             assert vectors is not None
             vectors_by_hash[text_hash] = vectors[start : start + len(cut)]
             start += len(cut)
+        self._shared.keep(embedder.identity, missing, vectors_by_hash)
         return [
             EmbeddedText(
                 t.conversation_id, t.line, t.time, t.marks, t.hash, vectors_by_hash[t.hash]
@@ -508,6 +544,13 @@ class Embedding:
             if not models:
                 self._end_long(plan, name, text)
                 return True
+            identity = embedders[models[0]].identity
+            if (made := self._shared.take(identity, [text]).get(text.hash)) is not None:
+                place = EmbeddedText(name, text.line, text.time, text.marks, text.hash, made)
+                self._add(plan, models[0], [place], [text], {})
+                return True
+            if not self._shared.may_embed(identity):
+                raise _Elsewhere
             long.text, long.model, long.cut = text, models[0], 0
             long.rest, long.pieces = deque(parts_of(text.text)), deque()
             long.done = len(plan.store.parts_of(long.model, text.hash))
@@ -532,6 +575,7 @@ class Embedding:
         if not long.pieces and not long.rest:
             vectors = plan.store.parts_of(long.model, text.hash)
             if len(vectors):
+                self._shared.keep(embedder.identity, [text], {text.hash: vectors})
                 place = EmbeddedText(name, text.line, text.time, text.marks, text.hash, vectors)
                 self._add(plan, long.model, [place], [text], {})
             long.text = None  # another model may want it too

@@ -33,6 +33,7 @@ from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.search import Found
+from recollect_server.storage.index.words import NO_TERMS
 
 # conversations that are scored beside twice as many as are asked for: by other legs others may be
 # better
@@ -154,7 +155,7 @@ class Recall:
                     self._space.telemetry,
                 )
                 best, leading = candidates.best_messages(), candidates.best_conversations()
-                showing = Showing(self._space, index, terms.chosen, candidates.scans, deadline)
+                showing = Showing(self._space, index, terms, candidates.scans, deadline)
                 showing.prepare(_first_shown(candidates, best, leading, limit))
                 hits = self._hits(candidates, best, showing, limit, least, explain=explain)
                 results = self._results(
@@ -223,7 +224,7 @@ class Recall:
         """Return conversations by time, each with its abbreviation or else the beginning of its
         newest message.
         """
-        showing = Showing(self._space, self._index, [], None, UNLIMITED)
+        showing = Showing(self._space, self._index, NO_TERMS, None, UNLIMITED)
         rows = self._index.conversations.select(chosen, limit, newest_first=newest_first)
         return [
             (
@@ -259,7 +260,7 @@ class Recall:
                 or candidates.message_scores[at] < least
             ):
                 break
-            place, above = candidates.messages[at].place, candidates.conversation_of(at)
+            place, above = candidates.messages.place(at), candidates.conversation_of(at)
             message, conversation = (
                 showing.message(above.id, place),
                 showing.conversation(above.number),
@@ -317,12 +318,12 @@ class Recall:
             fits = [message_at for message_at in there if fitting[message_at]]
             by_words = any(has_words[message_at] for message_at in there)
             turns = [turn_numbers[message_at] for message_at in there]
-            shown: Iterable[Found] = (
-                candidates.messages[place] for place in dict.fromkeys([*there[:1], *fits])
+            shown: Iterable[Place] = map(
+                candidates.messages.place, dict.fromkeys([*there[:1], *fits])
             )
             if not turns:
                 matched, by_words = self._best_within(candidates, scope, number)
-                shown, turns = matched, [it.turn_number for it in matched]
+                shown, turns = [it.place for it in matched], [it.turn_number for it in matched]
             # What led here is shown: the notes where they have the words and no message does, or
             # are near and no message is.
             by_notes = not by_words and (
@@ -332,7 +333,7 @@ class Recall:
             # The best one, or where that cannot be read another that fits. None: no message that
             # has the words may be shown.
             message = next(
-                (read for it in shown if (read := showing.message(conversation_id, it.place))), None
+                (read for it in shown if (read := showing.message(conversation_id, it))), None
             )
             conversation = showing.conversation(number)
             if conversation is None or (message is None and not by_notes):
@@ -389,8 +390,8 @@ def _first_shown(
     for at in dict.fromkeys(
         [*best[:limit], *(best_of[at] for at in leading[:limit] if at in best_of)]
     ):
-        message = candidates.messages[at]
-        places.setdefault(message.number, []).append(message.place)
+        number = candidates.conversations[owners[at]].number
+        places.setdefault(number, []).append(candidates.messages.place(at))
     return places
 
 
@@ -401,7 +402,7 @@ def _around(turns: list[int]) -> tuple[int, int] | None:
     if not turns:
         return None
     first = last = turns[0]
-    for turn in sorted(turns, key=lambda turn: abs(turn - turns[0])):
+    for turn in sorted(turns[1:], key=lambda turn: abs(turn - turns[0])):
         if first - _NEAR <= turn <= last + _NEAR:
             first, last = min(first, turn), max(last, turn)
     return first, last

@@ -16,7 +16,7 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.working_context import read_found
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
-from recollect_server.storage.index.words import Term
+from recollect_server.storage.index.words import QueryTerms
 
 log = structlog.get_logger("recollect.recall")
 
@@ -25,9 +25,9 @@ class Showing:
     """Reads what one answer shows, and makes its snippets."""
 
     def __init__(
-        self, space: Space, index: Index, terms: list[Term], scans: Scans | None, deadline: Deadline
+        self, space: Space, index: Index, query: QueryTerms, scans: Scans | None, deadline: Deadline
     ) -> None:
-        self.terms = terms
+        terms = query.chosen
         self.unread: set[str] = set()
         """Conversations whose transcripts cannot be read now."""
         self._space = space
@@ -37,7 +37,9 @@ class Showing:
         stems, prefixes = (
             {term.stem for term in terms if term.prefix == prefix} for prefix in (False, True)
         )
-        self._passages = Passages(stems, prefixes, index.search.tokens, deadline)
+        self._passages = Passages(
+            stems, prefixes, index.search.tokens, deadline, query.only_english
+        )
         self._messages: dict[tuple[str, int], Message | None] = {}
         self._shown: dict[tuple[str, int], str] = {}
         self._conversations: dict[int, Conversation] = {}

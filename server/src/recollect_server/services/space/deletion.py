@@ -13,7 +13,7 @@
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -198,11 +198,23 @@ class Deletions:
         """True if a delete was interrupted, or followed, and is not finished."""
         return bool(self._interrupted)
 
-    def finish_interrupted(self) -> bool:
-        """Finish the deletes that the store or the index interrupted. Return False if one of them
-        still refuses. Hold no lock.
+    def revive(self, conversation_id: str) -> bool:
+        """Let a conversation be there again whose delete was lost with a part of the store. Return
+        whether something of it was left to remove.
+        """
+        self._as_indexed.pop(conversation_id, None)
+        is_left = conversation_id in self._interrupted
+        self._interrupted.pop(conversation_id, None)
+        return is_left
+
+    def finish_interrupted(self, only: Collection[str] | None = None) -> bool:
+        """Finish the deletes that the store or the index interrupted, or another process began; of
+        all conversations or of `only` these. Return False if one of them still refuses. Hold no
+        lock.
         """
         for conversation_id in list(self._interrupted):
+            if only is not None and conversation_id not in only:
+                continue
             with self._locks.conversations.hold(conversation_id):
                 if conversation_id not in self._interrupted or conversation_id in self._under_way:
                     continue

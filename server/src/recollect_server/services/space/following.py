@@ -5,7 +5,10 @@ before it returns: whoever calls it before it reads sees everything that was ack
 Lines that another process appended are taken in as if they were appended here; deletes and
 redactions of others remove here what they remove there.
 
-A process that was away for long, whose changes were pruned, compares the lengths of all logs. One
+A process that was away for long, whose changes were pruned, compares the lengths of all logs. So
+does one that finds that a copy of the store took over, which may lack what this process had taken
+in: where the index has more of a log than both histories have, it is made anew, and what is
+remembered of the log is forgotten. One
 that another process took for gone may find that a text was deleted whose words it still has: then
 its index is made anew.
 
@@ -27,12 +30,13 @@ from recollect_server.domain.errors import (
     IndexUnavailable,
     StorageUnavailable,
 )
+from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.deletion import (
     Deletions,
     bring_up_forgotten,
     forget_anchors_again,
 )
-from recollect_server.services.space.events import ChangedElsewhere
+from recollect_server.services.space.events import ChangedElsewhere, Reindexed
 from recollect_server.services.space.locks import Locks
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.pending import PendingWrites
@@ -40,6 +44,7 @@ from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.redaction import Redactions
 from recollect_server.services.space.states import States
 from recollect_server.services.space.writes import Writes
+from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.store import (
     ANCHORS,
@@ -108,6 +113,8 @@ class Following:
         self._due: dict[str, list[Change]] = {}
         """Changes that are not taken in yet, by log."""
         self._must_compare = False
+        self._before_takeover = ""
+        """A moment in the history before, until the index is known to follow the present one."""
 
     def carry_out(self, work: Callable[[], R]) -> R:
         """Return the result of work that begins behind what others wrote. It is done again while
@@ -158,6 +165,8 @@ class Following:
     def _take_in(self) -> None:
         try:
             news = self._sharing.changes(self._moment)
+            if news.is_taken_over:
+                self._before_takeover = self._before_takeover or self._moment
             self._moment = news.moment
             for change in news.changes:
                 # Of what this process wrote, an append may have failed for its caller.
@@ -169,6 +178,9 @@ class Following:
                 log.warning("changes_missed", reason="they were pruned, or the database changed")
             if not news.is_whole or self._must_compare:
                 self._must_compare = True
+                if self._before_takeover:
+                    self._leave_history(self._before_takeover)
+                    self._before_takeover = ""
                 self._compare_lengths()
                 self._must_compare = False
             for name in list(self._due):
@@ -261,6 +273,87 @@ class Following:
         self._states.forget(name)
         with suppress(ConversationNotFound):
             self._states.get(name)
+
+    def _leave_history(self, moment: str) -> None:
+        """Forget what a copy of the store that took over never got. Raises LogUnavailable,
+        IndexUnavailable.
+        """
+        self._sharing.join()  # that may be lost too
+        timeline = self._sharing.timeline()
+        lost = self._lost_logs(moment)
+        log.warning("store_taken_over", logs_with_lost_lines=len(lost))
+        if not lost:
+            self._projection.index.note_timeline(timeline)
+            return
+        self._states.distrust(f"a standby took over that lacks lines of {lost[0]}")
+        for name in lost:
+            self._states.forget(name)
+        for stuck in self._pending.all():
+            name = stuck.written.conversation.id
+            with self._locks.conversations.hold(name):
+                self._reload(name)
+        for name in (ANCHORS, FORGOTTEN):
+            self._take_in_other(name, "ledger")
+        self._publish(ChangedElsewhere("", ""))
+
+    def _lost_logs(self, moment: str) -> list[str]:
+        """Return the logs of which the index has, or may have, more than both histories: the one of
+        a moment, and the present one.
+        """
+        index = self._projection.index
+        indexed = {logs: logs.progress(index) for logs in self._kinds}
+        # Lengths first: what is appended between the two is counted by where it begins.
+        lengths = {logs: dict(self._store.logs(logs.kind)) for logs in self._kinds}
+        changed = self._sharing.changed_since_takeover(moment)
+        lost = self._revived(lengths, indexed)
+        for logs in self._kinds:
+            for name, size in indexed[logs].items():
+                if name in lost:
+                    continue
+                if changed is None:
+                    lost.append(name)
+                elif name not in changed and name not in lengths[logs]:
+                    if not any(it.action is Action.DELETE for it in self._due.get(name, ())):
+                        lost.append(name)
+                elif name not in changed:
+                    if size > lengths[logs][name]:
+                        lost.append(name)
+                elif size > changed[name] and self._differs(logs, name):
+                    lost.append(name)
+        return lost
+
+    def _revived(
+        self,
+        lengths: dict[Logs[Any], dict[str, int]],
+        indexed: dict[Logs[Any], dict[str, int]],
+    ) -> list[str]:
+        """Let conversations be there again whose delete was lost. Return those that were not out of
+        the index yet.
+        """
+        left: list[str] = []
+        for logs in self._kinds:
+            for name in lengths[logs] if logs.kind is Kind.CONVERSATION else ():
+                if self._deletions.revive(name):
+                    left.append(name)
+                if name not in indexed[logs]:
+                    self._publish(Reindexed(name))
+        return left
+
+    def _differs(self, logs: Logs[Any], name: str) -> bool:
+        """Return whether the index has otherwise what a log has: it may have followed it already
+        since the copy took over.
+        """
+        index = self._projection.index
+        with self._locks.conversations.hold(name):
+            stored = logs.find(index, name)
+            if stored is None:
+                return False
+            comparison = Comparison(logs, Contents(index))
+            try:
+                reading = comparison.read(name, stored)
+            except LogNotFound:
+                return True
+            return any(comparison.differences(name, stored, reading))
 
     def _compare_lengths(self) -> None:
         """Make changes of what the lengths of all logs say. Raises LogUnavailable,

@@ -1,7 +1,7 @@
 """One owner's data, open: its logs, their index, and every verb that the services have for them."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TypeVar
 
@@ -262,9 +262,10 @@ class Space:
         return self._deletions.is_any_left
 
     @contextmanager
-    def alone(self, purpose: Purpose) -> Iterator[bool]:
-        """Yield True if work may be done now that one process does at a time, as the notes. Once
-        another process may, what is appended within raises StorageUnavailable.
+    def alone(self, purpose: str, seconds: float = _LEASE) -> Iterator[bool]:
+        """Yield True if work may be done now that one process does at a time: a `Purpose`. Once
+        another process may, what is appended within raises StorageUnavailable. Another one may
+        after so many seconds in which this one did not ask.
         """
         sharing = self._store.sharing
         if sharing is None:
@@ -273,14 +274,35 @@ class Space:
         number = 0
         if self._refused.get(purpose, 0.0) < time.monotonic():
             with suppress(StorageUnavailable):
-                number = sharing.lease(purpose.value, _LEASE)
+                number = sharing.lease(f"{purpose}", seconds)
             if not number:
-                self._refused[purpose] = time.monotonic() + _LEASE_AGAIN
+                self._refused[purpose] = time.monotonic() + min(_LEASE_AGAIN, seconds)
         if not number:
             yield False
             return
-        with sharing.holding(purpose.value, number):
+        with sharing.holding(f"{purpose}", number):
             yield True
+
+    def moment(self) -> str:
+        """Return the present moment of a store that processes share. Raises StorageUnavailable."""
+        sharing = self._store.sharing
+        return sharing.moment() if sharing else ""
+
+    def shared_vectors(self, model: str, texts: Sequence[tuple[str, bytes]]) -> dict[bytes, bytes]:
+        """Return vectors that a process made, of texts by conversation and hash. Raises
+        StorageUnavailable.
+        """
+        sharing = self._store.sharing
+        return sharing.vectors(model, texts) if sharing else {}
+
+    def share_vectors(
+        self, model: str, conversation_id: str, vectors: Mapping[bytes, bytes], moment: str
+    ) -> None:
+        """Let other processes have the vectors of texts that were read since a moment. Raises
+        StorageUnavailable.
+        """
+        if sharing := self._store.sharing:
+            sharing.keep_vectors(model, conversation_id, vectors, moment)
 
     def prune_changes(self) -> int:
         """Remove old changes, which other processes have taken in or will not ask for. Return how
@@ -379,11 +401,28 @@ class Space:
         """
         return self._requests.find(request, conversation_id)
 
+    def free(self, request: RequestKey | None, conversation_id: str = "") -> None:
+        """Finish here what another process deleted, if it had this id or began with this request:
+        both are free again. Raises IndexUnavailable. Hold no lock.
+        """
+        if not self._deletions.is_any_left or not self.is_shared:
+            return
+        earlier = self._requests.known(request.id) if request else None
+        self._deletions.finish_interrupted(
+            {conversation_id, earlier.conversation_id if earlier else ""}
+        )
+
     def find_answered(self, request: RequestKey) -> KnownRequest | None:
         """Return the same request, one that writes no line, if it was carried out before by any
         process. Hold its lock. Raises as `find_request`.
         """
         return self._requests.find_answered(request)
+
+    def share(self, record: KnownRequest) -> None:
+        """Let other processes have the answer of such a request, which the index here has. Raises
+        StorageUnavailable.
+        """
+        self._requests.share(record)
 
     def remember(self, record: KnownRequest) -> None:
         """Keep the answer of such a request, for every process. Raises IndexUnavailable,
@@ -452,6 +491,11 @@ class Space:
         conversation_id = contents[0].id
         with self._locks.conversations.hold(conversation_id):
             if is_named and self._store.is_taken(conversation_id):
+                if self.is_shared and not self._store.has(conversation_id):
+                    raise StorageUnavailable(
+                        f"{conversation_id} is being deleted by several servers: repeat the call"
+                        " with the same request_id"
+                    )
                 raise ConversationExists(conversation_id)
             self._admit_conversation()
             return self._writes.begin(conversation_id, contents, request, claim)

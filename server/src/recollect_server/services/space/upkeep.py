@@ -145,6 +145,8 @@ class Upkeep:
         new = Index(store.root, numbers_after=old.last_number())
         try:
             new.log.claim_file(copied=False)
+            if store.sharing:
+                new.note_timeline(store.sharing.timeline())
             bring_up_forgotten(store, new)
             for logs in self._kinds:
                 for name, _ in store.logs(logs.kind):

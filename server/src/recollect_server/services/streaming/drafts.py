@@ -176,6 +176,11 @@ class Drafts:
         with self._guard:
             self._land(key)
 
+    def complete(self, conversation_id: str, draft_id: str) -> None:
+        """Take nothing more for a draft whose messages are stored. It ends when they are told."""
+        with self._guard:
+            self._note_landed((conversation_id, draft_id))
+
     def forget(self, conversation_id: str) -> None:
         """End the drafts of a deleted conversation."""
         with self._guard:
@@ -250,6 +255,9 @@ class Drafts:
 
     def _land(self, key: Key) -> None:
         self._end(key)
+        self._note_landed(key)
+
+    def _note_landed(self, key: Key) -> None:
         self._landed[key] = None
         while len(self._landed) > _MAX_ENDED:
             self._landed.popitem(last=False)

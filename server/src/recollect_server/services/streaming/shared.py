@@ -102,6 +102,7 @@ class SharedLog:
         self._shown: set[About] = set()  # those that may be shown now
         self._waiting: dict[About, int] = {}  # grown ones, until the horizon reaches this
         self._renewed = False
+        self._timeline = 0
         self._latest = Mark("", 0, Key(), 0)
         self._horizon = 0  # everything below it can be read here
         self._reached = 0  # and below this, once `advance` was called
@@ -139,6 +140,7 @@ class SharedLog:
             self._inbox.clear()
             self._waiting.clear()
             self._latest = following.mark
+            self._timeline = following.mark.timeline
             self._horizon = self._reached = 0
             self._ring.clear(self._latest.key)
         parts, ceiling = self._order.parts()
@@ -220,6 +222,8 @@ class SharedLog:
                 self._end(event.conversation_id, draft_id)
                 if self._following is None:
                     self.drafts.land(event.conversation_id, draft_id)
+                else:
+                    self.drafts.complete(event.conversation_id, draft_id)
                 break
 
     def _end(self, conversation_id: str, draft_id: str = "") -> None:
@@ -247,6 +251,12 @@ class SharedLog:
         following = self._following
         if following is None:
             return
+        if following.mark.timeline != self._timeline:
+            # A copy of the store took over. The states may be of the index, which may have more.
+            self.space.follow()
+            with self._makes:
+                self._states.clear()
+            self._timeline = following.mark.timeline
         with self._makes:
             placed, mark = self._updates(following.mark, changes.rows)
         entries = [self._entry(it) for it in placed]
@@ -314,6 +324,14 @@ class SharedLog:
             latest, horizon = self._latest, self._horizon
             if latest.epoch != position.epoch:
                 raise Renewed
+        if position.timeline != latest.timeline:
+            # One of the two is from before a takeover.
+            if not self._order.reaches(position):
+                raise Renewed
+            if self._order.timeline() != latest.timeline:
+                return Batch([]), position  # until what took over is followed
+            position = replace(position, timeline=latest.timeline)
+        with self._guard:
             if not position.missing:
                 if position.key >= latest.key:
                     return Batch([]), position

@@ -135,8 +135,14 @@ def recover(
     index, closed = _open(logs)
     if index is not None:
         try:
+            timeline = logs.sharing.timeline() if logs.sharing else ""
+            if timeline != index.timeline():
+                # Since it was closed a copy of the store took over, which may lack some of it.
+                closed = False
             done = _bring_up(logs, index, clock, progress, _UNSEARCHED, rebuilt=False)
-            return done if closed else _compared(logs, done, compared_at_once)
+            done = done if closed else _compared(logs, done, compared_at_once)
+            index.note_timeline(timeline)
+            return done
         except IndexUnavailable as error:
             log.warning(
                 "index_ahead" if isinstance(error, IndexAhead) else "index_unusable",
@@ -158,6 +164,8 @@ def rebuild(
     except IndexUnavailable as error:
         raise IndexUnavailable(f"the index cannot be made: {error}") from error
     index.log.claim_file(copied=False)
+    if logs.sharing:
+        index.note_timeline(logs.sharing.timeline())
     making.begin(index)
 
     def both(done: int, of: int) -> None:
@@ -366,9 +374,12 @@ def _finish_interrupted_delete(
 
     try:
         removed = finish_delete(logs, index, conversation_id, clock(), progress)
-    except LogNotFound:
-        if logs.sharing is None or index.removal.find(conversation_id) is None:
+    except LogNotFound:  # another process ended it meanwhile
+        if logs.sharing is None:
             raise
+        stored = index.conversations.find(conversation_id)
+        if stored is None and index.removal.find(conversation_id) is None:
+            return
         raise IndexUnavailable(f"it has words of {conversation_id}, which is deleted") from None
     seconds = round(time.monotonic() - began, 1)
     log.warning(

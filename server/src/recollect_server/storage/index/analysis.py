@@ -19,7 +19,7 @@ import apsw
 import Stemmer
 
 from recollect_server.domain.languages import guess_language
-from recollect_server.domain.text import composed, segment
+from recollect_server.domain.text import UNSPACED_RUN, composed, segment
 
 _CATEGORIES = "L* N* Co Mn Mc"  # the last two: vowel signs, which are letters in Hindi
 TOKENIZER = f"porter unicode61 categories '{_CATEGORIES}'"
@@ -72,6 +72,7 @@ _PLAIN = {
 # Marks that say how the emoji before them is drawn would be words.
 _PLAIN |= {0xFE0E: " ", 0xFE0F: " "}
 _CHANGED = re.compile(f"[{''.join(map(chr, _PLAIN))}]")
+_SEPARATOR = "\n"  # of words that are worked on at once; no word has one
 
 Word = tuple[int, int, str]
 """A word of a text: its first byte in UTF-8, one past its last byte, its stem."""
@@ -99,11 +100,21 @@ def stemmed(text: str, language: str) -> str:
     return _plain("".join(parts))
 
 
-def forms(word: str, languages: list[str]) -> list[str]:
-    """Return the forms of a question's word that messages in these languages have, and as it stands
-    in other messages first; each once.
+def forms(words: list[str], languages: list[str]) -> list[list[str]]:
+    """Return the forms of each of a question's words that messages in these languages have, and as
+    it stands in other messages first; each once.
     """
-    return list(dict.fromkeys([_plain(word), *(stemmed(word, it) for it in languages)]))
+    every = [[_plain(word) for word in words]]
+    # All words at once: a call for each took longer than what is then looked up. Those of scripts
+    # without spaces have no stems.
+    spaced = [at for at, word in enumerate(words) if not UNSPACED_RUN.fullmatch(word)]
+    text = _SEPARATOR.join(words[at] for at in spaced)
+    for language in languages if spaced else ():
+        column = every[0].copy()
+        for at, form in zip(spaced, stemmed(text, language).split(_SEPARATOR), strict=True):
+            column[at] = form
+        every.append(column)
+    return [list(dict.fromkeys(of_word)) for of_word in zip(*every, strict=True)]
 
 
 def tokens(connection: apsw.Connection, text: bytes) -> list[Word]:
@@ -135,8 +146,22 @@ def words_of(connection: apsw.Connection, text: str, language: str) -> list[Word
 
 def stem_of_form(connection: apsw.Connection, form: str) -> str:
     """Return the stem that the index has of a form; empty if it has none."""
-    words = tokens(connection, form.encode())
-    return words[0][2] if words else ""
+    return stems_of_forms(connection, [form])[0]
+
+
+def stems_of_forms(connection: apsw.Connection, every: list[str]) -> list[str]:
+    """Return the stem that the index has of each form; empty for one that it has none of."""
+    parts = [form.encode() for form in every]
+    stems = [""] * len(parts)
+    at, end = -1, 0
+    for start, _, stem in tokens(connection, _SEPARATOR.encode().join(parts)):
+        first = start >= end
+        while start >= end:
+            at += 1
+            end += len(parts[at]) + 1
+        if first:
+            stems[at] = stem
+    return stems
 
 
 def _plain(text: str) -> str:

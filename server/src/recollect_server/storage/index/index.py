@@ -274,6 +274,23 @@ class Index:
             )
         )
 
+    def timeline(self) -> str:
+        """Return the history of a shared store that the index follows (see `Sharing.timeline`);
+        empty if that was never noted. Raise IndexUnavailable.
+        """
+        with self.reading() as connection:
+            row = connection.execute("SELECT value FROM identity WHERE name = 'timeline'").get
+        return str(row or "")
+
+    def note_timeline(self, timeline: str) -> None:
+        """Note that the index has nothing that is not in this history. Raise IndexUnavailable."""
+        if timeline != self.timeline():
+            self._database.write(
+                lambda connection, _: connection.execute(
+                    "INSERT OR REPLACE INTO identity VALUES('timeline', ?)", (timeline,)
+                )
+            )
+
     def lost(self) -> str:
         """Return why this index can never be used again, or nothing: its file was damaged, removed
         or replaced.

@@ -43,16 +43,18 @@ def read_postings(
 ) -> Postings:
     """Return the occurrences of the terms, the rarest first: all, or as many as the budget allows.
 
-    What does not fit is read within these conversations (None: all), the newest first.
+    What does not fit is read within these conversations (None: all), the newest first. Every term
+    may read an equal share of what is left, so that the first common one leaves some to the next.
     """
     parts: list[Ids] = []
     left, is_cut = budget, False
-    for term in terms:
+    for at, term in enumerate(terms):
+        most = left // (len(terms) - at)
         if term.prefix:
-            ids = _with_prefix(connection, term, left)
-            is_cut |= len(ids) == left
-        elif term.frequency > left:
-            ids, is_cut = _newest(connection, term, numbers, left), True
+            ids, is_part = _with_prefix(connection, term, most)
+            is_cut |= is_part
+        elif term.frequency > most:
+            ids, is_cut = _newest(connection, term, numbers, most), True
         elif term.frequency > _OFTEN:
             query = "SELECT group_concat(rowid) FROM turns_fts WHERE turns_fts MATCH ?"
             ids = _column(connection.execute(query, (term.match,)).get)
@@ -61,7 +63,8 @@ def read_postings(
             # Python's global lock.
             query = "SELECT group_concat(doc) FROM turns_occurrences WHERE term = ?"
             ids = _column(connection.execute(query, (term.stem,)).get)
-        left -= min(left, term.frequency or len(ids))
+        # a message counts once, however often it has the term
+        left -= min(most, len(ids), term.frequency or most)
         parts.append(ids)
     of_terms = np.repeat(np.arange(len(terms)), [len(ids) for ids in parts])
     ids = np.concatenate(parts) if parts else np.zeros(0, np.int64)
@@ -76,14 +79,14 @@ def _column(text: object) -> Ids:
     return np.array(orjson.loads(f"[{text or ''}]"), np.int64)
 
 
-def _with_prefix(connection: apsw.Connection, term: Term, most: int) -> Ids:
-    """Return the messages with a word that begins so, each once."""
+def _with_prefix(connection: apsw.Connection, term: Term, most: int) -> tuple[Ids, bool]:
+    """Return the messages with a word that begins so, each once, and whether there may be more."""
     query = (
         "SELECT group_concat(doc) FROM"
         " (SELECT doc FROM turns_occurrences WHERE term >= ? AND term <= ? LIMIT ?)"
     )
     ids = np.sort(_column(connection.execute(query, (term.stem, term.stem + _LAST, most)).get))
-    return ids[starts(ids)]
+    return ids[starts(ids)], len(ids) == most
 
 
 def _newest(connection: apsw.Connection, term: Term, numbers: Ids | None, most: int) -> Ids:
@@ -107,7 +110,7 @@ def _newest(connection: apsw.Connection, term: Term, numbers: Ids | None, most: 
         "SELECT group_concat(rowid) FROM (SELECT rowid FROM turns_fts WHERE turns_fts MATCH ?"
         " AND rowid >= ? AND rowid < ? ORDER BY rowid DESC LIMIT ?)"
     )
-    parts: list[Ids] = []
+    parts = [np.zeros(0, np.int64)]
     for start, end in reversed(ranges):
         if most <= 0:
             break
@@ -150,11 +153,18 @@ class KeywordScores:
         self._often = np.diff(first, append=len(postings.ids))
         finding = np.array([not term.only_ranks for term in terms], np.bool_)
         self._finding = self._inside(_once(self._pairs[finding[self._of_terms]]), numbers)
-        self._numbers = numbers
-        self._times = self._times_of(self._finding) if scope.timed else None
-        if self._times is not None:
-            inside = _between(self._times, scope.start, scope.end)
-            self._finding, self._times = self._finding[inside], self._times[inside]
+        self._times: Ids | None = None
+        """Times of the messages that are found, once they are asked for."""
+        self._timed: Ids | None = None
+        """Messages of the scope with any term, if it has a time."""
+        if scope.timed:
+            # Looked up once: it is most of what such a search takes.
+            every = self._inside(_once(self._pairs), numbers)
+            times = self._times_of(every)
+            inside = _between(times, scope.start, scope.end)
+            self._timed, times = every[inside], times[inside]
+            finds = among(self._timed, self._finding)
+            self._finding, self._times = self._timed[finds], times[finds]
 
     def best(self, most: int) -> Bm25:
         """Return the best messages with any of the terms. One that only ranks finds none."""
@@ -185,11 +195,7 @@ class KeywordScores:
         """Return the conversations, ascending, with any term in a message of the scope's time; None
         if it has none.
         """
-        if not self._scope.timed:
-            return None
-        ids = self._inside(_once(self._pairs), self._numbers)
-        inside = _between(self._times_of(ids), self._scope.start, self._scope.end)
-        return _once(ids[inside] >> SEQUENCE_BITS)
+        return None if self._timed is None else _once(self._timed >> SEQUENCE_BITS)
 
     def _inside(self, ids: Ids, numbers: Ids | None) -> Ids:
         return ids if numbers is None else ids[among(ids >> SEQUENCE_BITS, numbers)]

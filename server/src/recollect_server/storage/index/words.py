@@ -30,7 +30,7 @@ from recollect_server.storage.index.analysis import (
     MARKERS,
     forms,
     indexed_form,
-    stem_of_form,
+    stems_of_forms,
     tokens,
 )
 from recollect_server.storage.ranking import K1, highest, rarity
@@ -148,6 +148,12 @@ class QueryTerms:
     chosen: list[Term]
     """The rarest first, without those that no message has."""
     words: QuestionWords
+    only_english: bool = False
+    """True if no message is stemmed in another language than English."""
+
+
+NO_TERMS = QueryTerms([], QuestionWords(0.0, 0.0, only_stops=True, everyday=1.0))
+"""The terms of a query without words."""
 
 
 def choose_terms(
@@ -159,7 +165,8 @@ def choose_terms(
     ones, because every hit is scored. The number of words is bounded, and the number of index
     entries that must be counted and read for them, so of many common words some are left out.
     """
-    words, is_whole = _terms(connection, query, tables)
+    languages = _languages(connection, tables)
+    words, is_whole = _terms(connection, query, languages)
     frequencies, occurring = _frequencies(connection, words, tables)
     terms = [
         (frequency, term)
@@ -181,7 +188,8 @@ def choose_terms(
             frequency > _MAX_COMMON * total_messages and total_messages > 1000
         )
         chosen.append(replace(term, only_ranks=spare and common, frequency=frequency))
-    return QueryTerms(chosen, _weighed(words, chosen, occurring, total_messages, is_whole))
+    weighed = _weighed(words, chosen, occurring, total_messages, is_whole)
+    return QueryTerms(chosen, weighed, only_english=not languages)
 
 
 def _weighed(
@@ -228,28 +236,43 @@ def _languages(connection: apsw.Connection, tables: WordTables) -> list[str]:
     return languages
 
 
-def _terms(connection: apsw.Connection, query: str, tables: WordTables) -> tuple[list[Term], bool]:
+def _terms(
+    connection: apsw.Connection, query: str, languages: list[str]
+) -> tuple[list[Term], bool]:
     """Return the first words of a query, and whether these are all. Each has the forms that it has
-    in the languages of the messages; stop words are left out where there are others.
+    in these languages; stop words are left out where there are others.
     """
     is_whole = len(query) <= MAX_TEXT
     query = query[:MAX_TEXT]
     language = guess_language(composed(query))
     stop_words = question_stop_words(language)
-    languages = _languages(connection, tables)
     text = segment(query).encode()
-    words: dict[str, Term] = {}
-    stops: dict[str, Term] = {}
+    stem_of: dict[str, str] = {}
+    left = _MAX_WORDS + 1
     for start, end, stem in tokens(connection, text):
         word = text[start:end].decode().lower()
+        if word not in stem_of:
+            stem_of[word] = stem
+            left -= word not in stop_words
+            if not left:
+                break
+    every_word = [*stem_of]
+    forms_of = forms(every_word, languages)
+    # the tokenizer knows the stem of a word that stands as it is
+    others = {
+        form: ""
+        for word, its_forms in zip(every_word, forms_of, strict=True)
+        for form in its_forms
+        if form != word
+    }
+    others = dict(zip(others, stems_of_forms(connection, [*others]), strict=True))
+    words: dict[str, Term] = {}
+    stops: dict[str, Term] = {}
+    for word, its_forms in zip(every_word, forms_of, strict=True):
         is_stop = word in stop_words
         bucket = stops if is_stop else words
-        plain, *stemmed = forms(word, languages)
-        if plain != word:
-            stem = stem_of_form(connection, plain)
-        bucket.setdefault(stem, Term(word, stem, plain, is_stop=is_stop))
-        for form in stemmed:
-            stem = stem_of_form(connection, form)
+        for form in its_forms:
+            stem = stem_of[word] if form == word else others[form]
             bucket.setdefault(stem, Term(word, stem, form, is_stop=is_stop))
         if len(words) > _MAX_WORDS:
             break
@@ -279,37 +302,39 @@ def _frequencies(
     """
     frequencies: list[int | None] = [None] * len(terms)
     occurring: set[str] = set()
-    matches = f"SELECT 1 FROM {tables.words} WHERE {tables.words} MATCH"
     if tables.notes:
         notes = f"SELECT 1 FROM {tables.notes} WHERE stem BETWEEN j.value ->> 1 AND j.value ->> 2"
     else:
         notes = "SELECT 1 WHERE false"
-    rows = connection.execute(
-        f"SELECT (SELECT count(*) FROM ({matches} j.value ->> 0 LIMIT {_COUNTS[0] + 1})),"
-        f" EXISTS ({notes}) FROM json_each(?) j ORDER BY j.key",
-        (
-            orjson.dumps(
-                [[it.match, it.stem, it.stem + (_LAST if it.prefix else "")] for it in terms]
-            ).decode(),
-        ),
-    ).fetchall()
-    for at, row in enumerate(rows):
-        count, in_notes = map(int, row)  # type: ignore[arg-type]  # what SQL's functions return
-        if count or in_notes:
-            frequencies[at] = count
-        if count:
-            occurring.add(terms[at].stem)
+    for of_prefixes in (False, True):
+        places = [at for at, it in enumerate(terms) if it.prefix is of_prefixes]
+        if not places:
+            continue
+        values = [f"j.value ->> {at}" for at in range(3)]
+        counted = _counting(tables, values, str(_COUNTS[0] + 1), is_prefix=of_prefixes)
+        rows = connection.execute(
+            f"SELECT ({counted}), EXISTS ({notes}) FROM json_each(?) j ORDER BY j.key",
+            (orjson.dumps([_bounds(terms[at]) for at in places]).decode(),),
+        )
+        for at, row in zip(places, rows, strict=True):
+            count, in_notes = map(int, row)
+            if count or in_notes:
+                frequencies[at] = count
+            if count:
+                occurring.add(terms[at].stem)
     uncounted = [at for at, it in enumerate(frequencies) if it is not None and it > _COUNTS[0]]
     left = _MAX_COUNTED
     for most in _COUNTS[1:]:
+        if sum(it is not None for it in frequencies) - len(uncounted) >= _MAX_TERMS:
+            break  # the others are more common than all that are chosen
         more = []
         for at in uncounted:
             if not left:
                 more.append(at)
                 continue
             limit = min(most, left)
-            query = f"SELECT count(*) FROM ({matches} ? LIMIT ?)"
-            count = int(connection.execute(query, (terms[at].match, limit + 1)).get)
+            query = _counting(tables, ["?1", "?2", "?3"], "?4", is_prefix=terms[at].prefix)
+            count = int(connection.execute(query, (*_bounds(terms[at]), limit + 1)).get)
             frequencies[at] = count
             left -= min(count, limit)
             if count > limit:
@@ -324,6 +349,28 @@ def _frequencies(
             _whole_frequency(connection, terms[at], tables) if place < needed else None
         )
     return frequencies, occurring
+
+
+def _bounds(term: Term) -> tuple[str, str, str]:
+    """Return a term as FTS5 reads it, and the first and the last stem that it stands for."""
+    return term.match, term.stem, term.stem + (_LAST if term.prefix else "")
+
+
+def _counting(tables: WordTables, values: list[str], limit: str, *, is_prefix: bool) -> str:
+    """Return the query that counts the messages with a term, up to `limit`. `values` are the
+    expressions of its `_bounds`.
+    """
+    match, first, last = values
+    if is_prefix:
+        # FTS5 reads the places of all words that begin so before it gives the first message.
+        return (
+            f"SELECT iif(count(*) < {limit}, count(DISTINCT doc), count(*)) FROM (SELECT doc FROM"
+            f" {tables.occurrences} WHERE term >= {first} AND term <= {last} LIMIT {limit})"
+        )
+    return (
+        f"SELECT count(*) FROM (SELECT 1 FROM {tables.words} WHERE {tables.words} MATCH {match}"
+        f" LIMIT {limit})"
+    )
 
 
 def _whole_frequency(connection: apsw.Connection, term: Term, tables: WordTables) -> int:

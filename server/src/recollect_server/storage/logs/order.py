@@ -43,7 +43,7 @@ class Mark:
     epoch: str
     """Names the store. Transactions of another one mean nothing here."""
     timeline: int
-    """Grows each time that a copy of the store takes over from it."""
+    """Another one each time that a copy of the store takes over from it."""
     key: Key
     tag: int
     """Random number of the change at the key: a copy that lost it may use the key for another."""
@@ -179,6 +179,9 @@ class Order(Protocol):
         """Return whether everything behind a mark is still here, and what is before it was never
         lost.
         """
+
+    def timeline(self) -> int:
+        """Return the number of the present history: another one after a copy took over."""
 
     def after(
         self, key: Key, kind: Kind, limit: int, max_bytes: int, only: Sequence[int] = ()

@@ -26,7 +26,7 @@ its start (`logs`). A store that several processes share has more (`Sharing`): w
 committed since a moment, so that each process keeps its own index up to it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -173,6 +173,10 @@ class Changes:
     """False if some were pruned, or the database is another one than before: then only the lengths
     of all logs tell what changed.
     """
+    is_taken_over: bool = False
+    """True if a copy of the database took over between the moments. What was seen before may never
+    have been there.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +198,8 @@ class Purpose(StrEnum):
     NOTES = "notes"
     RETENTION = "retention"
     PRUNING = "pruning"
+    EMBEDDING = "embedding"
+    """By one model, whose name comes behind it."""
 
 
 class Sharing(Protocol):
@@ -221,6 +227,16 @@ class Sharing(Protocol):
     def changes(self, after: str) -> Changes:
         """Return everything that was committed between a moment and now."""
 
+    def timeline(self) -> str:
+        """Return the name of the present history, which changes when a copy of the store takes
+        over.
+        """
+
+    def changed_since_takeover(self, moment: str) -> dict[str, int] | None:
+        """Return the logs that were changed since a copy took over for the first time behind a
+        moment, each with the byte at which that begins. None if it is not known.
+        """
+
     def history(self, after: ChangePosition, limit: int) -> History:
         """Return the oldest changes behind a position, in the one order, at most `limit`."""
 
@@ -244,6 +260,16 @@ class Sharing(Protocol):
 
     def holding(self, purpose: str, number: int) -> AbstractContextManager[None]:
         """Let appends of this thread fail with LogTaken once another process has the lease."""
+
+    def vectors(self, model: str, texts: Sequence[tuple[str, bytes]]) -> dict[bytes, bytes]:
+        """Return the vectors of texts that `keep_vectors` kept, each text by its log and hash."""
+
+    def keep_vectors(
+        self, model: str, log: str, vectors: Mapping[bytes, bytes], moment: str
+    ) -> None:
+        """Keep vectors of texts of a log by their hashes, until it is deleted or redacted; none if
+        it is, or was since the moment.
+        """
 
     def prune_changes(self, max_age: float, most: int) -> int:
         """Remove the changes that are older than so many seconds, and all but the newest `most`.

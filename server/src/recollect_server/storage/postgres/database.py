@@ -67,6 +67,10 @@ class DatabaseUnavailable(Exception):
     """PostgreSQL cannot be reached, or refused a statement. The text says why."""
 
 
+class DatabaseBusy(DatabaseUnavailable):
+    """All connections are in use; PostgreSQL can be reached."""
+
+
 class DatabaseRefused(Exception):
     """The database cannot be used as it is. The text says why, and what to do."""
 
@@ -96,8 +100,9 @@ class Database:
         self._leases: dict[tuple[str, str], float] = {}
         self._holder: Connection | None = None  # its transaction holds the lock of who is alone
         try:
-            with self._connected() as connection:
+            with connected(self._conninfo, self._configure) as connection:
                 migrate(connection, self.name)
+                enter(connection)
                 self.number = self._take_number(connection, is_alone=is_alone)
                 """Number of this replica, which every change names."""
                 row = connection.execute("SELECT identity::text FROM recollect.owner").fetchone()
@@ -122,7 +127,7 @@ class Database:
             reconnect_timeout=_PATIENCE,
             max_lifetime=3600.0,
             max_idle=300.0,
-            configure=self._configure,
+            configure=self._ready,
             name="recollect",
         )
         self._beats = threading.Thread(target=self._beat, name="replica-beat", daemon=True)
@@ -239,8 +244,7 @@ class Database:
                             raise DatabaseUnavailable(said(error)) from error
                         raise
             except PoolTimeout as error:
-                self._is_away()
-                raise DatabaseUnavailable(self._reason()) from error
+                raise self._refused() from error
             except psycopg.Error as error:
                 log.warning("database_connection_lost", reason=said(error), tried=tried + 1)
                 self._pool.check()
@@ -266,25 +270,32 @@ class Database:
         for key, until in list(self._leases.items()):
             if until < now:
                 self._leases.pop(key, None)
-        return Counter(purpose for _, purpose in list(self._leases))
+        return Counter(purpose.split()[0] for _, purpose in list(self._leases))
 
     def pool_counts(self) -> dict[str, int]:
         """Return the counts of the pool, as psycopg-pool names them."""
         return self._pool.get_stats()
 
-    def _is_away(self) -> None:
-        self._away_until = time.monotonic() + _AWAY
-
-    def _reason(self) -> str:
-        """Return why there is no connection: the error of a new one, or that all are in use."""
+    def _refused(self) -> DatabaseUnavailable:
+        """Return why there is no connection: the error of a new one, or that all are in use. Others
+        fail at once for a moment if PostgreSQL is away.
+        """
         try:
             psycopg.connect(self._conninfo, connect_timeout=1).close()
         except psycopg.Error as error:
-            return said(error)
-        return f"no connection became free within {_PATIENCE:g} s"
+            self._away_until = time.monotonic() + _AWAY
+            return DatabaseUnavailable(said(error))
+        return DatabaseBusy(
+            f"all {self._pool.max_size} connections to PostgreSQL are in use, and none became free"
+            f" within {_PATIENCE:g} s: repeat the call, or raise store_connections"
+        )
 
     def _connected(self) -> Connection:
-        return connected(self._conninfo, self._configure)
+        return connected(self._conninfo, self._ready)
+
+    def _ready(self, connection: Connection) -> None:
+        self._configure(connection)
+        enter(connection)
 
 
 def conninfo_of(url: str) -> str:
@@ -371,6 +382,11 @@ def configure(connection: Connection, prepares: bool | None = None) -> None:
                 " server cannot set what a pooler shares: ALTER ROLE"
                 f" {connection.info.user} SET default_transaction_isolation = 'read committed'"
             )
+
+
+def enter(connection: Connection) -> None:
+    """Note whether a standby took over, before a connection is used."""
+    connection.execute("SELECT recollect.enter()")
 
 
 def migrate(connection: Connection, name: str) -> None:

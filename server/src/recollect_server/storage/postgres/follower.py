@@ -9,7 +9,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import psycopg
@@ -150,11 +150,13 @@ class Followed:
             last = changes.rows[-1]
             self.mark = Mark(self.mark.epoch, timeline, last.end, last.tag)
 
-    def verify(self) -> None:
+    def verify(self, timeline: int) -> None:
         """Begin anew if the position is not that of this database any more: it was lost with a
         server of PostgreSQL.
         """
-        if not self._order.reaches(self.mark):
+        if self._order.reaches(self.mark):
+            self.mark = replace(self.mark, timeline=timeline)
+        else:
             log.warning("changes_lost", space=self.space)
             self.mark = self._order.settled()
             self._lost()
@@ -232,7 +234,7 @@ class Follower:
                     self.timeline = timeline_of(connection)
                     if is_failing:
                         for it in followed:
-                            it.verify()
+                            it.verify(self.timeline)
                 if self._look(connection, followed):
                     rest = 0.0
                 if is_failing:
@@ -270,9 +272,9 @@ class Follower:
         snapshot = Snapshot.of(row[0])
         if self.timeline != row[1]:
             # A standby took over behind a pooler, whose connections stay.
-            self.timeline = row[1]
             for it in followed:
-                it.verify()
+                it.verify(row[1])
+            self.timeline = row[1]
         more = False
         for it in followed:
             if it.snapshot == row[0] and it.horizon == snapshot.xmin:

@@ -92,6 +92,10 @@ class PostgresOrder:
             )
         )
 
+    def timeline(self) -> int:
+        """Return the number of the present history."""
+        return int(self._rows("SELECT recollect.timeline()")[0][0])
+
     def after(
         self, key: Key, kind: Kind, limit: int, max_bytes: int, only: Sequence[int] = ()
     ) -> OrderedChanges:

@@ -12,6 +12,7 @@ from recollect_server.storage.postgres.database import (
     configure,
     connected,
     conninfo_of,
+    enter,
     migrate,
     said,
 )
@@ -31,6 +32,7 @@ class Session:
             self._connection: Connection = connected(conninfo, configure)
             try:
                 migrate(self._connection, without_password(url))
+                enter(self._connection)
             except BaseException:
                 self._connection.close()
                 raise

@@ -4,7 +4,7 @@
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -26,8 +26,11 @@ from recollect_server.storage.postgres.database import (
 
 held_lease: ContextVar[tuple[str | None, int | None]] = ContextVar("lease", default=(None, None))
 """Lease of the work that this thread does: its purpose and its number."""
-# Whoever was told of the timeline's name knows that no change was lost with a failover.
-_MOMENT = "pg_current_snapshot()::text || ' ' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
+# A snapshot, the history, and what PostgreSQL calls that.
+_MOMENT = (
+    "pg_current_snapshot()::text || ' ' || recollect.timeline() || ':'"
+    " || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
+)
 _COLUMNS = (
     'c.xid::text, c.id, c.log, c.kind, c.action, c."from", c.until, c.replica,'
     " (extract(epoch FROM c.time) * 1000)::bigint"
@@ -63,7 +66,7 @@ class PostgresSharing:
         ((moment,),) = self._rows(f"SELECT {_MOMENT}")
         return str(moment)
 
-    def changes(self, after: str) -> Changes:
+    def changes(self, after: str, *, is_first: bool = True) -> Changes:
         """Return everything that was committed between a moment and now, by one statement."""
         snapshot, _, timeline = after.partition(" ")
         rows = self._rows(
@@ -75,11 +78,42 @@ class PostgresSharing:
             *(self._space, snapshot, self._space, snapshot, snapshot),
         )
         moment, is_pruned = rows[0][:2]
+        if is_first and _is_unnoted(moment, after):
+            # A pooler led the connection to another server by itself.
+            self._rows("SELECT recollect.enter()")
+            return self.changes(after, is_first=False)
+        is_taken_over = not (moment.endswith(f" {timeline}") and _follows(moment, snapshot))
         return Changes(
             [_change_of(row[2:]) for row in rows if row[2] is not None],
             moment,
-            not is_pruned and moment.endswith(f" {timeline}") and _follows(moment, snapshot),
+            not is_pruned and not is_taken_over,
+            is_taken_over,
         )
+
+    def timeline(self) -> str:
+        """Return the name of the present history."""
+        ((tag,),) = self._rows("SELECT recollect.timeline()")
+        return str(tag)
+
+    def changed_since_takeover(self, moment: str) -> dict[str, int] | None:
+        """Return where each log was first changed since the takeover that followed a moment."""
+        timeline = moment.partition(" ")[2].partition(":")[0]
+        rows = self._rows(
+            "SELECT t.began::text, p.xid IS NOT NULL FROM recollect.timelines own"
+            " JOIN LATERAL (SELECT began FROM recollect.timelines WHERE id > own.id"
+            " ORDER BY id LIMIT 1) t ON true"
+            " LEFT JOIN recollect.pruned p ON p.space = %s AND p.xid >= t.began"
+            " WHERE own.tag = %s",
+            *(self._space, int(timeline)),
+        )
+        if len(rows) != 1 or rows[0][1]:
+            return None
+        rows = self._rows(
+            'SELECT log, min("from") FROM recollect.changes'
+            " WHERE space = %s AND xid >= %s::xid8 GROUP BY log",
+            *(self._space, rows[0][0]),
+        )
+        return {str(log): int(start) for log, start in rows}
 
     def history(self, after: ChangePosition, limit: int) -> History:
         """Return the oldest changes behind a position, below the oldest transaction that runs."""
@@ -152,6 +186,31 @@ class PostgresSharing:
         finally:
             held_lease.reset(before)
 
+    def vectors(self, model: str, texts: Sequence[tuple[str, bytes]]) -> dict[bytes, bytes]:
+        """Return the vectors of texts, each by its log and hash."""
+
+        def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
+            with connection.cursor(binary=True) as cursor:
+                return cursor.execute(
+                    "SELECT v.hash, v.body FROM unnest(%s::text[], %s::bytea[]) AS it (log, hash)"
+                    " JOIN recollect.vectors v ON v.space = %s AND v.log = it.log"
+                    " AND v.model = %s AND v.hash = it.hash",
+                    [[log for log, _ in texts], [it for _, it in texts], self._space, model],
+                ).fetchall()
+
+        with failing(Kind.CONVERSATION, "read"):
+            return {bytes(name): bytes(body) for name, body in self._database.run(work)}
+
+    def keep_vectors(
+        self, model: str, log: str, vectors: Mapping[bytes, bytes], moment: str
+    ) -> None:
+        """Keep vectors of texts of a log."""
+        self._rows(
+            "SELECT recollect.keep_vectors(%s, %s, %s, %s::pg_snapshot, %s::bytea[], %s::bytea[])",
+            *(self._space, log, model, moment.partition(" ")[0]),
+            *(list(vectors), list(vectors.values())),
+        )
+
     def prune_changes(self, max_age: float, most: int) -> int:
         """Remove old changes, none of a transaction that may still run."""
         ((count,),) = self._rows(
@@ -187,6 +246,16 @@ def _change_of(row: tuple[Any, ...]) -> Change:
     return Change(
         ChangePosition(int(xid), number), log, kind, Action(action), start, end, replica, time
     )
+
+
+def _is_unnoted(moment: str, before: str) -> bool:
+    """Return whether PostgreSQL has another name for the history than before, and the database has
+    not.
+    """
+    (tag, _, place), (tag_before, _, place_before) = (
+        it.partition(" ")[2].partition(":") for it in (moment, before)
+    )
+    return tag == tag_before and place != place_before
 
 
 def _follows(moment: str, snapshot: str) -> bool:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 _AT_ONCE = 8  # logs that are deleted
 _PAGE = 1000
-_OTHER_TABLES = ("drafts", "claims", "leases", "receipts")
+_OTHER_TABLES = ("drafts", "claims", "leases", "receipts", "vectors")
 """Tables that have rows of a space beside its logs. `changes` keeps the names of the deleted
 logs until they are pruned: by them other replicas know what to remove.
 """

@@ -158,7 +158,8 @@ class Scan:
         entries = self._matrix.of_conversations(self._view, numbers)
         entries = entries[self._allowed[entries]]
         if self._about is not None:
-            entries = _best(entries, self._about[entries], self._most)
+            # So many however large the matrix is: as many conversations are candidates.
+            entries = _best(entries, self._about[entries], RESCORED)
         owners = self._view.ids[entries] >> self._matrix.sequence_bits
         # sums are the same wherever the entries lie
         order = np.lexsort((-self._cosines(entries), owners))
@@ -180,7 +181,14 @@ class Scan:
         averages = np.add.reduceat(cosines, first) / np.diff(first, append=len(owners))
         units = self._view.rows.get(entries)
         units *= self._view.scale[entries, None]
-        sums = np.add.reduceat(units, first, axis=0)
+        ends = np.append(first[1:], len(owners)).tolist()
+        # `np.add.reduceat` takes several times as long where a conversation has many
+        sums = np.array(
+            [
+                np.add.reduce(units[start:end])
+                for start, end in zip(first.tolist(), ends, strict=True)
+            ]
+        )
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
         lengths[lengths == 0] = 1
         return Near(

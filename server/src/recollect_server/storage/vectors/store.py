@@ -13,7 +13,7 @@ is served while another is worked out, and another beside it has the texts of ot
 """
 
 import threading
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -204,6 +204,30 @@ class VectorStore:
                 connection.execute("INSERT OR REPLACE INTO facts VALUES(?, ?)", (fact, epoch))
             query = "SELECT c.id, coalesce(p.lines, 0) FROM conversations c LEFT JOIN progress p ON p.key = c.key AND p.model = ?"
             return {row[0]: row[1] for row in connection.execute(query, (model,))}
+
+    def forget_strays(self, model: int, epoch: str, lines: Mapping[str, int]) -> None:
+        """Remove the data of lines that conversations do not have, if the last index that a model's
+        texts were of was another one. `lines` has the length of each conversation there is.
+        """
+        with self._using() as connection:
+            fact = f"epoch {model}"
+            if connection.execute("SELECT value FROM facts WHERE name = ?", (fact,)).get == epoch:
+                return
+            query = "SELECT id, key FROM conversations UNION SELECT conversation, NULL FROM parts"
+            rows = connection.execute(query).fetchall()
+        for name, key in rows:
+            if name not in lines:
+                self.clear(str(name))
+            elif isinstance(key, int):
+                behind = message_id(key, lines[str(name)] + 1), id_range(key)[1]
+                with self._using() as connection:
+                    query = (
+                        "SELECT DISTINCT place FROM places"
+                        " WHERE model IN (SELECT model FROM models) AND place BETWEEN ? AND ?"
+                    )
+                    strays = [sequence_of(place) for (place,) in connection.execute(query, behind)]
+                if strays:
+                    self._remove_lines(str(name), strays)
 
     def known(self, conversation_ids: Collection[str]) -> list[str]:
         """Return those of the conversations that have any data, of whatever model."""
@@ -410,9 +434,16 @@ class VectorStore:
         """Remove the texts of lines for every model, from every page and the write-ahead log, and
         return how many there were. Vectors that are being computed for them are dropped.
         """
-        with self._using() as connection:
+        with self._using():
             # the abbreviation is written again
             self._forgotten.update((conversation_id, it) for it in lines if it != ABBREVIATION)
+        return self._remove_lines(conversation_id, lines)
+
+    def _remove_lines(self, conversation_id: str, lines: Collection[int]) -> int:
+        """Remove the texts of lines for every model, from every page and the write-ahead log, and
+        return how many there were.
+        """
+        with self._using() as connection:
             connection.execute("DELETE FROM parts WHERE conversation = ?", (conversation_id,))
             models = [row[0] for row in connection.execute("SELECT model FROM models")]
         removed = sum(len(self.remove_places(model, conversation_id, lines)) for model in models)
@@ -440,6 +471,7 @@ class VectorStore:
         """Take data of a conversation again."""
         with self._using():
             self._hidden.discard(conversation_id)
+            self._deleted.discard(conversation_id)
 
     def clear(self, conversation_id: str) -> int:
         """Remove all data of a conversation, which may be embedded again. Return the number of

@@ -1,0 +1,70 @@
+"""Vectors that the processes over one store share: each text is embedded by one of them.
+
+The process that has the lease of a model embeds, and keeps the vectors in the store; the others
+take them from there. If it ends, another one has the lease within seconds.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect_server.domain.embedding import DIMENSIONS
+from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.services.recall.embedding_texts import Text
+from recollect_server.services.space.space import Space
+from recollect_server.storage.logs.store import Purpose
+
+_LEASE = 10.0  # seconds; a turn of its work is shorter but for a slow machine
+
+
+class SharedVectors:
+    """The vectors in the store of a space; without others who use it, there are none. One thread
+    calls it. Raises nothing: from a store that is away nothing is taken, and nobody embeds.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._moment = ""
+
+    def begin(self) -> None:
+        """Note the moment: texts are read from now on."""
+        self._moment = ""
+        if self._space.is_shared:
+            with suppress(StorageUnavailable):
+                self._moment = self._space.moment()
+
+    def may_embed(self, model: str) -> bool:
+        """Return whether this process is the one that embeds with a model now."""
+        with self._space.alone(f"{Purpose.EMBEDDING} {model}", _LEASE) as may:
+            return may
+
+    def take(self, model: str, texts: Sequence[Text]) -> dict[bytes, NDArray[np.int8]]:
+        """Return the vectors that another process made, by the hash of the text."""
+        if not texts or not self._space.is_shared:
+            return {}
+        bodies: dict[bytes, bytes] = {}
+        with suppress(StorageUnavailable):
+            names = [(it.conversation_id, it.hash) for it in texts]
+            bodies = self._space.shared_vectors(model, names)
+        return {
+            text_hash: np.frombuffer(body, np.int8).reshape(-1, DIMENSIONS)
+            for text_hash, body in bodies.items()
+        }
+
+    def keep(
+        self, model: str, texts: Sequence[Text], vectors: dict[bytes, NDArray[np.int8]]
+    ) -> None:
+        """Let the others have vectors of texts that were read since `begin`."""
+        if not self._moment:
+            return
+        by_log: dict[str, dict[bytes, bytes]] = {}
+        for text in texts:
+            if text.hash in vectors:
+                by_log.setdefault(text.conversation_id, {})[text.hash] = vectors[
+                    text.hash
+                ].tobytes()
+        for name, bodies in by_log.items():
+            with suppress(StorageUnavailable):
+                self._space.share_vectors(model, name, bodies, self._moment)
