@@ -605,11 +605,11 @@ def installed(peer: Peer, environments: Path) -> int:
 _FOUND = ("any@1", "any@5", "any@10", "recall@10")
 _COSTS = {
     "store": "store_ms",
-    "processor": "store_processor_ms",
+    "store, processor": "store_processor_ms",
     "until found": "whole_ms",
     "search": "search_ms",
-    "of it the model": "search_embedding_ms",
-    "processor ": "search_processor_ms",
+    "search, model": "search_embedding_ms",
+    "search, processor": "search_processor_ms",
     "bytes a message": "bytes_per_message",
     "memory, MiB": "memory_mib",
     "installed, MiB": "installed_mib",

@@ -99,6 +99,11 @@ class Postgres:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def rejoin(self, primary: "Postgres") -> None:
+        """Be a standby of the one that took over, from nothing, where this killed one was."""
+        shutil.rmtree(self.data)
+        self._follow(primary)
+
     def detach(self) -> None:
         """Let a standby receive nothing more: it lacks what its primary commits from now on."""
         self.set("primary_conninfo", "")

@@ -32,8 +32,9 @@ from tests.server.conftest import Connect, Service, agent, code_of, user
 from tests.streaming.conftest import Subscriber, Watched
 from tests.waiting import until, until_embedded
 
-ACKNOWLEDGED = 400  # calls, before PostgreSQL is killed and again behind that
+ACKNOWLEDGED = 150  # calls, before PostgreSQL is killed and again behind that
 MOST = 5.0  # seconds between two answers that a failover may cost beside the promotion itself
+LONGEST = 120.0  # seconds that a caller repeats a call
 _ALL = {"max_turns": 10_000, "max_tokens": 10_000_000}
 
 
@@ -89,24 +90,31 @@ def cluster() -> Iterator[Cluster]:
 class Load:
     """Callers that repeat each call until it is answered, and the moments of their answers."""
 
-    def __init__(self, services: list[Service]) -> None:
+    def __init__(self, services: list[Service], name: str = "", pace: float = 0.0) -> None:
+        """`name` tells the callers from those of another load; `pace` is the pause of a caller
+        between two calls, in seconds.
+        """
+        self._name = name
+        self._pace = pace
         self.history = History()
         self.answered: list[float] = []
-        self.refusals = 0
+        self.refusals: list[float] = []
+        """Seconds that each refused try took."""
         self._services = services
         self._ended = threading.Event()
 
     def run(self, caller: int) -> None:
         """Talk in a conversation of the caller's own, and in one that all share, until the end."""
         service = self._services[caller % len(self._services)]
-        shared, own = Call("create", "shared"), Call("create", f"c{caller}")
+        shared = Call("create", f"{self._name}shared")
+        own = Call("create", f"{self._name}c{caller}")
         for call in (shared, own):
             self._do(service, call)
         number = 0
-        while not self._ended.is_set():
+        while not self._ended.wait(self._pace):
             number += 1
             target = shared if number % 5 == 0 else own
-            name = f"c{caller}n{number}"
+            name = f"{self._name}c{caller}n{number}"
             kind = "rename" if number % 11 == 0 and target is own else "append"
             texts = tuple(f"{name}m{at} zebra" for at in range(1 if kind == "rename" else 2))
             self._do(service, Call(kind, name, target.conversation_id, texts))
@@ -127,14 +135,15 @@ class Load:
 
     def _do(self, service: Service, call: Call) -> None:
         def send_until_answered() -> object:
-            end = time.monotonic() + 30
+            end = time.monotonic() + LONGEST
             while True:
+                began = time.monotonic()
                 try:
                     return send(service, call)
                 except grpc.RpcError as error:
                     if error.code() is not grpc.StatusCode.UNAVAILABLE or time.monotonic() > end:
                         raise
-                    self.refusals += 1
+                    self.refusals.append(time.monotonic() - began)
                     time.sleep(0.05)
 
         assert self.history.run(call, send_until_answered, note, grpc.RpcError), call

@@ -12,6 +12,7 @@ from pathlib import Path
 import grpc
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.store import PostgresStore
@@ -20,7 +21,7 @@ from tests.conftest import LONG, MovableClock, Start
 from tests.crash.checker import check, repeat
 from tests.crash.history import History
 from tests.crash.load import Callers, Process, connected, process
-from tests.postgres import Postgres, copy_transcripts
+from tests.postgres import Postgres, copy_transcripts, running
 from tests.server.conftest import Connect, Service, delete_index, user
 from tests.waiting import until
 
@@ -31,9 +32,20 @@ _ALL = {"max_turns": 1000, "max_tokens": 1_000_000}
 class Pair:
     """Two servers over one database, and all that was asked of them."""
 
-    def __init__(self, postgres: Postgres, folder: Path, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        postgres: Postgres,
+        folder: Path,
+        stack: ExitStack,
+        standby: Postgres | None = None,
+    ) -> None:
         self.postgres = postgres
-        self.url = postgres.new_database()
+        self.standby = standby
+        self._database = str(conninfo_to_dict(postgres.new_database())["dbname"])
+        self.store = self.url
+        if self.standby is not None:
+            self.store = f"{postgres.url(self._database)},{self.standby.folder}"
+            self._wait_for_standby()
         self.history = History()
         self._folder = folder
         self._stack = stack
@@ -44,9 +56,14 @@ class Pair:
             self.processes.append(started)
             self.services.append(service)
 
+    @property
+    def url(self) -> str:
+        """The URL of the database at the PostgreSQL that is the primary."""
+        return self.postgres.url(self._database)
+
     def _started(self, number: int) -> tuple[Process, Service]:
         started = self._stack.enter_context(
-            process(self._folder / str(number), "", "127.0.0.1:0", "--store", self.url)
+            process(self._folder / str(number), "", "127.0.0.1:0", "--store", self.store)
         )
         assert started.target, "the server did not start"
         return started, self._stack.enter_context(connected(started.target))
@@ -100,6 +117,25 @@ class Pair:
 
         until(is_up)
 
+    def fail_over(self) -> None:
+        """Kill PostgreSQL, and let its synchronous standby take over. The killed one is the standby
+        then.
+        """
+        assert self.standby is not None
+        self.postgres.kill()
+        self.standby.promote()
+        self.postgres, self.standby = self.standby, self.postgres
+        self.standby.rejoin(self.postgres)
+        self._wait_for_standby()
+
+    def _wait_for_standby(self) -> None:
+        self.postgres.set("synchronous_standby_names", "*")
+        until(
+            lambda: (
+                self.postgres.execute("SELECT sync_state FROM pg_stat_replication") == [("sync",)]
+            )
+        )
+
     def is_well(self, service: Service) -> bool:
         """Write something, and return whether that is done."""
         with suppress(grpc.RpcError):
@@ -111,7 +147,11 @@ class Pair:
 @pytest.fixture
 def pair(postgres: Postgres, tmp_path: Path) -> Iterator[Pair]:
     with ExitStack() as stack:
-        yield Pair(postgres, tmp_path, stack)
+        if not LONG:
+            yield Pair(postgres, tmp_path, stack)
+            return
+        primary = stack.enter_context(running())
+        yield Pair(primary, tmp_path, stack, stack.enter_context(primary.standby()))
 
 
 class Overtaken(PostgresStore):
@@ -152,6 +192,8 @@ def test_a_server_starts_while_another_one_ends_the_delete_that_it_found(
 
 
 FAULTS: list[Callable[[Pair], None]] = [Pair.kill, Pair.pause, Pair.kill_postgres]
+if LONG:
+    FAULTS.append(Pair.fail_over)
 
 
 @pytest.mark.timeout(9000 if LONG else 180)
@@ -159,7 +201,7 @@ def test_both_servers_say_what_was_acknowledged_once_and_in_one_order_whatever_f
     pair: Pair, tmp_path: Path
 ) -> None:
     acknowledged = 0
-    for seed in range(len(FAULTS) * (334 if LONG else 1)):
+    for seed in range(len(FAULTS) * (250 if LONG else 1)):
         since = len(pair.history.calls())
         with pair.under_load(seed):
             FAULTS[seed % len(FAULTS)](pair)
