@@ -5,6 +5,7 @@ import re
 import subprocess
 from collections import Counter
 from datetime import date
+from functools import partial
 from pathlib import Path
 from shutil import copy
 
@@ -120,6 +121,28 @@ def test_a_release_is_made_once_and_on_a_clean_main(tmp_path: Path) -> None:
     subprocess.run(["git", "checkout", "--quiet", "-b", "other"], cwd=tmp_path, check=True)
     with pytest.raises(release.CannotRelease, match="on main"):
         release.check_tree(tmp_path, "1.0.1")
+
+
+def test_a_release_is_committed_and_tagged_whole_but_for_its_packages(tree: Path) -> None:
+    (tree / ".ci").mkdir()
+    copy(ROOT / ".ci/contract.binpb", tree / ".ci")
+    git = partial(release._git, tree)
+    git("init", "--quiet", "--initial-branch", "main")
+    for name in ("user.name", "user.email"):
+        git("config", name, "nobody@example.org")
+    git("add", ".")
+    git("commit", "--quiet", "--message", "Before")
+    release.check_tree(tree, "99.0.1")
+    release.write_and_check(tree, release.changed_files(tree, "99.0.1", TODAY), ["git diff --stat"])
+    for command in release.commands("99.0.1"):
+        if command != release.PACKAGES:  # they are built and compared in minutes
+            release._run(tree, command)
+    assert git("status", "--porcelain") == ""
+    assert git("log", "--format=%s", "v99.0.1") == "Release 99.0.1\nBefore"
+    changed = git("diff", "--name-only", "HEAD~").splitlines()
+    assert sorted(changed) == sorted([*release.VERSIONS, "CHANGELOG.md"])
+    with pytest.raises(release.CannotRelease, match="tag already"):
+        release.check_tree(tree, "99.0.1")
 
 
 def test_without_make_a_release_prints_the_steps_and_changes_nothing(

@@ -17,8 +17,11 @@ from tests.client.conftest import Fault, Scripted, bad_request, error_info, retr
 from tests.clients.conftest import Driver, Failed, Language, go, go_programs
 from tests.conformance.runner import FOLDER, cases
 from tests.conftest import RunningServer, Start
+from tests.operations.test_traces import SAMPLED, SPAN, TRACE, Collector, collector
 from tests.server.conftest import server_process
 from tests.streaming.proxy import Proxy
+
+__all__ = ["collector"]
 
 CONVERSATION = "conv-01HQ0000000000000000000000"
 UNAVAILABLE, CANCELLED = Fault(grpc.StatusCode.UNAVAILABLE), Fault(grpc.StatusCode.CANCELLED)
@@ -309,3 +312,14 @@ def test_the_example_in_go_runs(server: RunningServer) -> None:
         "found: true",
         f"not there: {CONVERSATION}",
     ]
+
+
+def test_the_servers_span_of_a_call_is_in_the_trace_that_the_caller_gives(
+    start_server: Start, driver: Driver, collector: Collector
+) -> None:
+    server = start_server(traces=collector.url)
+    driver.do(connect=server.target, trace=SAMPLED)
+    driver.do(call="ConversationService/Create", request={"channel": "web"})
+    server.stop()
+    call = collector.named("recollect.v1.ConversationService/Create")
+    assert (call.trace_id.hex(), call.parent_span_id.hex()) == (TRACE, SPAN)

@@ -217,6 +217,9 @@ def test_the_database_is_seen_and_its_loss(
     described = re.findall(r"^# TYPE (recollect_\w+) ", now.text, re.MULTILINE)
     assert sorted(described) == sorted(METRICS)  # each once
     assert now.value("recollect_postgres_up") == 1
+    # Retention looks first a second after the start, and its lease is held for longer.
+    until(lambda: scrape(server).value("recollect_postgres_leases", work="retention") == 1)
+    assert scrape(server).value("recollect_postgres_leases", work="notes") == 0
     ready = f"http://{server.app.health_address}/readyz"
     assert get(ready)[0] == 200
     postgres.kill()

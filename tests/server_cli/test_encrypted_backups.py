@@ -58,8 +58,13 @@ def test_an_encrypted_backup_shows_nothing_and_restores_every_byte(
 ) -> None:
     before = answers(connect(server), QUERIES)
     flags = ("--backup-key-file", key_file)
+    key_file.chmod(0o604)
+    assert on(server, "backup", tmp_path / "exposed", *flags).stderr == (
+        f"Warning: every user of this machine can read the key in {key_file}: chmod o= {key_file}\n"
+    )
+    key_file.chmod(0o640)
     made = on(server, "backup", tmp_path / "copy", *flags)
-    assert made.exit_code == 0
+    assert (made.exit_code, made.stderr) == (0, "")
     assert made.stdout.startswith("4 conversations, ")
     assert [it.name for it in (tmp_path / "copy").iterdir()] == ["backup.encrypted"]
     data = every_byte(tmp_path / "copy")

@@ -116,6 +116,7 @@ def test_a_link_that_is_moved_renews_it_as_kubernetes_does(
 def test_files_that_cannot_be_used_keep_the_one_before_and_are_logged_once_by_path(
     files: Files, authority: Authority, write: Write
 ) -> None:
+    files.key.chmod(0o640)
     with capture_logs() as lines:
         certificates = Certificates(TlsFiles(files.certificate, files.key))
         before = certificates._refreshed()
@@ -126,7 +127,12 @@ def test_files_that_cannot_be_used_keep_the_one_before_and_are_logged_once_by_pa
         files.key.unlink()
         assert {certificates._refreshed(), certificates._refreshed()} == {before}
         write(authority.issue("localhost"))
+        files.key.chmod(0o604)
         assert certificates._refreshed() is not before
+    exposed = [line["reason"] for line in lines if line["event"] == "key_exposed"]
+    assert exposed == [
+        f"every user of this machine can read the key in {files.key}: chmod o= {files.key}"
+    ]
     refused = [line["reason"] for line in lines if line["event"] == "certificate_refused"]
     assert refused == [
         f"{files.certificate}: has expired: put a new certificate there",

@@ -28,6 +28,10 @@ export interface RecollectOptions {
   readonly token?: string | undefined;
   /** Whose data is meant, where the token is for several spaces or none is needed. */
   readonly space?: string | undefined;
+  /** Returns more headers of a call; asked at each attempt. So a call brings the trace that it is
+   * in: `() => { const h = {}; propagation.inject(context.active(), h); return h }`, with
+   * OpenTelemetry's API, gives it `traceparent`. */
+  readonly headers?: () => HeadersInit;
   /** Called by `close`. */
   readonly onClose?: () => void;
 }
@@ -60,13 +64,13 @@ export class RecollectCore {
   readonly #onClose: (() => void) | undefined;
 
   constructor(transport: Transport, options: RecollectOptions = {}) {
-    const { timeoutMs = 30_000, retry = {}, token, space, onClose } = options;
+    const { timeoutMs = 30_000, retry = {}, token, space, headers: more, onClose } = options;
     this.#retry = retry === false ? undefined : checkedPolicy(retry);
     this.#onClose = onClose;
     const headers = new Headers();
     if (token !== undefined) headers.set("authorization", `Bearer ${checkedToken(token)}`);
     if (space !== undefined) headers.set("recollect-space", checkedSpace(space));
-    const settings = { headers, timeoutMs, retry: this.#retry, closed: this.#end.signal };
+    const settings = { headers, more, timeoutMs, retry: this.#retry, closed: this.#end.signal };
     this.transport = new RepeatingTransport(transport, settings);
     this.conversations = this.of(ConversationService);
   }

@@ -10,6 +10,8 @@ const MAX_TIMEOUT = 0x7fff_ffff;
 /** What every call of a client has in common. */
 export interface Settings {
   readonly headers: Headers;
+  /** Returns those of one attempt. */
+  readonly more: (() => HeadersInit) | undefined;
   readonly timeoutMs: number;
   /** Unset: never repeat. */
   readonly retry: RetryPolicy | undefined;
@@ -105,8 +107,10 @@ export class RepeatingTransport implements Transport {
   }
 
   #headers(given: HeadersInit | undefined): Headers {
-    const headers = new Headers(this.#settings.headers);
-    new Headers(given).forEach((value, name) => headers.set(name, value));
+    const headers = new Headers(this.#settings.more?.());
+    const set = (value: string, name: string) => headers.set(name, value);
+    this.#settings.headers.forEach(set);
+    new Headers(given).forEach(set);
     return headers;
   }
 }

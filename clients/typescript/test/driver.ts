@@ -14,6 +14,8 @@ interface Command {
     /** The pause between pings. */
     pingMs?: number;
   };
+  /** The trace that the calls are in. */
+  trace?: string;
   call?: string;
   watch?: true;
   /** After so long the watch's signal is aborted. */
@@ -44,9 +46,9 @@ function connected(address: string, { gzip, pingMs, ...options }: NonNullable<Co
   return new Recollect(transport, { ...settings, onClose: () => sessionManager.abort() });
 }
 
-async function done({ connect: address, options, call, cancelAfterMs, watch: begins, timeoutMs, request = {}, until, close, closeAfterMs, connections }: Command): Promise<JsonValue> {
+async function done({ connect: address, options, trace, call, cancelAfterMs, watch: begins, timeoutMs, request = {}, until, close, closeAfterMs, connections }: Command): Promise<JsonValue> {
   if (close) client?.close();
-  if (address !== undefined) client = connected(address, options);
+  if (address !== undefined) client = connected(address, { ...options, ...(trace !== undefined && { headers: () => ({ traceparent: trace }) }) });
   if (client === undefined) throw new Error("connect first");
   const closing = client;
   if (closeAfterMs !== undefined) setTimeout(() => closing.close(), closeAfterMs);

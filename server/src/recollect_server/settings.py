@@ -2,7 +2,6 @@
 and `app` read them.
 """
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-import yaml
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -733,8 +731,6 @@ class Settings(BaseSettings):
             }
             lines = [f"{name}: {problem}" for name, problem in problems.items()]
             raise WrongSettings("\n".join(lines + unknown), problems) from error
-        except yaml.YAMLError as error:
-            raise WrongSettings(f"{config}: is no YAML{_place(error)}: {_EXPECTED}") from error
         except RecursionError:
             raise WrongSettings(f"{config}: is nested too deeply: {_EXPECTED}") from None
         except OSError as error:
@@ -743,6 +739,12 @@ class Settings(BaseSettings):
             ) from error
         except (ValueError, TypeError) as error:  # a list, or words
             raise WrongSettings(f"{config}: holds no settings: {_EXPECTED}") from error
+        except Exception as error:
+            import yaml  # 1 MiB, which a server without a file need not hold
+
+            if not isinstance(error, yaml.YAMLError):
+                raise
+            raise WrongSettings(f"{config}: is no YAML{_place(error)}: {_EXPECTED}") from error
         if unknown:
             raise WrongSettings("\n".join(unknown))
         settings.take_origin(Origin(config, _names_in(config), dict(flags)))
@@ -771,12 +773,21 @@ def _names_in(config: Path | None) -> frozenset[str]:
     """Return the settings that a file names, which was just read."""
     if config is None:
         return frozenset()
+    import yaml  # see `Settings.load`
+
     return frozenset(map(str, yaml.safe_load(config.read_text()) or ()))
 
 
-def _place(error: yaml.YAMLError) -> str:
+def _place(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     return f" in line {mark.line + 1}" if mark else ""
+
+
+def nearest_setting(name: str) -> str:
+    """Return the setting that a misspelt name may mean; empty if none is near."""
+    import difflib  # only whoever errs waits for it
+
+    return next(iter(difflib.get_close_matches(name, Settings.model_fields, 1)), "")
 
 
 def _unknown_names() -> list[str]:
@@ -794,9 +805,9 @@ def _unknown_names() -> list[str]:
             or _is_from_kubernetes(rest, value)
         ):
             continue
-        near = difflib.get_close_matches(rest.lower(), Settings.model_fields, 1)
+        near = nearest_setting(rest.lower())
         advice = (
-            f"do you mean {_PREFIX}{near[0].upper()}?"
+            f"do you mean {_PREFIX}{near.upper()}?"
             if near
             else "unset it (recollect-server config names all settings)"
         )
@@ -813,8 +824,8 @@ def _is_from_kubernetes(rest: str, value: str) -> bool:
 def _said(error: Any) -> str:
     match error["type"]:
         case "extra_forbidden":
-            near = difflib.get_close_matches(str(error["loc"][-1]), Settings.model_fields, 1)
-            return f"there is no such setting: {f'do you mean {near[0]}?' if near else 'recollect-server config names all'}"
+            near = nearest_setting(str(error["loc"][-1]))
+            return f"there is no such setting: {f'do you mean {near}?' if near else 'recollect-server config names all'}"
         case "string_pattern_mismatch":
             reason = "must be 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit"
         case _:

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	recollect "recollect.example/go"
@@ -25,6 +26,7 @@ import (
 type command struct {
 	Connect   *string
 	Options   settings
+	Trace     string // that the calls are in
 	Call      string
 	Watch     bool
 	TimeoutMs int // the deadline of the watch's context
@@ -51,6 +53,7 @@ var (
 	client   *recollect.Client
 	watch    *recollect.Watch[pb.Update]
 	told     []bool
+	trace    string
 	endWatch context.CancelFunc // of the watch's deadline, which the process outlives
 )
 
@@ -94,6 +97,7 @@ func do(it command) (any, error) {
 		client.Close()
 	}
 	if it.Connect != nil {
+		trace = it.Trace
 		if err := connect(*it.Connect, it.Options); err != nil {
 			return nil, err
 		}
@@ -110,6 +114,9 @@ func do(it command) (any, error) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
+		if trace != "" {
+			ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", trace)
+		}
 		if it.CancelAfterMs > 0 {
 			time.AfterFunc(time.Duration(it.CancelAfterMs)*time.Millisecond, cancel)
 		}

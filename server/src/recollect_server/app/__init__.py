@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -74,9 +75,11 @@ from recollect_server.transport.gate import Gate
 from recollect_server.transport.handling import Rules
 from recollect_server.transport.health import HealthPages
 from recollect_server.transport.listening import CannotListen
-from recollect_server.transport.plain_http import PlainHttp
 from recollect_server.transport.server import Server, ServerOptions
 from recollect_server.transport.streams import StreamLimits, Streams
+
+if TYPE_CHECKING:
+    from recollect_server.transport.plain_http import PlainHttp
 
 log = structlog.get_logger("recollect.app")
 
@@ -174,6 +177,8 @@ def start(
         pages = HealthPages(lambda: _unready(stores))
         health_address = ""
         if settings.health_listen:
+            from recollect_server.transport.plain_http import PlainHttp  # as in _metrics_http
+
             http = PlainHttp("health-listen", settings.health_listen, pages.pages())
             health_address = http.open()
             stops.append(http.close)
@@ -219,6 +224,7 @@ def start(
             Answers(settings.max_answer_bytes),
             due,
             stopping,
+            lambda: spaces.note_work(),
             models,
             workers,
             writer,
@@ -361,10 +367,12 @@ def _unready(stores: Stores) -> str:
 
 def _metrics_http(
     settings: Settings, tokens: Tokens, gate: Gate, metrics: Metrics, observed: list[Observed]
-) -> PlainHttp:
+) -> "PlainHttp":
     """Return the address of the metrics: on loopback for everybody, beyond it over TLS, or behind
     a proxy that ends it, and with a token. Raises CannotListen, CannotStart.
     """
+    from recollect_server.transport.plain_http import PlainHttp  # 1 MiB of the standard library's
+
     try:
         page = metrics_page(metrics, lambda: next(iter(observed), None))
     except ImportError as error:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from recollect_server import __version__
 from recollect_server.app.space import JOB_NAMES, OpenSpace, SpaceLoad
@@ -28,10 +28,13 @@ from recollect_server.domain.telemetry import Count, Step, Telemetry
 from recollect_server.services.notes.naming import Outcome
 from recollect_server.services.recall.candidates import KEYWORD_LEGS, VECTOR_LEGS
 from recollect_server.services.spaces import Spaces
+from recollect_server.storage.logs.store import Purpose
 from recollect_server.transport.handling import CODES
-from recollect_server.transport.plain_http import Page
 from recollect_server.transport.server import SERVICES, Server
 from recollect_server.transport.streams import Streams
+
+if TYPE_CHECKING:
+    from recollect_server.transport.plain_http import Page
 
 OTHER = "other"
 """Label of a value that is not declared."""
@@ -225,6 +228,13 @@ _ALL = (
         "gauge",
         "Age of the oldest transaction of the cluster that writes: as far as it holds back what is"
         " committed behind it. Needs pg_read_all_stats to see other roles' transactions.",
+        only=_POSTGRES,
+    ),
+    Metric(
+        "recollect_postgres_leases",
+        "gauge",
+        "Spaces in which this server does the work that one server does at a time, by work.",
+        {"work": tuple(it.value for it in Purpose)},
         only=_POSTGRES,
     ),
 )
@@ -468,9 +478,13 @@ def _of_store(stores: Stores) -> Iterator[tuple[str, list[Sample]]]:
     yield "recollect_postgres_calls_waiting", [((), float(state.waiting))]
     yield "recollect_postgres_connections_lost_total", [((), float(state.lost))]
     yield "recollect_postgres_horizon_age_seconds", [((), state.horizon_age)]
+    yield (
+        "recollect_postgres_leases",
+        [((work.value,), float(state.leases.get(work, 0))) for work in Purpose],
+    )
 
 
-def metrics_page(metrics: Metrics, observed: Callable[[], Observed | None]) -> Page:
+def metrics_page(metrics: Metrics, observed: Callable[[], Observed | None]) -> "Page":
     """Return the page with all metrics, in the format that the scraper accepts. Nothing is
     `observed` while the server starts and after it stopped.
     """

@@ -11,22 +11,13 @@ from recollect_server.app.folder import CannotStart
 from recollect_server.domain.live import Live
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock
-from recollect_server.inference import claude, openai_api
-from recollect_server.inference.circuit_breaker import Backoff
-from recollect_server.inference.claude import AnthropicEndpoint
 from recollect_server.inference.embedder import Embedder
 from recollect_server.inference.extractive import Extractive
-from recollect_server.inference.hosted import Endpoint, HostedModel
-from recollect_server.inference.language_model import LanguageModel, ModelUnavailable
-from recollect_server.inference.openai_api import OpenAIEndpoint
-from recollect_server.inference.spending import Budget, Spending, Spent
+from recollect_server.inference.language_model import ANTHROPIC_KEY, LanguageModel
 from recollect_server.inference.weights import E5, NoWeights, WrongWeights, look, shipped
 from recollect_server.jobs.abbreviator import Throttle
 from recollect_server.services.recall.models import EmbeddingModel, EmbeddingModels
 from recollect_server.settings import Settings
-from recollect_server.storage.index.notes import note_state_of
-from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.spending import SpendingFile
 
 # of a day's budget that writing offline notes anew may use: the rest is for new notes
 _REDO_SHARE = 0.5
@@ -84,37 +75,9 @@ def writer_of_notes(
         return None
     if chosen == "extractive":
         return Writer(Extractive(Throttle()))
-    budget = live.view(
-        lambda now: Budget(
-            now.abbreviation_daily_calls,
-            now.abbreviation_daily_tokens,
-            now.abbreviation_daily_cost,
-            now.abbreviation_input_price,
-            now.abbreviation_output_price,
-        )
-    )
-    file = SpendingFile(settings.data_dir)
+    from recollect_server.app.hosted_models import hosted_model  # see there
 
-    def read(day: str) -> Spent:
-        last, calls, tokens, cost = file.last()
-        if not last:  # a server before there were many spaces kept it in the index
-            before = note_state_of(FolderStore.of(settings.data_dir, settings.space).root)
-            last, calls, tokens, cost = before.day, before.calls, before.tokens, before.cost
-        return Spent(calls, tokens, cost) if last == day else Spent()
-
-    def write(day: str, spent: Spent) -> None:
-        file.write(day, spent.calls, spent.tokens, spent.cost)
-
-    spending = Spending(clock, budget, read, write, telemetry)
-    backoff = Backoff(
-        tries=settings.abbreviation_tries,
-        failures=settings.abbreviation_failures,
-        rest=settings.abbreviation_rest.total_seconds(),
-    )
-    try:
-        model = HostedModel(_endpoint(settings, chosen, spending), backoff, telemetry=telemetry)
-    except ModelUnavailable as error:
-        raise CannotStart(str(error)) from error
+    model, spending = hosted_model(live, chosen, clock, telemetry)
     return Writer(
         model,
         lambda: settings.redo_offline_notes and spending.share() < _REDO_SHARE,
@@ -125,27 +88,5 @@ def writer_of_notes(
 def abbreviator(settings: Settings) -> str:
     """Return which kind of writer takes notes: `anthropic`, `openai`, `extractive` or `off`."""
     if settings.abbreviator == "auto":
-        return "anthropic" if os.environ.get(claude.KEY) else "extractive"
+        return "anthropic" if os.environ.get(ANTHROPIC_KEY) else "extractive"
     return settings.abbreviator
-
-
-def _endpoint(settings: Settings, chosen: str, spending: Spending) -> Endpoint:
-    """Return the endpoint of a hosted model. Raise ModelUnavailable if it cannot be asked."""
-    model, part_tokens = settings.abbreviation_model, settings.abbreviation_part_tokens
-    timeout = settings.abbreviation_timeout.total_seconds()
-    if chosen == "anthropic":
-        name = "haiku" if model == "auto" else model
-        return AnthropicEndpoint(
-            name, spending, timeout=timeout, part_tokens=part_tokens or claude.PART_TOKENS
-        )
-    if model == "auto":
-        raise ModelUnavailable(
-            "--abbreviator openai needs a model: name one that the server has with --abbreviation-model"
-        )
-    return OpenAIEndpoint(
-        settings.abbreviation_url,
-        model,
-        spending,
-        timeout=timeout,
-        part_tokens=part_tokens or openai_api.PART_TOKENS,
-    )

@@ -183,6 +183,7 @@ class PostgresStores:
             counts.get("requests_waiting", 0),
             counts.get("connections_lost", 0),
             age,
+            self._database.leases(),
         )
         return _LOOK_SECONDS
 

@@ -1,21 +1,17 @@
 """The settings of a running server: listed, changed in their file, and applied where possible."""
 
-import difflib
 import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import structlog
-import yaml
 
 from recollect_server.app.catalogue import described, locked, masked
 from recollect_server.domain.errors import InvalidField, StorageUnavailable, Violation
 from recollect_server.domain.live import Holder
-from recollect_server.domain.setting import MASK, Changed, Setting, SettingList
-from recollect_server.settings import Settings, WrongSettings, own_file, text_of
-from recollect_server.storage import yaml_file
-from recollect_server.storage.yaml_file import CannotEdit
+from recollect_server.domain.setting import MASK, CannotEdit, Changed, Setting, SettingList
+from recollect_server.settings import Settings, WrongSettings, nearest_setting, own_file, text_of
 
 log = structlog.get_logger("recollect.settings")
 
@@ -83,13 +79,18 @@ class SettingsAdministration:
 
     def _check_key(self, key: str) -> None:
         if key not in Settings.model_fields:
-            near = difflib.get_close_matches(key, Settings.model_fields, 1)
-            advice = f"do you mean {near[0]}?" if near else "ListSettings names all"
+            near = nearest_setting(key)
+            advice = f"do you mean {near}?" if near else "ListSettings names all"
             raise InvalidField.of("key", f"there is no such setting: {advice}")
         if reason := locked(self._live.now, key, self._file):
             raise InvalidField.of("key", f"{key} cannot be set by a call: {reason}")
 
     def _change(self, key: str, value: str | None) -> Changed:
+        # Only a server whose settings are changed holds the parser.
+        import yaml
+
+        from recollect_server.storage import yaml_file
+
         with self._guard:
             try:
                 text = self._text()
@@ -132,6 +133,8 @@ class SettingsAdministration:
 
     def _text(self) -> str:
         """Return the text of the file. Raises StorageUnavailable, CannotEdit."""
+        from recollect_server.storage import yaml_file
+
         try:
             return yaml_file.read(self._file)
         except OSError as error:

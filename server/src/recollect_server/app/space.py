@@ -123,6 +123,8 @@ class Shared:
     due: DueWork
     stopping: threading.Event
     """Set when the jobs are to stop."""
+    note_work: Callable[[], None]
+    """Wakes the jobs: others than calls gave them something to do."""
     models: EmbeddingModels | None
     """None: nothing is embedded."""
     workers: Workers | None
@@ -424,7 +426,9 @@ class OpenSpace:
         self.jobs |= {INDEX: IndexKeeper(space), TIERS: tier_keeper, PRUNER: self._pruner}
         self.jobs[RETENTION] = RetentionKeeper(self.retention)
         if space.is_shared:
-            self.jobs[FOLLOWER] = Follower(space, lambda: space.index.log.is_watched)
+            self.jobs[FOLLOWER] = Follower(
+                space, lambda: space.index.log.is_watched, shared.note_work
+            )
         if shared.workers is not None:
             self.jobs[EMBEDDER] = EmbedderJob(
                 Embedding(space, meaning, shared.workers, shared.stopping)

@@ -1,9 +1,9 @@
 """Places where the logs of all spaces live: the data folder, or a database."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -37,6 +37,8 @@ class DatabaseState:
     """Connections lost since the start."""
     horizon_age: float = 0.0
     """Seconds since the oldest transaction began that writes; 0: there is none."""
+    leases: Mapping[str, int] = field(default_factory=dict)
+    """Leases of work that this server holds, counted by purpose."""
 
 
 class Stores(Protocol):

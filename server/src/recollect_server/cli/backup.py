@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from recollect_server.app.backup_keys import backup_keys
-from recollect_server.cli.folder import alone, folders_of, list_problems, said_plainly, shown
+from recollect_server.cli.folder import alone, folders_of, list_problems, said_plainly, shown, warn
 from recollect_server.cli.options import NamedPath, load_settings, with_settings
 from recollect_server.domain.backups import backup_name
 from recollect_server.domain.errors import RecollectError
@@ -46,7 +46,7 @@ def backup(directory: Path | None, config: Path | None, **flags: Any) -> None:
     target = directory or _scheduled(settings, is_whole=is_whole)
     folders = folders_of(settings, flags)
     with said_plainly():
-        keys = backup_keys(settings.backup_key_file)
+        keys = backup_keys(settings.backup_key_file, warn)
         done = back_up(folders, target, shown("Copying"), keys)
         verified(target, keys=keys)
         if directory is None and is_whole:
@@ -80,7 +80,9 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
     with (
         alone(settings),
         said_plainly(),
-        decrypted(directory, settings.data_dir, backup_keys(settings.backup_key_file)) as source,
+        decrypted(
+            directory, settings.data_dir, backup_keys(settings.backup_key_file, warn)
+        ) as source,
     ):
         spaces = backed_up(source)
         # the first goes into the default space, whatever it was called

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from recollect_server.app.backup_keys import backup_keys
-from recollect_server.cli.folder import list_problems, said_plainly, shown
+from recollect_server.cli.folder import list_problems, said_plainly, shown, warn
 from recollect_server.cli.options import NamedPath, load_settings
 from recollect_server.domain.keys import Keyring, new_key
 from recollect_server.domain.time import system_clock
@@ -39,7 +39,7 @@ def _with_folder(command: Callable[..., None]) -> Callable[..., None]:
                 f"there is no folder {settings.backup_dir}: name another with --backup-dir"
             )
         with said_plainly():
-            keys = backup_keys(settings.backup_key_file)
+            keys = backup_keys(settings.backup_key_file, warn)
             command(
                 BackupFolder(settings.backup_dir, keys), settings=settings, keys=keys, **arguments
             )

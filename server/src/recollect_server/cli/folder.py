@@ -87,6 +87,11 @@ def alone(settings: Settings) -> Iterator[None]:
         lock.release()
 
 
+def warn(text: str) -> None:
+    """Print a warning."""
+    say(f"Warning: {text}", sys.stderr)
+
+
 @contextmanager
 def said_plainly() -> Iterator[None]:
     """Turn a refusal of the disk into one sentence."""

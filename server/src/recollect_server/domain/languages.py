@@ -160,18 +160,29 @@ def _sections() -> dict[str, frozenset[str]]:
 
 @cache
 def _function_words() -> _FunctionWords:
-    """Return the function words of all languages, also as they are written without accents."""
+    """Return the function words of all languages, also as they are written without accents.
+
+    Thousands of words have the same few languages and evidence: they share them, which keeps 2 MiB.
+    """
     lists = dict(_sections())
     ambiguous, english = lists.pop(_AMBIGUOUS), lists.pop(ENGLISH)
-    languages: dict[str, set[str]] = {word: set() for word in english}
+    nobody: frozenset[str] = frozenset()
+    shared: dict[frozenset[str], frozenset[str]] = {nobody: nobody}
+    languages = dict.fromkeys(english, nobody)
+
+    def add(word: str, code: str) -> None:
+        codes = languages.get(word, nobody) | {code}
+        languages[word] = shared.setdefault(codes, codes)
+
     for section, words in lists.items():
         code = section.removesuffix(_TELLING)
         for word in words:
-            languages.setdefault(word, set()).add(code)
+            add(word, code)
             plain = folded(word)
             if len(word) > 2 and plain not in english and plain not in ambiguous:
-                languages.setdefault(plain, set()).add(code)
+                add(plain, code)
     table: dict[str, _Evidence] = {}
+    same: dict[_Evidence, _Evidence] = {}
     for word, codes in languages.items():
         is_english = word in english
         other = 1.0
@@ -180,7 +191,8 @@ def _function_words() -> _FunctionWords:
         elif word in ambiguous or len(word) == 1:
             other = _WEAK
         of_each = tuple((code, other / len(codes)) for code in sorted(codes))
-        table[word] = _Evidence(1.0 - other if is_english else 0.0, other, of_each)
+        evidence = _Evidence(1.0 - other if is_english else 0.0, other, of_each)
+        table[word] = same.setdefault(evidence, evidence)
     return _FunctionWords(
         table,
         frozenset(word for word, it in table.items() if not it.other),

@@ -7,6 +7,10 @@ MASK = "…"
 """Stands in a value for a part that may be a secret."""
 
 
+class CannotEdit(Exception):
+    """A file of settings has a form in which its values cannot be changed one by one."""
+
+
 class ValueType(StrEnum):
     """Type of a setting's value."""
 

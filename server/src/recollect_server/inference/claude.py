@@ -11,10 +11,9 @@ import orjson
 from recollect_server.domain.conversation import ModelUse
 from recollect_server.inference.circuit_breaker import TryLater
 from recollect_server.inference.hosted import calling, hooks, timeouts
-from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
+from recollect_server.inference.language_model import ANTHROPIC_KEY, CannotWrite, ModelUnavailable
 from recollect_server.inference.spending import Spending
 
-KEY = "ANTHROPIC_API_KEY"
 ALIASES = {"haiku": "claude-haiku-5-5", "sonnet": "claude-sonnet-5-5", "opus": "claude-opus-5-5"}
 """Short names of models: the newest of each family that the SDK names. Anything else is taken as a
 model's id.
@@ -39,9 +38,9 @@ class AnthropicEndpoint:
         part_tokens: int = PART_TOKENS,
     ) -> None:
         """`timeout` is in seconds, of one try. Raises ModelUnavailable without a key."""
-        if not os.environ.get(KEY):
+        if not os.environ.get(ANTHROPIC_KEY):
             # the SDK would look for other credentials on the machine
-            raise ModelUnavailable(f"there is no key: set {KEY}")
+            raise ModelUnavailable(f"there is no key: set {ANTHROPIC_KEY}")
         self.model = ALIASES.get(model, model)
         self.part_tokens = part_tokens
         self._spending = spending

@@ -7,6 +7,9 @@ from recollect_server.domain.conversation import ModelUse
 from recollect_server.domain.message import Message
 from recollect_server.domain.notes import Notes
 
+ANTHROPIC_KEY = "ANTHROPIC_API_KEY"
+"""Environment variable with the key of Anthropic's API."""
+
 
 class CannotWrite(Exception):
     """Nothing usable came of this conversation; the next one may go well. The text says why,

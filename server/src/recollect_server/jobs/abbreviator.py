@@ -25,7 +25,9 @@ from recollect_server.storage.index.notes import Waiting
 
 log = structlog.get_logger("recollect.abbreviator")
 
-_SECONDS = 0.5  # between two looks at the index while nothing waits
+_SECONDS = 0.5  # between two looks at the index while nothing waits,
+_RESTING_SECONDS = 5.0  # and while nobody calls: notes are due minutes after the last call
+_LATER_SECONDS = 60.0  # of threads that another one wakes when there is work for them
 _WORK_SECONDS = 0.001  # work between two pauses: a fifth of Python's switch interval
 _PAUSE_SECONDS = 0.003
 _BATCH = 32  # conversations looked up at once
@@ -256,11 +258,12 @@ class Abbreviator:
         self._loops = [
             Loop(
                 f"abbreviator-{number}",
-                partial(self._turn, is_spare=number >= threads),
+                partial(self._turn, number),
                 stopping=self._stopping,
             )
             for number in range(threads + _SPARE_THREADS)
         ]
+        spaces.wake_by(self._loops[0].wake)
         for loop in self._loops:
             loop.start()
 
@@ -278,10 +281,16 @@ class Abbreviator:
         for at_work in left_behind:
             at_work.lease.end()
 
-    def _turn(self, *, is_spare: bool) -> float:
-        at_work = self._take(is_spare=is_spare)
+    def _turn(self, number: int) -> float:
+        """Write about one conversation. The first thread looks for it; the others rest until one of
+        them is at work.
+        """
+        rests = self._spaces.is_quiet()
+        at_work = self._take(is_spare=number >= self._threads)
         if at_work is None:
-            return _SECONDS
+            if self._at_work or not (number or rests):
+                return _SECONDS
+            return _LATER_SECONDS if number else _RESTING_SECONDS
         try:
             with bound_contextvars(space=at_work.lease.space.name):
                 if reason := unforeseen("abbreviator", lambda: self._write(at_work)):
@@ -312,6 +321,9 @@ class Abbreviator:
                 if work is not None:
                     space.notes.taken_at = time.monotonic()
                     at_work = _AtWork(lease, work, space.notes.taken_at)
+                    if not self._at_work:
+                        for loop in self._loops:
+                            loop.wake()
                     self._at_work[_key(at_work)] = at_work
                     return at_work
                 space.notes.look_at = time.monotonic() + _SECONDS

@@ -24,7 +24,8 @@ from recollect_server.storage.due import DueMarkers
 
 log = structlog.get_logger("recollect.spaces")
 
-_SECONDS = 0.5  # between two looks
+_SECONDS = 0.5  # between two looks,
+_RESTING_SECONDS = 60.0  # and while nothing will be due
 _AT_ONCE = 2  # spaces that are open for their work alone
 _LONGEST = 60.0  # seconds that one of them is open while others wait
 _OUT_OF_DATE = 100  # entries of the queue beyond twice those that count
@@ -40,8 +41,13 @@ class DueWork:
         self._markers = markers
         self._default_space = default_space
         self._guard = threading.Lock()  # guards everything below
+        self._wake: Callable[[], None] = lambda: None
         self._times: dict[str, int] = {}
         self._queue: list[tuple[int, str]] = []  # of `_times`, and entries that are out of date
+
+    def wake_by(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when something will be due and nothing was. It may wait for nothing."""
+        self._wake = wake
 
     def load(self, is_open: set[str]) -> None:
         """Read the markers that an earlier server left, but for those of open spaces."""
@@ -83,11 +89,18 @@ class DueWork:
                     return space
         return None
 
+    def is_empty(self) -> bool:
+        """Return whether nothing will be due."""
+        with self._guard:
+            return not self._times
+
     def __len__(self) -> int:
         """Return the number of entries in the queue, those that are out of date included."""
         return len(self._queue)
 
     def _add(self, space: str, due: int) -> None:
+        if not self._times:
+            self._wake()
         self._times[space] = due
         heapq.heappush(self._queue, (due, space))
         # A space that opens and closes leaves an entry behind each time, for days.
@@ -106,6 +119,7 @@ class DueKeeper:
         self._leases: dict[str, tuple[Lease[Any], float]] = {}
         self._is_loaded = False
         self._loop = Loop("due-keeper", self._look)
+        due.wake_by(self._loop.wake)
         self._loop.start()
 
     def stop(self) -> None:
@@ -129,7 +143,7 @@ class DueKeeper:
             due_now = self._due.take(now)
             if due_now is None or not self._open(due_now):
                 break
-        return _SECONDS
+        return _RESTING_SECONDS if not self._leases and self._due.is_empty() else _SECONDS
 
     def _open(self, name: str) -> bool:
         """Open a space for its work. Return False if there is no place for it now."""

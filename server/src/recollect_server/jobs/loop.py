@@ -49,19 +49,29 @@ class Loop:
         self._after_failure = _FIRST_SECONDS
         self.stopping = stopping or threading.Event()
         """Set once it is to end."""
+        self._awake = threading.Event()
         self._thread = threading.Thread(target=self._run, name=job, daemon=True)
 
     def start(self) -> None:
         """Start the thread. Call it once."""
         self._thread.start()
 
+    def wake(self) -> None:
+        """Begin the next round at once."""
+        self._awake.set()
+
     def stop(self, seconds: float | None = None) -> None:
         """Stop after the current round, and wait up to `seconds` for it (None: without limit)."""
         self.stopping.set()
+        self._awake.set()
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        while not self.stopping.wait(self._wait):
+        while not self.stopping.is_set():
+            self._awake.wait(self._wait)
+            self._awake.clear()
+            if self.stopping.is_set():
+                break
             if unforeseen(self._job, self._round):
                 self._wait = self._after_failure
                 self._after_failure = min(2 * self._after_failure, _MOST_SECONDS)

@@ -14,6 +14,8 @@ from recollect_server.jobs.loop import Loop, unforeseen
 from recollect_server.services.spaces import OpenedSpace, Spaces
 
 _TICK = 0.25  # seconds after which a space that was just opened has its first turn
+RESTING_SECONDS = 10.0
+"""Rest of a job that only a call, which wakes it, can give something to do."""
 # to the next turn after one that failed as nobody foresaw
 _FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0
 
@@ -30,6 +32,11 @@ class Job(ABC):
         """Time of the last turn, likewise."""
         self.fault = ""
         """Unforeseen failure of the last turn; empty: there was none."""
+
+    @property
+    def rest(self) -> float:
+        """Seconds that the next turn may come later while nobody calls: the next call wakes it."""
+        return 0.0
 
     @property
     def failure(self) -> str:
@@ -58,6 +65,7 @@ class Rounds:
         self._job = job
         self._spaces: Spaces[HasJobs] = spaces
         self._loop = Loop(job, self._round)
+        spaces.wake_by(self._loop.wake)
         self._loop.start()
 
     def stop(self) -> None:
@@ -66,7 +74,8 @@ class Rounds:
 
     def _round(self) -> float:
         """Give each space that is due one turn. Return the seconds to the next round."""
-        soonest = time.monotonic() + _TICK
+        rests = self._spaces.is_quiet()
+        soonest = time.monotonic() + (RESTING_SECONDS if rests else _TICK)
         for space in self._spaces.open_now():
             job = space.jobs.get(self._job)
             if job is None or self._loop.stopping.is_set():
@@ -77,7 +86,7 @@ class Rounds:
                     continue
                 with lease, bound_contextvars(space=space.name):
                     self._give_turn(job)
-            soonest = min(soonest, job.next_at)
+            soonest = min(soonest, job.next_at + (job.rest if rests else 0.0))
         return max(0.0, soonest - time.monotonic())
 
     def _give_turn(self, job: Job) -> None:

@@ -15,7 +15,7 @@ from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.time import milliseconds
 from recollect_server.jobs.loop import Loop
-from recollect_server.jobs.rounds import Job
+from recollect_server.jobs.rounds import RESTING_SECONDS, Job
 from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.space.space import Space
@@ -46,31 +46,49 @@ class IndexKeeper(Job):
         super().__init__(_INDEX_SECONDS if space.is_verified else 0.0)
         self._space = space
         self._wait = _INDEX_SECONDS
+        self._is_well = False
 
     @property
     def failure(self) -> str:
         """Reason for which the index could not be brought up; empty if it could."""
         return self.fault or self._space.doubt
 
+    @property
+    def rest(self) -> float:
+        """Wait for a call if the index has everything."""
+        return RESTING_SECONDS if self._is_well and not self.failure else 0.0
+
     def turn(self, stopping: threading.Event) -> float:
         """Repair what can be repaired now."""
-        well = self._space.repair(stopping.is_set)
-        self._wait = _INDEX_SECONDS if well else min(2 * self._wait, _MOST_INDEX_SECONDS)
+        self._is_well = self._space.repair(stopping.is_set)
+        self._wait = _INDEX_SECONDS if self._is_well else min(2 * self._wait, _MOST_INDEX_SECONDS)
         return self._wait
 
 
 class Follower(Job):
     """Takes in what other processes write while nobody calls: soon where somebody watches."""
 
-    def __init__(self, space: Space, is_watched: Callable[[], bool]) -> None:
+    def __init__(
+        self, space: Space, is_watched: Callable[[], bool], note_work: Callable[[], None]
+    ) -> None:
+        """`note_work` is called after others wrote, for the jobs that rest."""
         super().__init__(_FOLLOW_SECONDS)
+        self._note_work = note_work
         self._space = space
         self._is_watched = is_watched
         self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
 
+    @property
+    def rest(self) -> float:
+        """Let those who delete wait a little longer for this server's index."""
+        return 0.0 if self._is_watched() else _FOLLOW_SECONDS
+
     def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
         """Follow once, and prune at times what all have followed."""
+        before = self._space.index.taken()
         self._space.follow()
+        if self._space.index.taken() != before:
+            self._note_work()
         if time.monotonic() > self._prune_at:
             self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
             with suppress(StorageUnavailable):
@@ -84,6 +102,12 @@ class TierKeeper(Job):
     def __init__(self, tiers: Tiers) -> None:
         super().__init__(_TIER_SECONDS)
         self._tiers = tiers
+        self._is_written = False
+
+    @property
+    def rest(self) -> float:
+        """Wait for a call if everything is written."""
+        return RESTING_SECONDS if self._is_written else 0.0
 
     def turn(self, stopping: threading.Event) -> float:  # noqa: ARG002 - it takes a moment
         """Write what waits."""
@@ -92,8 +116,10 @@ class TierKeeper(Job):
 
     def flush(self) -> None:
         """Write what waits. Raises nothing."""
+        self._is_written = False
         try:
             self._tiers.flush()
+            self._is_written = True
         except IndexUnavailable as error:
             log.warning("tiers_not_written", reason=str(error))
 
@@ -176,6 +202,12 @@ class EmbedderJob(Job):
     def failure(self) -> str:
         """Reason for which nothing can be embedded now; empty if all is well."""
         return self.fault or self._embedding.failure
+
+    @property
+    def rest(self) -> float:
+        """Wait for a call if everything is embedded."""
+        is_complete = self.is_done and self._embedding.is_complete and not self.failure
+        return RESTING_SECONDS if is_complete else 0.0
 
     def resume(self) -> None:
         """Look at once: the space was suspended, and its vectors are not in memory."""

@@ -29,7 +29,7 @@ from recollect_server.services.space.deletion import DELETE_ANCHORS, KEEP_ANCHOR
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.conversations import Size
 from recollect_server.storage.logs.ledger import Ledger, retention_ledger
-from recollect_server.storage.logs.store import LogConflict, LogStore
+from recollect_server.storage.logs.store import LogConflict, LogStore, Purpose
 
 log = structlog.get_logger("recollect.retention")
 
@@ -72,7 +72,7 @@ class Retention:
 
     def alone(self) -> AbstractContextManager[bool]:
         """Enter to carry the rules out, if no other process does now."""
-        return self._space.alone("retention")
+        return self._space.alone(Purpose.RETENTION)
 
     def carry_out(self, limit: int) -> int:
         """Delete or unindex at most `limit` of those that are due. Return how many were."""

@@ -35,6 +35,7 @@ _EARLY = 2.0  # seconds that a search waits for a space that is being read
 _EARLY_AGAIN = 0.25  # seconds until it asks again for a part of it
 _PATIENCE = 5.0  # seconds that a call waits for the place of a space that others use
 _RECENT = 5.0  # seconds after its last use in which background work takes no space's place
+_QUIET = 5.0  # seconds without a call after which background work rests
 _DRAIN = 5.0  # seconds that a stop takes for the indexes of suspended spaces; the rest is caught up
 
 
@@ -110,7 +111,7 @@ class _Place(Generic[S]):
 class Lease(Generic[S]):
     """Use of an open space: it is not closed before `end`."""
 
-    __slots__ = ("_is_append", "_is_hold", "_place", "_spaces", "space")
+    __slots__ = ("_is_append", "_is_hold", "_is_use", "_place", "_spaces", "space")
 
     def __init__(
         self,
@@ -120,13 +121,15 @@ class Lease(Generic[S]):
         *,
         is_hold: bool = False,
         is_append: bool = False,
+        is_use: bool = True,
     ) -> None:
-        """`is_append`: to append to the space, which is suspended."""
+        """`is_append`: to append to the space, which is suspended. `is_use`: of a call."""
         self.space = space
         self._spaces = spaces
         self._place: _Place[S] | None = place
         self._is_hold = is_hold
         self._is_append = is_append
+        self._is_use = is_use
 
     def end(self) -> None:
         """End the use. It waits for nothing, and a second time does nothing."""
@@ -134,7 +137,7 @@ class Lease(Generic[S]):
         if place is not None:
             if self._is_append:
                 self.space.appended()
-            self._spaces._end(place, is_hold=self._is_hold)
+            self._spaces._end(place, is_hold=self._is_hold, is_use=self._is_use)
 
     def __enter__(self) -> S:
         return self.space
@@ -179,6 +182,10 @@ class Spaces(Generic[S]):
         self._barred: set[str] = set()  # names of those that are being removed
         self._stopping = False
         self._waiting = 0  # how many wait for the end of a lease
+        self._calls = 0  # leases of calls that do not hold theirs for hours
+        self._used = time.monotonic()  # beginning or end of the last of them
+        self._resting = False  # whether somebody who is to be woken rests
+        self._wakes: list[Callable[[], None]] = []
 
     def use(
         self,
@@ -232,6 +239,28 @@ class Spaces(Generic[S]):
             if space.name in self._barred:
                 return None
             return self._lease(place, space, is_hold=False, is_use=False)
+
+    def wake_by(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever a call comes, or a space is opened, after `is_quiet` was True. It
+        may wait for nothing.
+        """
+        with self._lock:
+            self._wakes.append(wake)
+
+    def is_quiet(self) -> bool:
+        """Return whether no call came for some seconds and none is under way, streams apart:
+        background work that only calls give something to do may rest until it is woken.
+        """
+        with self._lock:
+            if self._calls or time.monotonic() - self._used < _QUIET:
+                return False
+            self._resting = True
+            return True
+
+    def note_work(self) -> None:
+        """Wake background work: others than calls gave it something to do."""
+        with self._lock:
+            self._note_use()
 
     def open_now(self) -> list[S]:
         """Return the open spaces, without a lease."""
@@ -348,6 +377,8 @@ class Spaces(Generic[S]):
             return None
         self._suspended.move_to_end(name)
         place.leases += 1
+        self._calls += 1
+        self._note_use()
         return Lease(self, place, space, is_append=True)
 
     def _wait(self, condition: Callable[[], object]) -> None:
@@ -363,8 +394,18 @@ class Spaces(Generic[S]):
         place.leases += 1
         place.holds += is_hold
         if is_use:
-            place.used = time.monotonic()
-        return Lease(self, place, space, is_hold=is_hold)
+            self._calls += not is_hold
+            place.used = self._note_use()
+        return Lease(self, place, space, is_hold=is_hold, is_use=is_use)
+
+    def _note_use(self) -> float:
+        """Note a call, and return the time. Hold the lock."""
+        self._used = time.monotonic()
+        if self._resting:
+            self._resting = False
+            for wake in self._wakes:
+                wake()
+        return self._used
 
     def _unused(self, recent: float = 0.0) -> _Place[S] | None:
         """Return the least recently used space without a lease, of those that were not used within
@@ -545,9 +586,12 @@ class Spaces(Generic[S]):
             del self._places[place.name]
             self._changed.notify_all()
 
-    def _end(self, place: _Place[S], *, is_hold: bool) -> None:
+    def _end(self, place: _Place[S], *, is_hold: bool, is_use: bool) -> None:
         with self._lock:
             place.leases -= 1
             place.holds -= is_hold
+            if is_use and not is_hold:
+                self._calls -= 1
+                self._used = time.monotonic()
             if not place.leases and self._waiting:
                 self._changed.notify_all()

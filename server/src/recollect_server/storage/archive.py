@@ -18,7 +18,6 @@ What it does not hide: that it is a backup, its size, its times, and the id of i
 
 import io
 import os
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -65,12 +64,14 @@ class ArchiveWriter:
         except BaseException:
             self.discard()
             raise
+        import tarfile  # a server that makes no encrypted backup has no need of it
+
         stream: Any = self._stream  # of a file tarfile uses `write` alone
         self._tar = tarfile.open(fileobj=stream, mode="w|")  # noqa: SIM115 - ended by finish
 
     def add(self, name: str, size: int, content: Content) -> None:
         """Add a file. Raises OSError, also if the content is shorter than its size."""
-        member = tarfile.TarInfo(name)
+        member = self._tar.tarinfo(name)
         member.size, member.mode = size, 0o600
         self._tar.addfile(member, content)
 
@@ -100,6 +101,8 @@ def members(path: Path, keys: Keyring | None) -> Iterator[tuple[str, IO[bytes]]]
     next is asked for. Names are relative, and stay in the folder that they are put into. Raises
     ArchiveError, NoKey, OSError.
     """
+    import tarfile  # see `Archive`
+
     with _opened(path) as file:
         stream = _Decrypting(file, path, keys)
         try:

@@ -13,15 +13,12 @@ from pathlib import Path
 
 import yaml
 
+from recollect_server.domain.setting import CannotEdit
 from recollect_server.storage.failpoints import hit, hit_half_way
 from recollect_server.storage.logs.files import sync_folder
 
 NEW = ".new"
 """Behind the name of the file that is about to replace another one."""
-
-
-class CannotEdit(Exception):
-    """The file has a form in which its values cannot be changed one by one."""
 
 
 def with_value(text: str, key: str, value: str | float | bool) -> str:

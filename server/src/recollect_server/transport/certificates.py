@@ -16,6 +16,8 @@ from typing import Any
 import grpc
 import structlog
 
+from recollect_server.storage.logs.files import exposure
+
 log = structlog.get_logger("recollect.tls")
 
 _EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL
@@ -108,6 +110,8 @@ class Certificates:
             names=", ".join(self._current.names),
             expires=self._current.expires.isoformat(),
         )
+        if warning := exposure(self._files.key):
+            log.warning("key_exposed", reason=warning)
 
     def _log_refused(self, reason: str) -> None:
         """Log a reason once: handshakes may come by the thousand."""

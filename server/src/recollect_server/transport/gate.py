@@ -38,7 +38,7 @@ TOKEN_KEY = "authorization"  # noqa: S105 - a key of metadata
 
 Ended = Callable[[Principal], str]
 """Returns why a caller that was admitted would not be any more; empty if it would be."""
-EndStreams = Callable[[Ended], None]
+EndStreams = Callable[[Ended], bool]
 """Ends the open streams of callers that would not be admitted any more."""
 
 _MAX_PRINCIPALS = 4096  # callers, by space and connection, that are kept between their calls
@@ -49,6 +49,7 @@ _ANONYMOUS = (
     "`authorization: Bearer rcl_…`; `recollect-server token create` makes one"
 )
 _LOOK_SECONDS = 0.25  # between two looks at the ledger and the open streams
+_QUIET_SECONDS = 5.0  # without a call and a stream, after which a call looks at the ledger itself
 
 
 class Gate:
@@ -66,6 +67,11 @@ class Gate:
         self._principals: dict[tuple[str, str, str], tuple[Token | None, Principal]] = {}
         """Callers by token, space and connection, with the token as it was read."""
         self._stopping = threading.Event()
+        self._awake = threading.Event()
+        self._resuming = threading.Lock()
+        self._rests = False
+        """Nobody follows the ledger until the next call."""
+        self._called = time.monotonic()
         self._follower: threading.Thread | None = None
 
     def admit(self, method: MethodDescriptor, context: grpc.ServicerContext) -> Principal:
@@ -81,6 +87,7 @@ class Gate:
                 authorizations.append(value)
             elif key == SPACE_KEY:
                 spaces.append(value)
+        self._note_call()
         peer = context.peer()
         scopes = self._scopes(method)
         if not self._needs_token(surely=Scope.ADMIN in (scopes or ())):
@@ -137,6 +144,7 @@ class Gate:
         """Return why a caller may not read about the server as a whole, by its token; empty if it
         may.
         """
+        self._note_call()
         try:
             token = self._authenticate([authorization] if authorization else [], peer)
         except (Unauthenticated, LimitExceeded) as error:
@@ -173,12 +181,15 @@ class Gate:
 
         def look() -> None:
             while not self._stopping.wait(_LOOK_SECONDS):
+                has_streams = True
                 try:
                     self._tokens.refresh()
-                    for end in end_streams:
-                        end(self.ended)
+                    streams = [end(self.ended) for end in end_streams]  # each of them
+                    has_streams = any(streams)
                 except Exception:  # revocations must not stop counting, whatever one look raises
                     log.exception("tokens_not_followed")
+                if not has_streams and self._is_quiet():
+                    self._rest()
 
         self._follower = threading.Thread(target=look, name="tokens", daemon=True)
         self._follower.start()
@@ -186,8 +197,31 @@ class Gate:
     def stop(self) -> None:
         """Follow the ledger no more."""
         self._stopping.set()
+        self._awake.set()
         if self._follower is not None:
             self._follower.join()
+
+    def _is_quiet(self) -> bool:
+        return time.monotonic() - self._called > _QUIET_SECONDS
+
+    def _rest(self) -> None:
+        """Look no more until the next call, which looks before it is admitted."""
+        self._awake.clear()
+        self._rests = True
+        # A call either sees that, or is seen here.
+        if not self._is_quiet() or self._stopping.is_set():
+            self._rests = False
+            return
+        self._awake.wait()
+
+    def _note_call(self) -> None:
+        self._called = time.monotonic()
+        if self._rests:
+            with self._resuming:
+                if self._rests:
+                    self._tokens.refresh()
+                    self._rests = False
+                    self._awake.set()
 
     def _needs_token(self, *, surely: bool = False) -> bool:
         return self._token_required or self._tokens.any(surely=surely)

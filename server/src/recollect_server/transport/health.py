@@ -13,7 +13,7 @@ for good (grpc/grpc pull request 43403).
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import structlog
@@ -32,7 +32,9 @@ from recollect_server.transport.handling import (
     unary,
 )
 from recollect_server.transport.held import HeldStream, HeldStreams
-from recollect_server.transport.plain_http import Page, text_page
+
+if TYPE_CHECKING:
+    from recollect_server.transport.plain_http import Page
 
 log = structlog.get_logger("recollect.health")
 
@@ -88,6 +90,7 @@ class Health:
             self._names, pb.HealthCheckResponse.NOT_SERVING
         )
         self._watches = HeldStreams(max_watches, "watches of health")
+        self._awake = threading.Event()  # somebody watches, or it is to end
         self._stopping = threading.Event()
         self._follower = threading.Thread(target=self._follow, name="health", daemon=True)
 
@@ -123,6 +126,7 @@ class Health:
         """Report NOT_SERVING for everything from now on: the server takes no new calls."""
         with self._guard:
             self._stopping.set()
+            self._awake.set()
         if self._follower.ident is not None:
             self._follower.join()
         with self._guard:
@@ -184,8 +188,12 @@ class Health:
         return {name: reason for name, reason in parts.items() if reason}
 
     def _follow(self) -> None:
+        """Look at the parts as long as anybody watches: whoever asks looks himself."""
         while not self._stopping.wait(_LOOK_SECONDS):
             self._look()
+            self._awake.clear()
+            if not self._watches.select(lambda _: True) and not self._stopping.is_set():
+                self._awake.wait()
 
     # The methods ----------------------------------------------------------------------------------
 
@@ -213,6 +221,7 @@ class Health:
 
     def _watch(self, request: pb.HealthCheckRequest, call: Call, send: Send) -> None:
         self._watches.open(_Watch(self, request.service, call.context, send))
+        self._awake.set()
 
 
 class HealthPages:
@@ -227,11 +236,15 @@ class HealthPages:
         """Report the health of a server from now on: until then it starts."""
         self._health = health
 
-    def pages(self) -> dict[str, Page]:
+    def pages(self) -> "dict[str, Page]":
         """Return the pages by their paths."""
+        from recollect_server.transport.plain_http import text_page  # only where it is served
+
         return {"/livez": lambda _: text_page(200, "alive"), "/readyz": self._ready}
 
     def _ready(self, _accept: str) -> tuple[int, str, bytes]:
+        from recollect_server.transport.plain_http import text_page
+
         if self._health is None:
             return text_page(503, "not ready: the server is starting")
         serves, lines = self._health.describe()

@@ -49,6 +49,7 @@ _REST = 0.003
 _REST_OF_A_STREAM = 0.001
 _LONGEST_REST = 0.05  # nor than this
 _TICK = 0.25
+_RESTING_TICK = 5.0  # while there are no streams, and were none for so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,8 @@ class Streams:
         self._limits = limits
         self._telemetry = telemetry
         self._tick_seconds = min(_TICK, limits.heartbeat / 4)
+        self._streamed = time.monotonic()  # last time that there was a stream
+        self._ticks_at = 0.0
         # guards everything below; nothing slow happens under it
         self._guard = threading.Condition()
         self._followed: dict[Watched, _Followed] = {}
@@ -207,6 +210,8 @@ class Streams:
             with self._guard:
                 self._streams.add(stream)
                 self._followed[watched].streams.add(stream)
+                self._ticks_at = min(self._ticks_at, time.monotonic() + self._tick_seconds)
+                self._guard.notify_all()
         finally:
             with self._guard:
                 self._opening -= 1
@@ -219,8 +224,10 @@ class Streams:
             stream.ending = status_of(Stopping())
         self._senders.schedule((stream,))
 
-    def end(self, ended: Ended) -> None:
-        """End the streams of callers that would not be admitted any more."""
+    def end(self, ended: Ended) -> bool:
+        """End the streams of callers that would not be admitted any more. Return whether there are
+        any streams.
+        """
         with self._guard:
             streams = list(self._streams)
         reasons: dict[str, str] = {}  # by token: thousands of streams may have one
@@ -233,6 +240,7 @@ class Streams:
                 stream.ending = status_of(Unauthenticated(reason))
                 concerned.append(stream)
         self._senders.schedule(concerned)
+        return bool(streams)
 
     def end_of_space(self, space: str) -> None:
         """End the streams of callers of a space, which is being deleted."""
@@ -304,16 +312,19 @@ class Streams:
                 self._guard.notify_all()
 
     def _listen(self) -> None:
-        ticks_at = time.monotonic() + self._tick_seconds
         while not self._stopping.is_set():
             now = time.monotonic()
-            if now >= ticks_at:
-                ticks_at = now + self._tick_seconds
+            if now >= self._ticks_at:
+                with self._guard:
+                    if self._streams:
+                        self._streamed = now
+                    rests = now - self._streamed > _RESTING_TICK
+                    self._ticks_at = now + (_RESTING_TICK if rests else self._tick_seconds)
                 self._tick_all(now)
             for followed in self._rested(now):
                 self._guarded(followed, followed.watched.expect)
                 self._leave(followed)
-            for followed in self._with_news(ticks_at):
+            for followed in self._with_news():
                 rest = self._guarded(followed, partial(self._advance, followed)) or 0.0
                 with self._guard:
                     if rest and followed.watched in self._followed:
@@ -333,10 +344,12 @@ class Streams:
             log.exception("fault", watched=type(followed.watched).__name__)
             return None
 
-    def _with_news(self, until: float) -> list[_Followed]:
-        """Wait for something that has news, until a time at most, and take all that have some."""
+    def _with_news(self) -> list[_Followed]:
+        """Wait for something that has news, until the next tick at most, and take all that have
+        some.
+        """
         with self._guard:
-            ends = [until, *(it.rests_until for it in self._resting)]
+            ends = [self._ticks_at, *(it.rests_until for it in self._resting)]
             if not self._news and not self._stopping.is_set():
                 self._guard.wait(max(0.0, min(ends) - time.monotonic()))
             taken = list(self._news)

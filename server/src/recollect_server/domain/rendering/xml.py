@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from xml.sax.saxutils import escape, quoteattr
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.context import Context, GroupMessage, Source, pair_results
@@ -107,6 +106,9 @@ def preface(context: Context) -> str:
 
 def text(value: str) -> str:
     """Escape a text inside an element."""
+    # urllib and http come with it: 1 MiB that only servers of XML need.
+    from xml.sax.saxutils import escape
+
     return escape(_NOT_XML.sub("\ufffd", value), {"\r": "&#13;"})
 
 
@@ -127,6 +129,8 @@ def _element(name: str, parts: list[str], **attributes: str) -> str:
 
 
 def _attributes(**values: str | int | float) -> str:
+    from xml.sax.saxutils import quoteattr  # see `text`
+
     written = (
         (name, one_line(_NOT_XML.sub(chr(0xFFFD), str(value))))
         for name, value in values.items()

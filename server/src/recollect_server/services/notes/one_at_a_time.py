@@ -6,9 +6,7 @@ from typing import Protocol
 from recollect_server.services.notes.naming import Outcome
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.notes import Waiting
-from recollect_server.storage.logs.store import LogConflict
-
-_PURPOSE = "notes"
+from recollect_server.storage.logs.store import LogConflict, Purpose
 
 
 class Task(Protocol):
@@ -34,19 +32,19 @@ class OneAtATime:
 
     def due(self, limit: int) -> list[Waiting]:
         """Return the conversations that wait; none if another process takes their notes."""
-        with self._space.alone(_PURPOSE) as may:
+        with self._space.alone(Purpose.NOTES) as may:
             return self._task.due(limit) if may else []
 
     def failed(self) -> list[Waiting]:
         """Return the conversations to be tried again; none likewise."""
-        with self._space.alone(_PURPOSE) as may:
+        with self._space.alone(Purpose.NOTES) as may:
             return self._task.failed() if may else []
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
         """Write the notes behind what other processes wrote. A conversation that one of them goes
         on with just then is looked at again.
         """
-        with self._space.alone(_PURPOSE) as may:
+        with self._space.alone(Purpose.NOTES) as may:
             if not may:
                 return Outcome.WENT_ON
             self._space.follow()

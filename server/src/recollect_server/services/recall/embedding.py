@@ -185,6 +185,11 @@ class Embedding:
         return worked
 
     @property
+    def is_complete(self) -> bool:
+        """Return whether the last look found everything embedded."""
+        return not self._waiting and not self._long and not self._failure
+
+    @property
     def is_elsewhere(self) -> bool:
         """Return whether another process embeds what is missing."""
         return self._is_elsewhere

@@ -14,6 +14,7 @@ from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.services.recall.embedding_texts import Text
 from recollect_server.services.space.space import Space
+from recollect_server.storage.logs.store import Purpose
 
 _LEASE = 10.0  # seconds; a turn of its work is shorter but for a slow machine
 
@@ -36,7 +37,7 @@ class SharedVectors:
 
     def may_embed(self, model: str) -> bool:
         """Return whether this process is the one that embeds with a model now."""
-        with self._space.alone(f"embedding {model}", _LEASE) as may:
+        with self._space.alone(f"{Purpose.EMBEDDING} {model}", _LEASE) as may:
             return may
 
     def take(self, model: str, texts: Sequence[Text]) -> dict[bytes, NDArray[np.int8]]:

@@ -45,7 +45,7 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, Place, contents_of
 from recollect_server.storage.logs.order import Order
-from recollect_server.storage.logs.store import NO_CLAIM, START, Claim, LogStore, Position
+from recollect_server.storage.logs.store import NO_CLAIM, START, Claim, LogStore, Position, Purpose
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -263,7 +263,7 @@ class Space:
 
     @contextmanager
     def alone(self, purpose: str, seconds: float = _LEASE) -> Iterator[bool]:
-        """Yield True if work may be done now that one process does at a time, as the notes. Once
+        """Yield True if work may be done now that one process does at a time: a `Purpose`. Once
         another process may, what is appended within raises StorageUnavailable. Another one may
         after so many seconds in which this one did not ask.
         """
@@ -274,13 +274,13 @@ class Space:
         number = 0
         if self._refused.get(purpose, 0.0) < time.monotonic():
             with suppress(StorageUnavailable):
-                number = sharing.lease(purpose, seconds)
+                number = sharing.lease(f"{purpose}", seconds)
             if not number:
                 self._refused[purpose] = time.monotonic() + min(_LEASE_AGAIN, seconds)
         if not number:
             yield False
             return
-        with sharing.holding(purpose, number):
+        with sharing.holding(f"{purpose}", number):
             yield True
 
     def moment(self) -> str:
@@ -308,7 +308,7 @@ class Space:
         """Remove old changes, which other processes have taken in or will not ask for. Return how
         many. Raises StorageUnavailable.
         """
-        with self.alone("pruning") as may:
+        with self.alone(Purpose.PRUNING) as may:
             sharing = self._store.sharing
             return sharing.prune_changes(_CHANGES_AGE, _MOST_CHANGES) if may and sharing else 0
 

@@ -6,7 +6,7 @@ import stat
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from recollect_server.storage.failpoints import hit
@@ -32,6 +32,14 @@ def open_transcript(path: Path, flags: int) -> int:
         os.close(handle)
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     return handle
+
+
+def exposure(key: Path) -> str:
+    """Return a warning if every user of the machine can read a file of keys; empty if not."""
+    with suppress(OSError):
+        if key.stat().st_mode & stat.S_IROTH:
+            return f"every user of this machine can read the key in {key}: chmod o= {key}"
+    return ""
 
 
 @contextmanager

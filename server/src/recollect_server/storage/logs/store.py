@@ -192,6 +192,16 @@ class History:
     """
 
 
+class Purpose(StrEnum):
+    """Work that one of the processes that share a store does at a time in a space."""
+
+    NOTES = "notes"
+    RETENTION = "retention"
+    PRUNING = "pruning"
+    EMBEDDING = "embedding"
+    """By one model, whose name comes behind it."""
+
+
 class Sharing(Protocol):
     """Operations of processes that share a store, beside those of `LogStore`. Every method raises
     LogUnavailable. Safe to call from any thread.

@@ -5,6 +5,7 @@ and the number of this process among them.
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -96,6 +97,7 @@ class Database:
         self._configure = partial(configure, prepares=prepares)
         self._away_until = 0.0
         self._stopping = threading.Event()
+        self._leases: dict[tuple[str, str], float] = {}
         self._holder: Connection | None = None  # its transaction holds the lock of who is alone
         try:
             with connected(self._conninfo, self._configure) as connection:
@@ -257,6 +259,18 @@ class Database:
         cluster; 0 if there is none that this role may see. Raises DatabaseUnavailable.
         """
         return self.run(lambda connection, _: _horizon_age(connection))
+
+    def note_lease(self, space: str, purpose: str, until: float) -> None:
+        """Note that this server holds a lease until a time of the monotonic clock."""
+        self._leases[space, purpose] = until
+
+    def leases(self) -> Counter[str]:
+        """Return how many leases this server holds, by purpose."""
+        now = time.monotonic()
+        for key, until in list(self._leases.items()):
+            if until < now:
+                self._leases.pop(key, None)
+        return Counter(purpose.split()[0] for _, purpose in list(self._leases))
 
     def pool_counts(self) -> dict[str, int]:
         """Return the counts of the pool, as psycopg-pool names them."""

@@ -3,6 +3,7 @@
 """
 
 import hashlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -174,6 +175,8 @@ class PostgresSharing:
             "SELECT recollect.take_lease(%s, %s, %s::bigint, %s::double precision)",
             *(self._space, purpose, self.replica, seconds),
         )
+        if number:
+            self._database.note_lease(self._space, purpose, time.monotonic() + seconds)
         return int(number)
 
     @contextmanager

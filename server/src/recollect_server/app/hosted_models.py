@@ -1,0 +1,82 @@
+"""The writer of notes that asks a hosted model. It is imported by whoever has one: with its HTTP
+library it takes 4 MiB.
+"""
+
+from recollect_server.app.folder import CannotStart
+from recollect_server.domain.live import Live
+from recollect_server.domain.telemetry import Telemetry
+from recollect_server.domain.time import Clock
+from recollect_server.inference import claude, openai_api
+from recollect_server.inference.circuit_breaker import Backoff
+from recollect_server.inference.claude import AnthropicEndpoint
+from recollect_server.inference.hosted import Endpoint, HostedModel
+from recollect_server.inference.language_model import ModelUnavailable
+from recollect_server.inference.openai_api import OpenAIEndpoint
+from recollect_server.inference.spending import Budget, Spending, Spent
+from recollect_server.settings import Settings
+from recollect_server.storage.index.notes import note_state_of
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.spending import SpendingFile
+
+
+def hosted_model(
+    live: Live[Settings], chosen: str, clock: Clock, telemetry: Telemetry
+) -> tuple[HostedModel, Spending]:
+    """Return the model behind the API that the setting chooses, `anthropic` or `openai`, and what
+    it may spend. Raises CannotStart if it cannot be asked.
+    """
+    settings = live.now
+    budget = live.view(
+        lambda now: Budget(
+            now.abbreviation_daily_calls,
+            now.abbreviation_daily_tokens,
+            now.abbreviation_daily_cost,
+            now.abbreviation_input_price,
+            now.abbreviation_output_price,
+        )
+    )
+    file = SpendingFile(settings.data_dir)
+
+    def read(day: str) -> Spent:
+        last, calls, tokens, cost = file.last()
+        if not last:  # a server before there were many spaces kept it in the index
+            before = note_state_of(FolderStore.of(settings.data_dir, settings.space).root)
+            last, calls, tokens, cost = before.day, before.calls, before.tokens, before.cost
+        return Spent(calls, tokens, cost) if last == day else Spent()
+
+    def write(day: str, spent: Spent) -> None:
+        file.write(day, spent.calls, spent.tokens, spent.cost)
+
+    spending = Spending(clock, budget, read, write, telemetry)
+    backoff = Backoff(
+        tries=settings.abbreviation_tries,
+        failures=settings.abbreviation_failures,
+        rest=settings.abbreviation_rest.total_seconds(),
+    )
+    try:
+        model = HostedModel(_endpoint(settings, chosen, spending), backoff, telemetry=telemetry)
+    except ModelUnavailable as error:
+        raise CannotStart(str(error)) from error
+    return model, spending
+
+
+def _endpoint(settings: Settings, chosen: str, spending: Spending) -> Endpoint:
+    """Return the endpoint of a hosted model. Raise ModelUnavailable if it cannot be asked."""
+    model, part_tokens = settings.abbreviation_model, settings.abbreviation_part_tokens
+    timeout = settings.abbreviation_timeout.total_seconds()
+    if chosen == "anthropic":
+        name = "haiku" if model == "auto" else model
+        return AnthropicEndpoint(
+            name, spending, timeout=timeout, part_tokens=part_tokens or claude.PART_TOKENS
+        )
+    if model == "auto":
+        raise ModelUnavailable(
+            "--abbreviator openai needs a model: name one that the server has with --abbreviation-model"
+        )
+    return OpenAIEndpoint(
+        settings.abbreviation_url,
+        model,
+        spending,
+        timeout=timeout,
+        part_tokens=part_tokens or openai_api.PART_TOKENS,
+    )
