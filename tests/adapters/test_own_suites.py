@@ -94,7 +94,7 @@ SUITES = [
             "tests/deferred_session_writes",
             "tests/test_hitl_session_scenario.py",
         ],
-        least=431,
+        least=416,
         inside={
             "test_backend_read_limit_cannot_hide_retained_history_from_compaction": SNAPSHOT,
             "test_automatic_compaction_does_not_reload_unbounded_hidden_history": SNAPSHOT,
