@@ -143,15 +143,17 @@ def test_backlogs_are_seen_while_they_are_there(
     service.append(name, user("three"))
     assert scrape(server).value("recollect_held_messages") == 0
     service.listed()
-    go_on, take_in = threading.Event(), Writer._take_in
+    stands, go_on, take_in = threading.Event(), threading.Event(), Writer._take_in
 
     def stand_still(writer: Writer, documents: Any) -> None:
+        stands.set()
         assert go_on.wait(60)
         take_in(writer, documents)
 
     monkeypatch.setattr(Writer, "_take_in", stand_still)
     try:
         service.append(name, user("four"))  # being taken in
+        assert stands.wait(60)
         until(partial(Scraped(server), "recollect_index_lag_seconds"))
         service.append(name, user("five"))  # behind it
         late = scrape(server)

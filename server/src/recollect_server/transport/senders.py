@@ -17,6 +17,7 @@ from typing import Protocol
 _MOVING = 3
 _MOST = 128  # threads in all: beyond that whoever blocks longest is cancelled at once
 _BLOCKED = 0.015  # seconds that a send takes no longer than if the caller reads
+_IMPATIENT = 0.1  # seconds that a send may take once all are to end: a busy machine needs some
 _TICK = 0.005  # seconds between two looks of the watchdog while somebody is sent to
 
 
@@ -124,7 +125,7 @@ class Senders:
             )
 
     def hurry(self) -> None:
-        """Cancel blocked sends at once from here on."""
+        """Cancel blocked sends within a moment from here on."""
         self._impatient = True
 
     def stop(self) -> None:
@@ -200,11 +201,10 @@ class Senders:
                 )
                 for _ in range(min(missing, _MOST - len(self._senders))):
                     self._start()
-                stuck = [
-                    s.stream
-                    for s in blocked
-                    if s.blocked(now, self._send_timeout) or self._impatient
-                ]
+                patience = self._send_timeout
+                if self._impatient:
+                    patience = min(patience, _IMPATIENT)
+                stuck = [s.stream for s in blocked if s.blocked(now, patience)]
                 if not stuck and len(self._senders) >= _MOST and len(blocked) == len(self._senders):
                     stuck = [blocked[0].stream]
             for stream in stuck:

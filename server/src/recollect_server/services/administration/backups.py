@@ -71,6 +71,11 @@ class BackupAdministration:
         self._keys = keys
         self._guard = threading.Lock()  # one at a time: they compete for the disk
 
+    def check_folder(self) -> None:
+        """Raise NoBackupFolder if calls can make no backup."""
+        if self._folder is None:
+            raise NoBackupFolder
+
     def make(self, name: str, spaces: list[str], *, is_whole: bool) -> Backup:
         """Copy spaces into a new folder of a name, and compare the copy with what was read; one
         with the time in its name if it is empty. Raises NoBackupFolder, InvalidField,

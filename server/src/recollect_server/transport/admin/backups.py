@@ -31,6 +31,7 @@ class BackupHandlers:
                 " digit",
             )
         checks.done()
+        self._backups.check_folder()
         spaces = self._spaces.names(call.principal.is_for)
         if not spaces:
             raise SpaceNotFound(call.principal.space)
