@@ -1,13 +1,14 @@
 """The addresses that the server listens on: TCP ports, and the files of Unix sockets."""
 
 import errno
+import fcntl
 import os
 import shutil
 import socket
 import stat
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -125,16 +126,31 @@ class UnixSocket:
 
     def _move(self, made: Path, left: tuple[int, int] | None) -> None:
         """Give the socket its path, in place of what was left there."""
-        with suppress(FileNotFoundError):
-            if left is not None and _identity(self._path) == left:
-                self._path.unlink()
-        try:
-            # a rename would replace the socket of a server that starts at the same moment
-            self._path.hardlink_to(made)
-        except FileExistsError:
-            raise _Occupied(_LIVE) from None
-        except OSError:  # a file system without hard links
-            made.rename(self._path)
+        with _locked(self._path.parent):
+            with suppress(FileNotFoundError):
+                if left is not None and _identity(self._path) == left:
+                    self._path.unlink()
+            try:
+                # a rename would replace the socket of a server that starts at the same moment
+                self._path.hardlink_to(made)
+            except FileExistsError:
+                raise _Occupied(_LIVE) from None
+            except OSError:  # a file system without hard links
+                made.rename(self._path)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let no other server that starts take a path in a folder meanwhile. It may have found the same
+    socket left behind, and would remove the new one in its place.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 class _Occupied(Exception):
