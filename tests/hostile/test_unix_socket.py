@@ -174,11 +174,11 @@ def test_of_two_that_start_at_once_one_has_the_path(
     real = transport_listening._identity
 
     def identity(of: Path) -> tuple[int, int]:
-        found = real(of)
+        its_identity = real(of)
         if of == path and listening:
             with suppress(threading.BrokenBarrierError):
                 looking.wait()
-        return found
+        return its_identity
 
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(str(path))  # left behind: nobody listens
