@@ -164,10 +164,10 @@ Start = Callable[..., RunningServer]
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return two workers more than there are cores: half of a test's time is spent waiting for a
-    disk, a port or another process.
+    """Return one worker more than there are cores: a third of a test's time is spent waiting for a
+    disk, a port or another process. With one more the tests took as long.
     """
-    return (os.cpu_count() or 1) + 2
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
