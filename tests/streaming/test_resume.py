@@ -124,6 +124,7 @@ def test_one_that_was_away_while_a_conversation_was_deleted_is_told_that_it_is_g
     ]
 
 
+@pytest.mark.one_server  # of two, only one is known to have ended what was under way
 def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
     subscribe: Subscribe,
     service: Recorder,
