@@ -36,19 +36,26 @@ def test_an_answer_waits_for_the_disk_and_nothing_is_set_for_others(
     name = url.partition("?")[0].rpartition("/")[2]
     postgres.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
     postgres.execute(
-        "CREATE TABLE commits (how text);"
+        "CREATE TABLE commits (what text, how text);"
         "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-        " INSERT INTO public.commits VALUES (current_setting('synchronous_commit'));"
-        " RETURN NULL; END $$;"
-        "CREATE CONSTRAINT TRIGGER note AFTER INSERT OR UPDATE ON recollect.changes"
-        " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note()",
+        " INSERT INTO public.commits VALUES (split_part(TG_TABLE_NAME, '_', 1),"
+        " current_setting('synchronous_commit')); RETURN NULL; END $$;"
+        "UPDATE recollect.timelines SET place = 'of the primary before'",
         url,
     )
+    tables = ["changes", "followers", "replicas", "timelines"]
+    for table in tables:
+        postgres.execute(
+            f"CREATE CONSTRAINT TRIGGER note AFTER INSERT ON recollect.{table}"
+            " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note()",
+            url,
+        )
     service = connect(start_server(store=pooler.url(url)))
     first, other = service.told("one"), service.told("two")
     service.rename(first, "Title")
     service.delete(other)
-    assert set(postgres.execute("SELECT how FROM commits", url)) == {("on",)}
+    commits = "SELECT DISTINCT what, how FROM commits ORDER BY what"
+    assert postgres.execute(commits, url) == [(table, "on") for table in tables]
     beside = [psycopg.connect(pooler.url(url)) for _ in range(3)]
     for connection in beside:  # each has its own session until its transaction ends
         assert connection.execute(SESSION).fetchone() == ("0", "off")
@@ -158,7 +165,8 @@ def test_no_function_of_the_schema_waits_for_a_lock_for_ever(postgres: Postgres)
         "SELECT proname FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace"
         " WHERE nspname = 'recollect' AND proname IN ('append', 'cancel_begin', 'replace',"
         " 'begin_redaction', 'end_redaction', 'begin_delete', 'end_delete', 'remove_empty',"
-        " 'take_lease', 'prune_changes') AND 'lock_timeout=10s' = ANY(proconfig)",
+        " 'take_lease', 'prune_changes', 'keep_vectors', 'enter')"
+        " AND 'lock_timeout=10s' = ANY(proconfig)",
         postgres.new_database(),
     )
-    assert len(functions) == 10, "replacing a function drops the settings it had"
+    assert len(functions) == 12, "replacing a function drops the settings it had"

@@ -21,6 +21,10 @@ from tests.server.conftest import agent, user
 EARLIER = "7497e2d87c27"
 """The last commit whose servers know six steps of the schema."""
 _ROOT = Path(__file__).parents[2]
+_FUNCTIONS = (
+    "SELECT pg_get_functiondef(p.oid) FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace"
+    " WHERE nspname = 'recollect' ORDER BY proname"
+)
 _START = "import sys; from recollect_server.__main__ import main; sys.exit(main())"
 
 
@@ -93,6 +97,8 @@ def test_a_server_of_the_version_before_goes_on_beside_one_that_extends_the_sche
             assert old.found("apricot") == [third]
             old.delete(third)
             assert new.found("apricot") == []
+            fresh = postgres.new_database()
+            assert postgres.execute(_FUNCTIONS, url) == postgres.execute(_FUNCTIONS, fresh)
     with served(earlier, *flags, str(tmp_path / "again")) as process:
         _, problem = process.communicate(timeout=60)
     assert process.returncode == 1

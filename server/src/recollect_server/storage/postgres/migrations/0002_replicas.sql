@@ -239,10 +239,10 @@ BEGIN
     SELECT * INTO held FROM recollect.logs
         WHERE space = in_space AND log = in_log FOR NO KEY UPDATE;
     IF held.last_append = append_id AND NOT held.deleting AND NOT EXISTS (
-        -- Another replica may have answered with it: then it stays, and a repeat finds it. Whether
-        -- that one is alive does not count: what it answered before holds.
-        SELECT FROM recollect.followers f
-        WHERE f.space = in_space AND f.replica <> cancel_begin.replica) THEN
+        -- Another replica may have answered with it: then it stays, and a repeat finds it.
+        SELECT FROM recollect.followers f JOIN recollect.replicas r ON r.number = f.replica
+        WHERE f.space = in_space AND f.replica <> cancel_begin.replica
+          AND r.seen > now() - interval '30 seconds') THEN
         DELETE FROM recollect.lines WHERE space = in_space AND log = in_log;
         UPDATE recollect.logs SET lines = 0, bytes = 0, deleting = true
             WHERE space = in_space AND log = in_log;

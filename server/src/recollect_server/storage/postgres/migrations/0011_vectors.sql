@@ -67,6 +67,5 @@ BEGIN
         'recollect.change', concat_ws(' ', added.xid, added.tag, added.seen), true);
 END $$;
 
--- As the other functions, since 0008; 0009 replaced the first one, and lost its setting with that.
-ALTER FUNCTION recollect.prune_changes SET lock_timeout = '10s';
+-- As the other functions, since 0008.
 ALTER FUNCTION recollect.keep_vectors SET lock_timeout = '10s';
