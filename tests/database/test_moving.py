@@ -19,7 +19,7 @@ from tests.anchors.conftest import set_anchor
 from tests.conftest import Start
 from tests.crash.load import process
 from tests.external.conftest import Panel
-from tests.postgres import Postgres
+from tests.postgres import Pooler, Postgres
 from tests.programs import SERVER, Forked
 from tests.server.conftest import Connect, answers
 from tests.server_cli.conftest import run
@@ -224,20 +224,23 @@ def test_a_move_refuses_places_in_use_or_with_other_logs_in_a_sentence(
         assert SECRET not in text
 
 
+@pytest.mark.parametrize("is_pooled", [False, True], ids=["direct", "pooled"])
 def test_a_database_whose_server_was_killed_moves_once_it_is_certain_that_it_is_gone(
-    postgres: Postgres, tmp_path: Path
+    postgres: Postgres, pooler: Pooler, tmp_path: Path, is_pooled: bool
 ) -> None:
-    url = postgres.new_database()
+    direct = postgres.new_database()
+    url = pooler.url(direct) if is_pooled else direct
     with (
         process(tmp_path / "killed", "", "127.0.0.1:0", "--store", url) as killed,
         Client(killed.target) as client,
     ):
         client.conversations.create("web", messages=[Message.user("zebra")])
     sign = "UPDATE recollect.replicas SET seen = now() - interval '29 seconds'"
-    assert postgres.execute(f"{sign} RETURNING 1", url) == [(1,)]
+    assert postgres.execute(f"{sign} RETURNING 1", direct) == [(1,)]
     assert "byte for byte" in migrate(url, tmp_path / "moved")
-    postgres.execute(f"{sign} + interval '31 seconds'", url)  # as one whose connections are hidden
-    live = Timer(0.5, postgres.execute, [sign.replace("29", "0"), url])
+    # As one whose connections are hidden.
+    postgres.execute(f"{sign} + interval '31 seconds'", direct)
+    live = Timer(0.5, postgres.execute, [sign.replace("29", "0"), direct])
     live.start()
     assert "another server uses the database" in migrate(url, tmp_path / "again")
     live.join()

@@ -188,12 +188,13 @@ class Database:
         own = [connection.info.backend_pid, self._holder.info.backend_pid]
         signs = first = _last_signs(connection)
         while signs:
-            # The connections of a killed server end with it, while its last sign counts on.
+            # The connections of a killed server end with it, while its last sign counts on. Those
+            # of a pooler say nothing.
             row = connection.execute(
                 "SELECT FROM pg_stat_activity WHERE datname = current_database()"
                 " AND application_name = current_setting('application_name')"
-                " AND NOT pid = ANY(%s)",
-                [own],
+                " AND NOT pid = ANY(%s) AND pg_backend_pid() = ANY(%s)",
+                [own, own],
             ).fetchone()
             if row is not None or any(moment != first.get(it) for it, moment in signs.items()):
                 raise DatabaseRefused(
