@@ -14,6 +14,7 @@ from recollect import (
     RecollectError,
     Unavailable,
 )
+from recollect_server.storage.postgres.spaces import PostgresSpaces
 
 from tests.conftest import RunningServer, Start
 from tests.crash.load import process
@@ -152,6 +153,31 @@ def test_nothing_is_left_of_a_deleted_space_in_any_table_or_on_any_server(
         server.stop()
         assert files_with(server.data_dir, WORD) == []
         assert not (server.data_dir / "ada").exists()
+
+
+def test_a_deleted_space_stays_away_whatever_another_server_removes_of_it(
+    postgres: Postgres, start_server: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger of what was delivered into its conversations went with it."""
+    url = postgres.new_database()
+    one, two = (start_server(store=url, data_dir=tmp_path / name) for name in "ab")
+    with Client(one.target, space="ada") as client:
+        client.channels.add_owner_identity("whatsapp", "+1555000")
+        client.channels.receive("whatsapp", "m1", WORD, sender="+1555000")
+    with (
+        two.app.spaces.use("ada") as space,
+        Client(one.target) as client,
+        monkeypatch.context() as late,  # the other server does not close the space yet
+    ):
+        late.setattr(PostgresSpaces, "follow", lambda *_: None)
+        space._space.follow()
+        assert client.admin.delete_space("ada").conversations == 1
+        space._space.follow()
+        until(lambda: space._space.repair(lambda: False) and not space._space.is_removing)
+        assert spaces(one) == []
+    until(lambda: spaces(two) == [] and not (two.data_dir / "ada").exists())
+    logs = "SELECT log FROM recollect.logs WHERE space = 'ada'"
+    until(lambda: postgres.execute(logs, url) == [])
 
 
 @pytest.mark.parametrize("point", ["space.receipt_written", "delete.durable:2", "space.removed"])

@@ -482,11 +482,13 @@ def finish_delete(
 
 def _new_deliveries(logs: LogStore, index: Index, conversation_id: str) -> list[str]:
     """Return the hashes of what was delivered into a deleted conversation, but for those that
-    another process wrote to the ledger already.
+    another process wrote to the ledger already, or whose ledger was deleted with the whole space.
     """
     hashes = deliveries(logs.raw_deleted(conversation_id))
     if not hashes or logs.sharing is None:
         return hashes
+    if logs.sharing.is_deleted_with_space(conversation_id):
+        return []  # a new ledger would let the space be there again
     bring_up_forgotten(logs, index)
     return [it for it in hashes if not index.routing.delivered_elsewhere(it, "", "")[0]]
 

@@ -253,6 +253,9 @@ class Sharing(Protocol):
     def answer(self, request_id: str) -> str | None:
         """Return what `remember` kept of a request; None if it kept nothing."""
 
+    def is_deleted_with_space(self, log: str) -> bool:
+        """Return whether a log was deleted because its space was."""
+
     def lease(self, purpose: str, seconds: float) -> int:
         """Take a lease of work that one process does at a time, or hold on to it for so many
         seconds more. Return its number; 0: another process has it.

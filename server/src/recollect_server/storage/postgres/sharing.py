@@ -169,6 +169,18 @@ class PostgresSharing:
         )
         return str(rows[0][0]) if rows else None
 
+    def is_deleted_with_space(self, log: str) -> bool:
+        """Return whether a log was deleted before the delete of its space ended."""
+        # The row of that delete was written last when it ended, and again once no line is left.
+        ((is_deleted,),) = self._rows(
+            "SELECT EXISTS (SELECT FROM recollect.deleted_spaces d"
+            " JOIN recollect.changes c ON c.space = d.name AND c.log = %s AND c.action = 'delete'"
+            " WHERE d.name = %s AND NOT d.emptied"
+            " AND (NOT d.ended OR age(c.xid::xid) > age(d.xmin)))",
+            *(log, self._space),
+        )
+        return bool(is_deleted)
+
     def lease(self, purpose: str, seconds: float) -> int:
         """Take a lease, or hold on to it. Return its number; 0: another replica has it."""
         ((number,),) = self._rows(
