@@ -2,15 +2,21 @@
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from grpc_reflection.v1alpha import reflection_pb2
+from recollect import Client
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import external_communication_service_pb2 as external
+from recollect_server import app
+from recollect_server.domain.time import system_clock
+from recollect_server.settings import Settings
+from recollect_server.storage.index.file import NAME
 
-from tests.conftest import Start
+from tests.conftest import LOOPBACK, Start
 from tests.credentials.conftest import Caller, Callers, grant, tokens_of
 from tests.server.conftest import failure_in, user
 
@@ -99,6 +105,38 @@ def test_streams_without_a_token_end_when_the_first_token_is_created(start_serve
     tokens_of(server.data_dir, server.clock).create(grant())
     assert ended(stream)[2] < 1
     anybody.channel.close()
+
+
+@pytest.mark.files
+def test_a_stream_whose_space_takes_long_to_open_ends_with_its_token(
+    start_server: Start, tmp_path: Path
+) -> None:
+    first = start_server(data_dir=tmp_path / "cold")
+    with Client(first.target, space="ada") as client:
+        client.conversations.create("web")
+    first.stop()
+    (tmp_path / "cold" / "ada" / "conversations" / NAME).unlink()
+    is_read = threading.Event()
+
+    def progress(_: int, of: int) -> None:
+        if of:
+            is_read.wait(30)
+
+    values = {"listen": f"{LOOPBACK}:0", "data_dir": tmp_path / "cold", "auth": "required"}
+    server = app.start(Settings.load(None, values), progress=progress)
+    callers = Callers(server.address, tokens_of(tmp_path / "cold", system_clock))
+    try:
+        name = next(iter(STREAMS))
+        stream = callers.of("reader", "ada").begin(name, STREAMS[name])
+        is_read.wait(6)  # longer than a server waits for calls before it rests
+        is_read.set()
+        next(stream)
+        callers.tokens.revoke(callers.tokens.all()[0].id)
+        assert ended(stream)[2] < 1
+    finally:
+        is_read.set()
+        callers.close()
+        server.stop()
 
 
 def test_a_reflection_stream_ends_with_its_token(callers: Callers) -> None:

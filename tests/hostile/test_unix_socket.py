@@ -1,5 +1,6 @@
 """Unix sockets: who may connect to one, and what a start does to whatever is at its path."""
 
+import fcntl
 import os
 import signal
 import socket
@@ -164,6 +165,24 @@ def test_a_path_as_long_as_can_be_is_served_and_a_longer_one_is_refused(
         f"unix:{folder / name}s",
         f"the path has more than {most} bytes: name a shorter one",
     )
+
+
+def test_a_folder_that_somebody_keeps_locked_holds_up_no_start_for_ever(tmp_path: Path) -> None:
+    handle = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    with socket.socket(socket.AF_UNIX) as listening:
+
+        def listen(address: str) -> None:
+            listening.bind(address.removeprefix("unix:"))
+            listening.listen()
+
+        start = threading.Thread(target=UnixSocket, args=(tmp_path / "s", listen), daemon=True)
+        start.start()
+        start.join(15)
+        is_late = start.is_alive()
+    os.close(handle)
+    assert not is_late
+    assert (tmp_path / "s").is_socket()
 
 
 def test_of_two_that_start_at_once_one_has_the_path(

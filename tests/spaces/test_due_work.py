@@ -1,5 +1,6 @@
 """The queue of closed spaces with work due."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from recollect_server.jobs.due_work import DueKeeper, DueWork
 from recollect_server.services.spaces import Lease
 from recollect_server.storage.due import DueMarkers
 
-from tests.conftest import MovableClock, RunningServer
+from tests.conftest import MovableClock, RunningServer, Start
 from tests.waiting import until
 
 WEEK = 7 * 86_400_000
@@ -45,12 +46,39 @@ def test_a_space_that_is_due_again_while_it_is_opened_is_held_once(
     def use_behind(name: str) -> Lease[Any] | None:
         leases.append(use(name))
         if len(leases) == 1:
-            due.postpone(name, clock())  # as another server asks for it
+            due.request(name, clock())  # as another server asks for it
         return leases[-1]
 
     monkeypatch.setattr(spaces, "use_behind", use_behind)
-    due.postpone("ada", clock())
+    due.request("ada", clock())
     keeper = DueKeeper(spaces, due, clock)
     until(lambda: leases)
     keeper.stop()  # after its round, in which the space was due again
     until(is_closed, 10)
+
+
+class CountedWork(DueWork):
+    """Due times, with the times at which a space was put back."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(DueMarkers(folder), "default")
+        self.postponed: list[float] = []
+
+    def postpone(self, space: str, due: int) -> None:
+        super().postpone(space, due)
+        self.postponed.append(time.monotonic())
+
+
+def test_a_space_that_finds_no_place_is_tried_again_after_a_pause(
+    start_server: Start, tmp_path: Path
+) -> None:
+    server = start_server(max_open_spaces=1)
+    with Client(server.target, space="ada") as client:
+        client.conversations.create("web")
+    due = CountedWork(tmp_path / "due")
+    with server.app.spaces.use("default"):
+        due.request("ada", server.clock())
+        keeper = DueKeeper(server.app.spaces, due, server.clock)
+        until(lambda: len(due.postponed) >= 3)
+        keeper.stop()
+    assert due.postponed[2] - due.postponed[0] >= 0.9

@@ -74,10 +74,17 @@ class DueWork:
         with self._guard:
             self._add(space, due)
 
-    def postpone(self, space: str, due: int) -> None:
-        """Try a space later: it cannot be opened now."""
+    def request(self, space: str, due: int) -> None:
+        """Have a space opened at a time: others wait for its work."""
         with self._guard:
             self._add(space, due)
+
+    def postpone(self, space: str, due: int) -> None:
+        """Try a space later: it cannot be opened now. Nobody is woken: whoever took it looks again
+        by himself, and a space that finds no place would be tried without a pause.
+        """
+        with self._guard:
+            self._add(space, due, wakes=False)
 
     def take(self, now: int) -> str | None:
         """Return the space whose work is due for longest, and forget it; None if nothing is due."""
@@ -98,8 +105,8 @@ class DueWork:
         """Return the number of entries in the queue, those that are out of date included."""
         return len(self._queue)
 
-    def _add(self, space: str, due: int) -> None:
-        if not self._times:
+    def _add(self, space: str, due: int, *, wakes: bool = True) -> None:
+        if wakes and not self._times:
             self._wake()
         self._times[space] = due
         heapq.heappush(self._queue, (due, space))
@@ -193,5 +200,5 @@ class Awaited:
     def _look(self) -> float:
         with suppress(StorageUnavailable):
             for name in set(self._awaited()).difference(self._spaces.names()):
-                self._due.postpone(name, self._clock())
+                self._due.request(name, self._clock())
         return self._seconds

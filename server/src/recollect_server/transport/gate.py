@@ -38,7 +38,7 @@ TOKEN_KEY = "authorization"  # noqa: S105 - a key of metadata
 
 Ended = Callable[[Principal], str]
 """Returns why a caller that was admitted would not be any more; empty if it would be."""
-EndStreams = Callable[[Ended], bool]
+EndStreams = Callable[[Ended], None]
 """Ends the open streams of callers that would not be admitted any more."""
 
 _MAX_PRINCIPALS = 4096  # callers, by space and connection, that are kept between their calls
@@ -68,6 +68,11 @@ class Gate:
         """Callers by token, space and connection, with the token as it was read."""
         self._stopping = threading.Event()
         self._awake = threading.Event()
+        self._counting = threading.Lock()  # guards `_streams`
+        self._streams = 0
+        """Streams that were admitted and have not ended: while there is one, nobody rests. Many are
+        not open yet, as one of a space that is being read.
+        """
         self._resuming = threading.Lock()
         self._rests = False
         """Nobody follows the ledger until the next call."""
@@ -87,6 +92,8 @@ class Gate:
                 authorizations.append(value)
             elif key == SPACE_KEY:
                 spaces.append(value)
+        if method.server_streaming:
+            self._count_stream(context)
         self._note_call()
         peer = context.peer()
         scopes = self._scopes(method)
@@ -181,15 +188,15 @@ class Gate:
 
         def look() -> None:
             while not self._stopping.wait(_LOOK_SECONDS):
-                has_streams = True
                 try:
                     self._tokens.refresh()
-                    streams = [end(self.ended) for end in end_streams]  # each of them
-                    has_streams = any(streams)
+                    for end in end_streams:
+                        end(self.ended)
                 except Exception:  # revocations must not stop counting, whatever one look raises
                     log.exception("tokens_not_followed")
-                if not has_streams and self._is_quiet():
-                    self._rest()
+                else:
+                    if not self._streams and self._is_quiet():
+                        self._rest()
 
         self._follower = threading.Thread(target=look, name="tokens", daemon=True)
         self._follower.start()
@@ -200,6 +207,19 @@ class Gate:
         self._awake.set()
         if self._follower is not None:
             self._follower.join()
+
+    def _count_stream(self, context: grpc.ServicerContext) -> None:
+        """Count a stream until it ends, before its call is noted: who rests looks the other way
+        round.
+        """
+        with self._counting:
+            self._streams += 1
+        if not context.add_callback(self._forget_stream):
+            self._forget_stream()
+
+    def _forget_stream(self) -> None:
+        with self._counting:
+            self._streams -= 1
 
     def _is_quiet(self) -> bool:
         return time.monotonic() - self._called > _QUIET_SECONDS

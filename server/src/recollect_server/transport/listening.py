@@ -7,6 +7,7 @@ import shutil
 import socket
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,8 @@ from recollect_server.transport.certificates import Certificates, TlsFiles, Wron
 
 _SOCKET = "socket"  # name of a Unix socket's file until it takes its path
 _MAX_SOCKET_PATH = 107 if sys.platform == "linux" else 103  # bytes that the system takes
+
+_LOCK_SECONDS = 2.0  # that a start waits for another one: it takes the path in milliseconds
 
 
 class CannotListen(Exception):
@@ -143,14 +146,28 @@ class UnixSocket:
 def _locked(folder: Path) -> Iterator[None]:
     """Let no other server that starts take a path in a folder meanwhile. It may have found the same
     socket left behind, and would remove the new one in its place.
+
+    Whoever may read the folder can lock it, for ever: after a while it is done without.
     """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        until = time.monotonic() + _LOCK_SECONDS
+        while not _is_locked(handle) and time.monotonic() < until:
+            time.sleep(0.01)
         yield
     finally:
         os.close(handle)
+
+
+def _is_locked(handle: int) -> bool:
+    """Lock a folder; return False if another process has the lock."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
 
 
 class _Occupied(Exception):

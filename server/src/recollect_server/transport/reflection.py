@@ -135,17 +135,13 @@ class Reflection:
             )
         }
 
-    def end(self, ended: Ended) -> bool:
-        """End the streams of callers that would not be admitted any more. Return whether there are
-        any.
-        """
-        streams = self.streams.select(lambda _: True)
-        for stream in streams:
+    def end(self, ended: Ended) -> None:
+        """End the streams of callers that would not be admitted any more."""
+        for stream in self.streams.select(lambda _: True):
             assert isinstance(stream, _Stream)
             if (reason := ended(stream.principal)) and stream.ending is None:
                 stream.ending = status_of(Unauthenticated(reason))
                 self.streams.wake((stream,))
-        return bool(streams)
 
     def answer(self, request: pb.ServerReflectionRequest) -> bytes:
         """Return the answer to a request. The file of a method is that of its service: protobuf's

@@ -185,11 +185,10 @@ class Server:
         self._health.serve()
         return addresses
 
-    def end_streams(self, ended: Ended) -> bool:
-        """End the reflection streams of callers that would not be admitted any more. Return whether
-        there are any streams.
-        """
-        return self._reflection is not None and self._reflection.end(ended)
+    def end_streams(self, ended: Ended) -> None:
+        """End the reflection streams of callers that would not be admitted any more."""
+        if self._reflection is not None:
+            self._reflection.end(ended)
 
     def leave(self) -> None:
         """Report by the health service that no new calls are accepted. A second call does

@@ -224,10 +224,8 @@ class Streams:
             stream.ending = status_of(Stopping())
         self._senders.schedule((stream,))
 
-    def end(self, ended: Ended) -> bool:
-        """End the streams of callers that would not be admitted any more. Return whether there are
-        any streams.
-        """
+    def end(self, ended: Ended) -> None:
+        """End the streams of callers that would not be admitted any more."""
         with self._guard:
             streams = list(self._streams)
         reasons: dict[str, str] = {}  # by token: thousands of streams may have one
@@ -240,7 +238,6 @@ class Streams:
                 stream.ending = status_of(Unauthenticated(reason))
                 concerned.append(stream)
         self._senders.schedule(concerned)
-        return bool(streams)
 
     def end_of_space(self, space: str) -> None:
         """End the streams of callers of a space, which is being deleted."""
