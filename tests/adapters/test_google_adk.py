@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from recollect import Client, Role
+from recollect import Client, InvalidArgument, Role
 
 from tests.conftest import RunningServer
 from tests.server.conftest import files_with
@@ -103,6 +103,15 @@ async def test_an_event_that_is_appended_again_is_there_once(
     assert client.recall.search("zeppelins").hits
     await service.delete_session(**ALEX, session_id="s1")
     assert files_with(server.data_dir, "zeppelins") == []
+
+
+async def test_a_session_whose_names_are_too_long_is_refused_and_not_begun(client: Client) -> None:
+    service = RecollectSessionService(client)
+    for state in ({}, {"app:n": 1}):
+        with pytest.raises(InvalidArgument, match="thread_id"):
+            await service.create_session(**ALEX, session_id="ü" * 100, state=state)
+    assert list(client.conversations.list()) == []
+    assert list(client.checkpoints.list_threads().threads) == []
 
 
 class Counting(BaseLlm):

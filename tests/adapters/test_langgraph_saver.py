@@ -179,20 +179,26 @@ def test_a_thread_is_copied_and_goes_on_by_itself(saver: RecollectSaver) -> None
     assert len(chat(saver).get_state(sam).values["messages"]) == 4
 
 
+class Reversed:
+    """A cipher that every test sees through, and no search for words."""
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        return "reversed", bytes(255 - it for it in plaintext)
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        assert ciphername == "reversed"
+        return bytes(255 - it for it in ciphertext)
+
+
+def reversing() -> EncryptedSerializer:
+    """Return a serializer that encrypts so."""
+    return EncryptedSerializer(Reversed(), JsonPlusSerializer())
+
+
 def test_an_encrypting_serializer_leaves_no_word_to_the_server(
     server: RunningServer, client: Client
 ) -> None:
-    class Reversed:
-        """A cipher that every test sees through, and no search for words."""
-
-        def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
-            return "reversed", bytes(255 - it for it in plaintext)
-
-        def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
-            assert ciphername == "reversed"
-            return bytes(255 - it for it in ciphertext)
-
-    saver = RecollectSaver(client, serde=EncryptedSerializer(Reversed(), JsonPlusSerializer()))
+    saver = RecollectSaver(client, serde=reversing())
     graph = chat(saver)
     graph.invoke({"messages": [HumanMessage("apricot")]}, ALEX)
     assert graph.get_state(ALEX).values["messages"][0].content == "apricot"

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.base import BaseStore, GetOp, Item, Op, PutOp, SearchOp
 from recollect import CheckpointRecord, Client, InvalidArgument
 from recollect.adapters.langgraph import RecollectSaver, RecollectStore
 
+from tests.adapters.test_langgraph_saver import reversing
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import files_with
 
@@ -50,6 +49,48 @@ def test_values_are_there_for_every_process_and_after_a_restart(
         assert again.list_namespaces() == [("memories",), ALEX, ("Ünï", "код /")]
         with pytest.raises(InvalidArgument, match="1024"):
             again.put(ALEX, "t" * 1025, value)
+
+
+def test_the_longest_key_is_put_found_prolonged_and_deleted(
+    client: Client, clock: MovableClock
+) -> None:
+    store = RecollectStore(client, clock=lambda: clock() / 1000)
+    longest = "t" * (1024 - len("item/memories/alex//"))
+    store.put(ALEX, longest, {"n": 1}, ttl=10)
+    store.put(ALEX, "short", {"n": 2})
+    clock.move(9 * 60_000)
+    assert store.get(ALEX, longest) is not None
+    clock.move(9 * 60_000)
+    assert sorted(values(store, *ALEX)) == [1, 2]
+    with pytest.raises(InvalidArgument, match="1024"):
+        store.put(ALEX, f"{longest}t", {"n": 3})
+    store.delete(ALEX, longest)
+    assert values(store) == [2]
+    assert len(client.checkpoints.list_records(THREAD, keys_only=True).records) == 1
+
+
+def test_a_large_value_is_there_while_it_is_replaced(
+    server: RunningServer, store: RecollectStore
+) -> None:
+    large = [{"n": number, "text": f"{number}" * (2 << 20)} for number in range(2)]
+    store.put(ALEX, "fruit", large[0])
+    done = threading.Event()
+
+    def replace() -> None:
+        with Client(server.target) as own:
+            for number in range(8):
+                RecollectStore(own).put(ALEX, "fruit", large[number % 2])
+        done.set()
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    read: list[Any] = []
+    while not done.is_set():
+        item = store.get(ALEX, "fruit")
+        read.append(item and item.value["n"])
+    thread.join()
+    assert read
+    assert set(read) <= {0, 1}
 
 
 def test_an_item_that_is_changed_keeps_its_creation(client: Client, clock: MovableClock) -> None:
@@ -188,18 +229,7 @@ def test_threads_that_write_at_once_lose_nothing(server: RunningServer) -> None:
 def test_an_encrypting_serializer_leaves_no_value_to_the_server(
     server: RunningServer, client: Client
 ) -> None:
-    class Reversed:
-        """A cipher that every test sees through, and no search for words."""
-
-        def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
-            return "reversed", bytes(255 - it for it in plaintext)
-
-        def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
-            assert ciphername == "reversed"
-            return bytes(255 - it for it in ciphertext)
-
-    serde = EncryptedSerializer(Reversed(), JsonPlusSerializer())
-    store = RecollectStore(client, serde=serde)
+    store = RecollectStore(client, serde=reversing())
     store.put(ALEX, "fruit", {"n": "apricot"})
     assert values(store) == ["apricot"]
     [record] = client.checkpoints.list_records(THREAD).records

@@ -3,6 +3,9 @@ call. Pages of lists, and completion.
 """
 
 import asyncio
+import fcntl
+import json
+import os
 import re
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -14,14 +17,19 @@ import mcp_types as types
 import pytest
 from mcp import Client as McpClient
 from mcp import MCPDeprecationWarning, StdioServerParameters
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated
-from recollect import Client, Conversation, Message
+from recollect import AsyncClient, Client, Conversation, Message
+from recollect.mcp.changes import Subscriptions
+from recollect.mcp.server import Bridge, build
 
 from tests.client.conftest import Scripted, scripted
 from tests.conftest import RunningServer, Start
 from tests.mcp.conftest import COMMAND, UNKNOWN, environment, over_http, over_stdio
 from tests.mcp.test_access import listening, token_of
+from tests.streaming.proxy import Proxy
+from tests.waiting import until
 
 __all__ = ["scripted"]
 
@@ -36,6 +44,19 @@ async def handshaken(address: str, handler: Any = None) -> AsyncIterator[McpClie
     )
     async with McpClient(parameters, mode="legacy", message_handler=handler) as connected:
         yield connected
+
+
+@asynccontextmanager
+async def in_process(address: str, handler: Any) -> AsyncIterator[tuple[McpClient, Subscriptions]]:
+    """Connect, as hosts did before MCP 2026-07-28, to a bridge of which a test sees the inside."""
+    async with AsyncClient(address) as client:
+        subscriptions = Subscriptions(client, str)
+        bridge = build(client, Bridge(address, 30), subscriptions, has_sessions=True)
+        try:
+            async with McpClient(bridge, mode="legacy", message_handler=handler) as connected:
+                yield connected, subscriptions
+        finally:
+            subscriptions.close()
 
 
 def write(client: Client, name: str, text: str) -> None:
@@ -117,6 +138,82 @@ async def test_a_host_of_an_earlier_version_subscribes_over_stdio(
         await asyncio.to_thread(write, client, it.id, "told nobody")
         await mcp.list_resources()
     assert updated == [uri]
+
+
+@pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
+async def test_who_subscribes_again_after_the_stream_was_refused_is_told_of_changes(
+    start_server: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    arrived = asyncio.Event()
+
+    async def note(message: Any) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification):
+            arrived.set()
+
+    server = start_server()
+    with Client(server.target) as client:
+        name = client.conversations.create("web").id
+    uri = f"recollect://conversation/{name}"
+    proxy = Proxy(server.target)
+    async with in_process(proxy.address, note) as (mcp, subscriptions):
+        await mcp.subscribe_resource(uri)
+        following = subscriptions._changes._task
+        assert following is not None
+        for settings in ({"auth": "required"}, {}):
+            await asyncio.to_thread(server.stop)
+            server = start_server(**settings)
+            proxy.target = server.target
+            await asyncio.to_thread(until, following.done)
+        await mcp.subscribe_resource(uri)
+        with Client(server.target) as client:
+            await asyncio.to_thread(write, client, name, "told")
+        with anyio.fail_after(30):
+            await arrived.wait()
+    proxy.close()
+    assert [it.message for it in caplog.records if it.name == "asyncio"] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a pipe that is made small")
+async def test_a_host_that_does_not_read_has_one_notification_of_many_changes_to_come(
+    server: RunningServer, client: Client, talked: Talked
+) -> None:
+    name = talked().id
+    uri = f"recollect://conversation/{name}"
+    theirs, ours = os.pipe()
+    answers, output = os.pipe()
+    fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, 4096)
+    published: list[Any] = []
+
+    def call(number: int, method: str, **params: Any) -> None:
+        it = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        os.write(ours, f"{json.dumps(it)}\n".encode())
+
+    async def run(bridge: Any) -> None:
+        with os.fdopen(theirs) as reading, os.fdopen(output, "w") as writing:
+            async with stdio_server(anyio.wrap_file(reading), anyio.wrap_file(writing)) as streams:
+                await bridge.run(*streams, bridge.create_initialization_options())
+
+    async with AsyncClient(server.target) as connected, anyio.create_task_group() as group:
+        subscriptions = Subscriptions(connected, str)
+        bridge = build(connected, Bridge(server.target, 30), subscriptions, has_sessions=True)
+        group.start_soon(run, bridge)
+        with anyio.fail_after(30), os.fdopen(answers) as lines:
+            info = {"name": "test", "version": "1"}
+            call(1, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=info)
+            await asyncio.to_thread(lines.readline)
+            call(2, "resources/subscribe", uri=uri)
+            await asyncio.to_thread(lines.readline)
+            subscriptions._changes.subscribe(published.append)
+            for number in range(100):
+                await asyncio.to_thread(write, client, name, f"{number}")
+            await asyncio.to_thread(until, lambda: len(published) == 100)
+            call(3, "ping")
+            text = ""
+            while '"id":3' not in text:
+                text += await asyncio.to_thread(lines.readline)
+            os.close(ours)
+            subscriptions.close()
+    assert 1 < text.count(uri) < 60
 
 
 async def test_a_token_without_the_scope_of_streams_subscribes_to_nothing(

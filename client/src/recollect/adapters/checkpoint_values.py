@@ -60,7 +60,14 @@ class Values:
 
     def get(self, thread_id: str, keys: Collection[str]) -> dict[str, bytes]:
         """Return the values of those of the keys that are there, of pieces put together."""
-        return self.assembled(thread_id, self.get_raw(thread_id, keys))
+        values, left = dict[str, bytes](), self.get_raw(thread_id, keys)
+        while left:
+            values |= self.assembled(thread_id, left)
+            # A value may have been replaced before its pieces were read: then there is another one.
+            missing = left.keys() - values.keys()
+            again = self.get_raw(thread_id, missing)
+            left = {key: again[key] for key in missing & again.keys() if again[key] != left[key]}
+        return values
 
     def assembled(self, thread_id: str, values: Mapping[str, bytes]) -> dict[str, bytes]:
         """Return stored values put together of their pieces."""
@@ -128,7 +135,7 @@ def parts_of(key: str) -> list[str]:
 
 
 def owner_of(key: str) -> str:
-    """Return the name by which the pieces of a key's value are answer."""
+    """Return the owner in the keys of the pieces of a key's value."""
     return hashlib.sha256(key.encode()).hexdigest()[:32]
 
 

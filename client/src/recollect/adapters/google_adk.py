@@ -107,6 +107,7 @@ class RecollectSessionService(BaseSessionService):
         transcript = self._transcript(place)
         if transcript.find() is not None:
             raise AlreadyExistsError(f"the session {place[2]} is there already: take another id")
+        self._state(place)  # names that are too long for a thread are refused, and nothing begins
         self._put_state(place, state)
         return self._session(place, transcript.begin())
 

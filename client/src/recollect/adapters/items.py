@@ -3,17 +3,27 @@ and back.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from recollect import Message, Role, ToolCall
+from recollect import InvalidArgument, Message, Role, ToolCall
 from recollect.adapters.files import Files
 from recollect.adapters.packing import ARGUMENTS, CONTENT, THINKING, Packed, Path, unpacked
 
 KEY = "openaiAgents"
 _TEXTS = ("text", "refusal")
+_NO_CALL = re.compile(r"messages\[(\d+)\]\.tool_call")
 
 Item = dict[str, Any]
+
+
+def without_call(error: InvalidArgument) -> set[int]:
+    """Return which messages of an append the server refuses as calls or results: a result whose
+    call stands in another turn or was taken back, or a call whose id is taken.
+    """
+    matches = [_NO_CALL.match(it.field) for it in error.violations]
+    return {int(it[1]) for it in matches if it}
 
 
 def messages_of(item: Item, *, bare: bool = False) -> list[Message]:

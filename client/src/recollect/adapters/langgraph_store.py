@@ -3,12 +3,12 @@
 A store is a thread of `client.checkpoints` (`langgraph-store/NAME`), so that its values have the
 promises of a checkpoint: durable on return, stored once, deleted to the last byte, and neither
 searched nor listed with conversations. An item is a record; a second one, of an item with a time to
-live, says until when a read has prolonged it.
+live, has the time of the read that prolonged it last.
 
 Keys, their parts escaped:
 
     item/LABEL/…/LABEL//KEY
-    prolonged/LABEL/…/LABEL//KEY
+    read/LABEL/…/LABEL//KEY
     part/OWNER/DIGEST/NUMBER       pieces of a value that is larger than one request takes
 """
 
@@ -47,7 +47,7 @@ from langgraph.store.base import (
 from recollect import CheckpointRecord, Client
 from recollect.adapters.checkpoint_values import Values, packed, pieces_of, records_of, unpacked
 
-_ITEM, _PROLONGED = "item", "prolonged"
+_ITEM, _READ = "item", "read"  # none longer than the first: a key has 1024 characters
 _PROLONGED_LEAST = 0.05
 """Share of its time to live by which a read prolongs an item at least: each such read writes."""
 
@@ -92,7 +92,8 @@ class RecollectStore(BaseStore):
     """A store whose values are durable when a call returns, and seen by every process that opens it
     by its name. Safe to use from many threads and tasks; the asynchronous methods call in threads.
 
-    The writes of one batch are all stored or none, up to 6 MiB; reads of a batch come before them.
+    The values put by one batch are all stored or none, up to 6 MiB; its reads come before them, and
+    its deletes behind.
     A search reads every value below its prefix, and orders them by their last change, newest first;
     with `index` and a query, by similarity.
 
@@ -216,9 +217,7 @@ class RecollectStore(BaseStore):
             fields, (typed,) = unpacked(record)
             place = _place(key)
             stored[place] = _Stored(place, **fields, **self._serde.loads_typed(typed))
-        prolonged = {
-            _key(_PROLONGED, place): it for place, it in stored.items() if it.ttl is not None
-        }
+        prolonged = {_key(_READ, place): it for place, it in stored.items() if it.ttl is not None}
         for key, record in self._values.get(self._thread, prolonged).items():
             fields, _ = unpacked(record)
             if fields["updated"] == prolonged[key].updated:  # else it is of a value before this one
@@ -251,7 +250,7 @@ class RecollectStore(BaseStore):
         now = self._clock()
         for place, op in puts.items():
             if op.value is None:
-                unused |= {keys[place], _key(_PROLONGED, place)}
+                unused |= {keys[place], _key(_READ, place)}
                 continue
             created = (
                 unpacked(replaced[keys[place]])[0]["created"] if keys[place] in replaced else now
@@ -272,7 +271,7 @@ class RecollectStore(BaseStore):
             seconds = (it.ttl or 0) * 60
             if now + seconds - it.expires > seconds * _PROLONGED_LEAST:
                 fields = {"updated": it.updated, "prolonged": now}
-                records += records_of(_key(_PROLONGED, it.place), packed(fields))
+                records += records_of(_key(_READ, it.place), packed(fields))
         self._values.put(self._thread, records)
 
     # Vectors --------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ What it maps, and what not:
 """
 
 import hashlib
-import re
 from collections.abc import Sequence
 from typing import Any, Self, cast
 
@@ -55,11 +54,11 @@ from recollect.adapters.items import (
     messages_of,
     taken_back,
     what_it_takes_back,
+    without_call,
 )
 
 CHANNEL = "agents"
 _PAGE = 10  # turns of the first page, where few items are wanted
-_NO_CALL = re.compile(r"messages\[(\d+)\]\.tool_call")
 _NO_ID = "(a session without an id)"
 
 _Placed = tuple[tuple[int, int], Item]
@@ -205,11 +204,7 @@ class RecollectSession(SessionABC):
             try:
                 stored = await self._client.conversations.append_turn(conversation_id, messages)
             except InvalidArgument as error:
-                # A result whose call was taken back, or stands in another turn: it is kept, but as
-                # no result.
-                more = {
-                    int(match[1]) for it in error.violations if (match := _NO_CALL.match(it.field))
-                } - orphans
+                more = without_call(error) - orphans  # which are kept, but as no results
                 if not more:
                     raise
                 orphans |= more

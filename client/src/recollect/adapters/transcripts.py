@@ -5,7 +5,7 @@ a message are words, and this keeps them, with files apart (`files`), lines that
 and one that takes back all before it (`items`).
 """
 
-import re
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,10 +25,14 @@ from recollect import (
 from recollect._shared.file_parts import is_part
 from recollect._shared.history import MAX_TOKENS, MAX_TURNS, History
 from recollect.adapters.files import Files, batches
-from recollect.adapters.items import cleared, is_clearing, taken_back, what_it_takes_back
+from recollect.adapters.items import (
+    cleared,
+    is_clearing,
+    taken_back,
+    what_it_takes_back,
+    without_call,
+)
 from recollect.adapters.packing import CONTENT, THINKING, Packed, Path, unpacked
-
-_NO_CALL = re.compile(r"messages\[(\d+)\]\.tool_call")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +77,14 @@ class Transcript:
         return min(conversations, key=lambda it: it.create_time, default=None)
 
     def begin(self) -> Conversation:
-        """Return the conversation, which begins if it is not there."""
-        return self.find() or self._calls.create(self._channel, party=self._party)
+        """Return the conversation, which begins if it is not there. Concurrent callers get the same
+        one.
+        """
+        place = repr((self._channel, self._party.group_id, self._party.thread_id)).encode()
+        request_id = f"transcript-{hashlib.sha256(place).hexdigest()[:40]}"
+        return self.find() or self._calls.create(
+            self._channel, party=self._party, request_id=request_id
+        )
 
     def delete(self) -> bool:
         """Delete the conversation for good, with the anchors of it. Return whether it was there."""
@@ -191,10 +201,7 @@ class Transcript:
             try:
                 self._calls.append_turn(conversation_id, batch, request_id=request_id)
             except InvalidArgument as error:
-                # A result whose call stands in another turn, or a call whose id is taken: it is
-                # kept, but as words alone.
-                fields = [_NO_CALL.match(it.field) for it in error.violations]
-                more = {int(it[1]) for it in fields if it} - orphans
+                more = without_call(error) - orphans  # which are kept, but as words alone
                 if not more:
                     raise
                 orphans |= more

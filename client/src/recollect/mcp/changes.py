@@ -9,7 +9,7 @@ from typing import Any
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import ListenHandler
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated, ServerEvent
 
@@ -43,34 +43,19 @@ def conversation_of(uri: str) -> str | None:
     return match[1] if match else None
 
 
-class Changes:
+class Changes(InMemorySubscriptionBus):
     """The bus of events. It follows the server as long as anybody watches."""
 
     def __init__(self, client: AsyncClient) -> None:
+        super().__init__()
         self._client = client
-        self._listeners: dict[object, Callable[[ServerEvent], None]] = {}
         self._watched: Counter[str] = Counter()
         self._users = 0
         """Subscriptions, also those that are not acknowledged yet."""
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[RecollectError | None] | None = None
         self._following = asyncio.Event()
         self.failed: Callable[[], None] = lambda: None
         """Is called when a watch fails for good."""
-
-    async def publish(self, event: ServerEvent) -> None:
-        """Pass an event to every listener."""
-        for listener in list(self._listeners.values()):
-            listener(event)
-
-    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        """Add a listener, and return what removes it."""
-        token = object()
-        self._listeners[token] = listener
-
-        def unsubscribe() -> None:
-            self._listeners.pop(token, None)
-
-        return unsubscribe
 
     def watch(self, uris: Iterable[str]) -> None:
         """Publish changes of these resources, until `unwatch` takes it back."""
@@ -96,7 +81,7 @@ class Changes:
             await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
-        if task.done() and not task.cancelled() and (error := task.exception()):
+        if task.done() and not task.cancelled() and (error := task.result()):
             raise error
 
     def close(self) -> None:
@@ -105,7 +90,8 @@ class Changes:
             self._task.cancel()
             self._task = None
 
-    async def _run(self, following: asyncio.Event) -> None:
+    async def _run(self, following: asyncio.Event) -> RecollectError | None:
+        """Publish changes until the watch is closed or fails, and return its failure."""
         try:
             # A snapshot of the newest turn alone: what is wanted is that the stream has begun.
             async with self._client.conversations.watch(max_turns=1) as updates:
@@ -113,9 +99,10 @@ class Changes:
                     for event in self._events(update):
                         await self.publish(event)
                     following.set()
-        except RecollectError:
+        except RecollectError as error:
             self.failed()
-            raise
+            return error
+        return None
 
     def _events(self, update: Update) -> list[ServerEvent]:
         kind, events = update.kind, list[ServerEvent]()
@@ -144,6 +131,8 @@ class Subscriptions:
         self._changes.failed = self._listen.close
         self._subscribed: dict[str, Callable[[], None]] = {}
         self._sending: set[asyncio.Task[None]] = set()
+        self._unsent: set[str] = set()
+        self._writing = asyncio.Lock()
 
     def close(self) -> None:
         """End all subscriptions."""
@@ -187,19 +176,20 @@ class Subscriptions:
             raise MCPError(types.INVALID_PARAMS, self._sentence(error), {"uri": uri}) from None
         except RecollectError as error:
             raise MCPError(types.INTERNAL_ERROR, self._sentence(error)) from None
-        if uri in self._subscribed:
-            return types.EmptyResult()
         session = context.session
 
         def deliver(event: ServerEvent) -> None:
-            if event == ResourceUpdated(uri):
-                task = asyncio.create_task(_send(session, uri))
+            # A host that does not read has one notification of a resource to come, not one of each
+            # change.
+            if event == ResourceUpdated(uri) and uri not in self._unsent:
+                self._unsent.add(uri)
+                task = asyncio.create_task(self._send(session, uri))
                 self._sending.add(task)
                 task.add_done_callback(self._sending.discard)
 
-        remove = self._changes.subscribe(deliver)
-        self._subscribed[uri] = remove
-        self._changes.watch([uri])
+        if uri not in self._subscribed:
+            self._subscribed[uri] = self._changes.subscribe(deliver)
+            self._changes.watch([uri])
         try:
             await self._follow()
         except MCPError:
@@ -219,12 +209,13 @@ class Subscriptions:
             self._changes.unwatch([uri])
             remove()
 
+    async def _send(self, session: ServerSession, uri: str) -> None:
+        async with self._writing:
+            self._unsent.discard(uri)
+            await session.send_resource_updated(uri)
+
     async def _follow(self) -> None:
         try:
             await self._changes.follow()
         except RecollectError as error:
             raise MCPError(types.INTERNAL_ERROR, self._sentence(error)) from None
-
-
-async def _send(session: ServerSession, uri: str) -> None:
-    await session.send_resource_updated(uri)
