@@ -1,6 +1,7 @@
 """BM25 of messages from the postings of a query: FTS5's own, within a budget."""
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import apsw
@@ -131,6 +132,14 @@ def test_words_beyond_the_budget_are_not_looked_up(index: Index) -> None:
     assert not index.search.terms(every).words.is_whole
     behind = "x" * MAX_TEXT + " zebra"
     assert index.search.terms(behind).chosen == []
+
+
+def test_words_of_one_stem_count_once_among_those_that_are_looked_up(index: Index) -> None:
+    stems = ["x" + "".join(letters) for letters in product("bcdfghjklm", repeat=3)][:600]
+    every = " ".join(f"{stem} {stem}s" for stem in stems)
+    terms = index.search.terms(f"{every} zebra")
+    assert [term.word for term in terms.chosen] == ["zebra"]
+    assert terms.words.is_whole
 
 
 def test_messages_of_a_time_in_a_long_conversation_are_found_without_reading_it(
