@@ -18,6 +18,7 @@ import os
 import sqlite3
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -106,26 +107,26 @@ class MiniLM:
         self._tokenizer.enable_padding()
 
 
-class Driver:
-    """A library that keeps messages. Drivers override what theirs can do."""
+class Driver(ABC):
+    """A library that keeps messages."""
 
     def __init__(self, folder: Path, embed: MiniLM) -> None:
         self.folder, self.embed = folder, embed
         self.closing = ExitStack()
 
+    @abstractmethod
     def store(self, message: Message) -> None:
         """Keep a message."""
-        raise NotImplementedError
 
+    @abstractmethod
     def search(self, query: str, limit: int) -> list[str]:
-        """Return the ids of the messages that fit best."""
-        raise NotImplementedError
+        """Return the ids of the messages that fit best, best first."""
 
+    @abstractmethod
     def holds(self, message: Message) -> bool:
         """Return whether a message can be read."""
-        raise NotImplementedError
 
-    def save(self) -> None:
+    def save(self) -> None:  # noqa: B027 - most libraries have written by then
         """Write what is kept in memory to the folder, where the library leaves it to its user."""
 
 
@@ -201,6 +202,10 @@ class OpenAIAgents(Driver):
             self._open[message.conversation] = self._session(message.conversation, self._file)
         session = self._open[message.conversation]
         self._run(session.add_items([{"role": message.role, "content": message.text}]))
+
+    def search(self, query: str, limit: int) -> list[str]:  # noqa: ARG002 - there is none
+        """Refuse: a session has no search."""
+        raise TypeError("SQLiteSession offers no search: set `searches` of its peer to False")
 
     def holds(self, message: Message) -> bool:
         """Read the session."""

@@ -19,31 +19,38 @@ with SIGKILL as soon as they are acknowledged. A new process says how many of al
 
 import argparse
 import os
-import select
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
-from recollect import Client, Message, TurnRange
+from recollect import Message
 from recollect.cli import recall_sets
 from recollect.cli.plans import Plan
-from recollect_server.inference.weights import MODEL, shipped
+from recollect_server.inference.weights import MODEL
 
 from bench.figures import Figure, number
+from bench.peer_environments import (
+    PEERS,
+    PLAIN_FTS5,
+    PLAIN_VECTORS,
+    RECOLLECT,
+    RECOLLECT_WORDS,
+    Failed,
+    Peer,
+    installed,
+    size_of,
+)
+from bench.peer_memories import Item, Memory, opened
 from bench.pictures import bars
 from bench.recall import (
-    DEPTHS,
     QUERIES,
     Found,
     Question,
@@ -53,324 +60,10 @@ from bench.recall import (
     read_conversations,
     read_questions,
     started,
-    whole,
 )
-from bench.servers import embedded, processor_seconds, recollect, resident_bytes
 
-ROOT = Path(__file__).parents[1]
-_DRIVERS = Path(__file__).with_name("peer_drivers.py")
-_LIMIT = max(DEPTHS)
 _PROBES = 20
 """Messages that are stored just before the process is killed."""
-_PATIENCE = 900.0
-"""Seconds that a request may take."""
-_RUNTIME = ("onnxruntime", "tokenizers", "numpy")
-"""Libraries that the embedding model needs, in the environment of each peer that takes one."""
-
-
-class Failed(Exception):
-    """A library did not install or run; the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """A library to measure."""
-
-    name: str
-    driver: str
-    """Its name in `peer_drivers.DRIVERS`."""
-    packages: tuple[str, ...]
-    """Requirements of its environment; none: it needs only that of the benchmarks."""
-    by: str
-    """Kind of ranking of its search."""
-    embeds: bool = True
-    """True if it takes an embedding function."""
-    searches: bool = True
-
-
-_LANGGRAPH_PACKAGES = ("langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2", *_RUNTIME)
-_MCP_MEMORY = ("mcp-memory-service==12.2.0", *_RUNTIME)
-_TXTAI = ("torch==2.13.0", "txtai==9.14.0", *_RUNTIME)
-_VECTORS, _WORDS, _BOTH = "vectors", "words", "words and vectors"
-RECOLLECT = Peer("Recollect", "", (), _BOTH)
-RECOLLECT_WORDS = Peer("Recollect, embedder off", "", (), _WORDS, embeds=False)
-PLAIN_FTS5 = Peer("plain FTS5", "plain-fts5", (), _WORDS, embeds=False)
-PLAIN_VECTORS = Peer("plain vectors (numpy)", "plain-vectors", (), _VECTORS)
-LANGGRAPH = Peer("LangGraph InMemoryStore", "langgraph-memory", _LANGGRAPH_PACKAGES, _VECTORS)
-PEERS = (
-    RECOLLECT,
-    RECOLLECT_WORDS,
-    PLAIN_FTS5,
-    PLAIN_VECTORS,
-    Peer("Google ADK InMemoryMemoryService", "google-adk", ("google-adk==2.13.0",), _WORDS, False),
-    Peer("mcp-memory-service", "mcp-memory", _MCP_MEMORY, _VECTORS),
-    Peer("mcp-memory-service, hybrid", "mcp-memory-hybrid", _MCP_MEMORY, _BOTH),
-    Peer("mem0, infer=False", "mem0", ("mem0ai==2.2.1", *_RUNTIME), _VECTORS),
-    LANGGRAPH,
-    Peer("LangGraph SqliteStore", "langgraph-sqlite", _LANGGRAPH_PACKAGES, _VECTORS),
-    Peer("Chroma", "chroma", ("chromadb==1.5.9", *_RUNTIME), _VECTORS),
-    Peer("txtai", "txtai", _TXTAI, _VECTORS),
-    Peer("txtai, hybrid", "txtai-hybrid", _TXTAI, _BOTH),
-    Peer(
-        "LlamaIndex VectorMemoryBlock",
-        "llama-index",
-        (
-            "llama-index-core==0.14.25",
-            "llama-index-vector-stores-chroma==0.6.0",
-            "chromadb==1.5.9",
-            *_RUNTIME,
-        ),
-        _VECTORS,
-    ),
-    Peer(
-        "OpenAI Agents SQLiteSession",
-        "openai-agents",
-        ("openai-agents==0.24.0",),
-        "no search",
-        embeds=False,
-        searches=False,
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A message of a history."""
-
-    id: str
-    conversation: str
-    plan: Plan
-    message: Message
-    time: datetime
-
-    def line(self) -> dict[str, str]:
-        """Return the message as a driver takes it: speaker and date are in the text.
-
-        Of five forms of the text, this is the one in which words, vectors, and plain FTS5 found
-        most on the first dialogue of LoCoMo; without speaker and date they found least.
-        """
-        speaker = self.message.sender or self.message.role
-        return {
-            "id": self.id,
-            "conversation": self.conversation,
-            "role": self.message.role,
-            "speaker": speaker,
-            "time": self.time.isoformat(),
-            "text": f"{speaker} ({self.time.day} {self.time:%B %Y}): {self.message.content}",
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Answer to a question: ids, best first, and seconds."""
-
-    ids: list[str]
-    time: float
-    embedding: float
-
-
-class Memory(Protocol):
-    """A memory under test."""
-
-    def store(self, items: Sequence[Item]) -> tuple[list[float], float]:
-        """Store messages, each by a call. Return the seconds of each, and those of them all that
-        were spent embedding.
-        """
-
-    def settle(self) -> None:
-        """Wait until everything stored can be found by all retrievers."""
-
-    def search(self, query: str) -> Answer:
-        """Return the first ten."""
-
-    def save(self) -> None:
-        """Write what is in memory, where that is left to the user."""
-
-    def stop(self, *, kill: bool = False) -> None:
-        """End its process: in order, or by SIGKILL."""
-
-    def start(self) -> None:
-        """Start a process over its files."""
-
-    def held(self, items: Sequence[Item]) -> int:
-        """Return how many of the messages can be read."""
-
-    def memory(self) -> int:
-        """Return the resident bytes of its process."""
-
-    def processor(self) -> float:
-        """Return the seconds of processor that its process has used."""
-
-
-class Driven:
-    """A library, in a process of its own."""
-
-    def __init__(
-        self, peer: Peer, python: Path | str, folder: Path, vectors: Path | None, closing: ExitStack
-    ) -> None:
-        self._log = folder.with_suffix(".log")
-        # The driver of a baseline imports the baseline; that of a library must not see this tree.
-        own = not peer.packages and peer.driver.startswith("plain")
-        program = ["-m", "bench.peer_drivers"] if own else ["-P", str(_DRIVERS)]
-        self._command = [str(python), *program, peer.driver, str(folder), str(shipped())]
-        self._loads = peer.embeds and vectors is None
-        if vectors is not None:
-            self._command.append(str(vectors))
-        closing.callback(self.stop, kill=True)  # it may end before it answers
-        self.start()
-
-    def start(self) -> None:
-        """Start the driver."""
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                cwd=ROOT,
-                env=environment,
-            )
-        self._answer()
-        if self._loads:
-            self._ask("load")
-
-    def stop(self, *, kill: bool = False) -> None:
-        """End the driver: it ends with its standard input."""
-        if kill:
-            self._process.kill()
-        self._process.communicate(timeout=_PATIENCE)
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], _PATIENCE)
-        line = self._process.stdout.readline() if ready else ""
-        if not line:
-            raise Failed(_last_line(self._log.read_text()) if ready else "no answer in time")
-        answer: dict[str, Any] = orjson.loads(line)
-        return answer
-
-    def _ask(self, what: str, **more: object) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(orjson.dumps({"do": what} | more).decode() + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise Failed(_last_line(self._log.read_text())) from None
-        return self._answer()
-
-    def store(self, items: Sequence[Item]) -> tuple[list[float], float]:
-        """Have the library store them."""
-        answer = self._ask("store", messages=[it.line() for it in items])
-        return answer["times"], answer["embedding"]
-
-    def settle(self) -> None:
-        """Wait for nothing: what a library stored it has embedded."""
-
-    def search(self, query: str) -> Answer:
-        """Have the library search."""
-        answer = self._ask("search", query=query, limit=_LIMIT)
-        return Answer(answer["ids"], answer["time"], answer["embedding"])
-
-    def save(self) -> None:
-        """Have the driver save."""
-        self._ask("save")
-
-    def held(self, items: Sequence[Item]) -> int:
-        """Have the library read each."""
-        count: int = self._ask("holds", messages=[it.line() for it in items])["count"]
-        return count
-
-    def memory(self) -> int:
-        """Return the resident bytes of the driver."""
-        return resident_bytes(self._process)
-
-    def processor(self) -> float:
-        """Return the processor's time of the driver."""
-        return processor_seconds(self._process)
-
-
-class Service:
-    """Recollect, called over gRPC."""
-
-    def __init__(self, folder: Path, closing: ExitStack, *, words: bool) -> None:
-        self._data, self._words = folder / "data", words
-        self._running = closing.enter_context(ExitStack())
-        self._ids: dict[str, str] = {}
-        self._names: dict[tuple[str, int], str] = {}
-        self.start()
-
-    def start(self) -> None:
-        """Start the server."""
-        flags = ("--embedder", "off" if self._words else "onnx")
-        target, self._process = self._running.enter_context(recollect(self._data, *flags))
-        self._client = self._running.enter_context(Client(target))
-
-    def store(self, items: Sequence[Item]) -> tuple[list[float], float]:
-        """Append each message."""
-        times = []
-        for item in items:
-            began = time.perf_counter()
-            if item.conversation not in self._ids:
-                beginning = item.plan.beginning
-                self._ids[item.conversation] = self._client.conversations.create(
-                    beginning.channel,
-                    participants=beginning.participants,
-                    create_time=beginning.create_time,
-                ).id
-            there = self._ids[item.conversation]
-            [stored] = self._client.conversations.append_turn(there, [item.message]).messages
-            times.append(time.perf_counter() - began)
-            self._names[there, stored.sequence] = item.id
-        return times, 0.0
-
-    def settle(self) -> None:
-        """Wait for the vectors."""
-        if not self._words:
-            embedded(self._data)
-
-    def search(self, query: str) -> Answer:
-        """Search."""
-        took = 0.0
-
-        def ask() -> Any:
-            nonlocal took
-            began = time.perf_counter()
-            answer = self._client.recall.search(query, limit=_LIMIT)
-            took = time.perf_counter() - began
-            return answer
-
-        hits = whole(ask).hits
-        return Answer([self._names[it.conversation_id, it.sequence] for it in hits], took, 0.0)
-
-    def save(self) -> None:
-        """Do nothing: what is acknowledged is on the disk."""
-
-    def stop(self, *, kill: bool = False) -> None:
-        """End the server."""
-        if kill:
-            self._process.kill()
-            self._process.wait()
-        self._running.close()
-
-    def held(self, items: Sequence[Item]) -> int:
-        """Fetch the conversations."""
-        contents = set()
-        for name in {it.conversation for it in items}:
-            there = self._ids[name]
-            turns = TurnRange(1, max(1, self._client.conversations.get(there).turn_count))
-            every = self._client.recall.fetch_context(there, turns).messages
-            contents |= {(name, it.content) for it in every}
-        return sum((it.conversation, it.message.content) in contents for it in items)
-
-    def memory(self) -> int:
-        """Return the resident bytes of the server."""
-        return resident_bytes(self._process)
-
-    def processor(self) -> float:
-        """Return the processor's time of the server; that of its client is not in it."""
-        return processor_seconds(self._process)
 
 
 @dataclass(slots=True)
@@ -412,44 +105,6 @@ class Row:
             "held_last": f"{self.probes} of {self.probes_stored}",
             "installed_mib": round(installed / 2**20),
         }
-
-
-def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip()[:200] if lines else "it ended without a word"
-
-
-def size_of(folder: Path) -> int:
-    """Return the bytes that a folder takes on the disk."""
-    return sum(it.lstat().st_blocks * 512 for it in folder.rglob("*"))
-
-
-def interpreter() -> str:
-    """Return a Python whose sqlite3 loads extensions, which some libraries need; else this one."""
-    test = "import sqlite3, sys; sqlite3.Connection.enable_load_extension; sys.version_info >= (3, 11) or sys.exit(1)"
-    for python in (sys.executable, shutil.which("python3", path="/usr/bin")):
-        if python and subprocess.run([python, "-c", test], capture_output=True).returncode == 0:
-            return python
-    return sys.executable
-
-
-def environment(peer: Peer, folder: Path) -> Path:
-    """Return the interpreter of the environment of a peer, made if it is not there. Raises
-    Failed.
-    """
-    own = folder / "-".join(it.replace("==", "-").replace("/", "_") for it in peer.packages[:1])
-    python, mark = own / "bin" / "python", own / "packages.json"
-    packages = orjson.dumps(peer.packages)
-    if mark.is_file() and mark.read_bytes() == packages:
-        return python
-    subprocess.run([interpreter(), "-m", "venv", "--clear", "--without-pip", own], check=True)
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    command = [*pip, "--python", str(python), "install", *peer.packages]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise Failed(f"did not install: {_last_line(done.stderr)}")
-    mark.write_bytes(packages)
-    return python
 
 
 def items_of(plans: Sequence[Plan]) -> list[Item]:
@@ -548,20 +203,6 @@ def crash(memory: Memory, row: Row, items: Sequence[Item]) -> None:
     row.probes_stored += len(probes)
 
 
-@contextmanager
-def opened(
-    peer: Peer, folder: Path, environments: Path, vectors: Path | None, *, here: bool
-) -> Iterator[Memory]:
-    """Open a memory over an empty folder."""
-    with ExitStack() as closing:
-        if peer in (RECOLLECT, RECOLLECT_WORDS):
-            yield Service(folder, closing, words=peer is RECOLLECT_WORDS)
-        else:
-            own = bool(peer.packages) and not here
-            python = environment(peer, environments) if own else sys.executable
-            yield Driven(peer, python, folder, vectors, closing)
-
-
 def run_group(
     row: Row,
     plans: list[Plan],
@@ -586,20 +227,6 @@ def run_group(
                 crash(memory, row, items[:count])
         except Failed as failure:
             row.failure = str(failure)
-
-
-def recollect_size(environments: Path) -> int:
-    """Return the bytes that an installation of Recollect's server and client takes."""
-    packages = (str(ROOT / "server"), str(ROOT / "client"))
-    python = environment(Peer("Recollect", "", packages, ""), environments)
-    return size_of(python.parents[1])
-
-
-def installed(peer: Peer, environments: Path) -> int:
-    """Return the bytes that an installation takes; 0 for a baseline."""
-    if peer in (RECOLLECT, RECOLLECT_WORDS):
-        return recollect_size(environments)
-    return size_of(environment(peer, environments).parents[1]) if peer.packages else 0
 
 
 _FOUND = ("any@1", "any@5", "any@10", "recall@10")
@@ -721,7 +348,12 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
     for folder in chosen.set:
         plans = read_conversations(folder / recall_sets.FILE, abbreviations=False)
         questions = read_questions(folder / QUERIES)
-        groups = [it for it in sorted(questions) if not chosen.groups or it in chosen.groups]
+        groups = [
+            name
+            for name, of_group in sorted(questions.items())
+            if (not chosen.groups or name in chosen.groups)
+            and any(it.gold_messages for it in of_group)  # else nothing can be found
+        ]
         rows = [Row(peer, failure=failures.get(peer.name, "")) for peer in peers]
         for at, group in enumerate(groups):
             for row in rows:

@@ -11,7 +11,8 @@ import pytest
 from recollect.cli import recall_sets
 
 from bench import peers, recall
-from bench.peers import LANGGRAPH, PLAIN_FTS5, RECOLLECT_WORDS, Peer, Row
+from bench.peer_environments import LANGGRAPH, PLAIN_FTS5, RECOLLECT_WORDS, Peer
+from bench.peers import Row
 
 
 def _run(recall_set: Path, folder: Path, *chosen: Peer, group: str) -> list[dict[str, Any]]:
@@ -31,13 +32,15 @@ def test_recollect_and_a_baseline_make_a_table_a_report_and_a_picture(
 ) -> None:
     report, picture = tmp_path / "peers.json", tmp_path / "peers.svg"
     names = ["--peers", PLAIN_FTS5.name, RECOLLECT_WORDS.name]
-    flags = ["--here", "--groups", "ann", "--json", str(report), "--picture", str(picture)]
+    flags = ["--here", "--json", str(report), "--picture", str(picture)]
     figures = peers.main(["--set", str(recall_set), *names, *flags])
+    of_set = orjson.loads(report.read_bytes())["sets"]["set"]
+    assert of_set["groups"] == ["ann"], "no question of bob's has gold messages"
     assert [(it.part, it.value, it.ratio) for it in figures] == [
         (RECOLLECT_WORDS.name, 100, 1),
         (PLAIN_FTS5.name, 100, 1),
     ]
-    for row in orjson.loads(report.read_bytes())["sets"]["set"]["rows"]:
+    for row in of_set["rows"]:
         assert (row["questions"], row["messages"], row["found"]["any@1"]) == (1, 3, 100)
         assert (row["held"], row["held_last"]) == ("3 of 3", "20 of 20")
         assert all(row[name] > 0 for name in ("store_ms", "search_ms", "bytes_per_message"))

@@ -1,6 +1,7 @@
 """BM25 of messages from the postings of a query: FTS5's own, within a budget."""
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import apsw
@@ -20,6 +21,8 @@ from bench.corpus import Corpus, Made, write_conversation, write_transcripts
 
 _CORPUS = Corpus(1_500, words_per_message=30)
 _HAN = [chr(code) for code in range(0x4E00, 0x4E00 + 2_000)]
+_OFTEN_FIRST, _ABSENT = chr(0x9000), chr(0x9001)
+_PAIRS = 200_000  # words that begin so: thrice as many as are counted of a word
 _LONG = 2_500  # messages of one conversation, a minute apart, with two words each
 
 
@@ -30,6 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_conversation(data, Made(10_000, ["zebra crossing"] * _LONG))
     begins = [f"{_HAN[0]}{other}{_HAN[0]}{other}" for other in _HAN[1::2]]
     write_conversation(data, Made(10_001, begins))
+    pairs = "".join(f"{_OFTEN_FIRST}{other}" for other in _HAN[1:401])
+    write_conversation(data, Made(10_002, [pairs] * (_PAIRS // 400)))
     return data / "default" / "conversations"
 
 
@@ -114,6 +119,29 @@ def test_a_message_counts_once_however_many_of_its_words_begin_so(
     assert [(term.prefix, term.frequency) for term in terms] == [(True, len(_HAN) // 2)]
 
 
+def test_words_of_a_beginning_are_not_all_read_to_count_their_messages(
+    connection: apsw.Connection,
+) -> None:
+    # Pages that are asked for, not time: a busy machine changes nothing.
+    def pages_of(query: str) -> int:
+        before = _pages(connection)
+        assert all(term.prefix for term in choose_terms(connection, query, 10_000).chosen)
+        return _pages(connection) - before
+
+    before = _pages(connection)
+    query = "SELECT count(*) FROM turns_occurrences WHERE term BETWEEN ? AND ?"
+    bounds = (_OFTEN_FIRST, _OFTEN_FIRST + chr(0x10FFFF))
+    assert connection.execute(query, bounds).get == _PAIRS
+    of_all = _pages(connection) - before
+    assert pages_of(_OFTEN_FIRST) - pages_of(_ABSENT) < of_all
+
+
+def _pages(connection: apsw.Connection) -> int:
+    """Return the number of pages that a connection has asked for."""
+    kinds = (apsw.SQLITE_DBSTATUS_CACHE_HIT, apsw.SQLITE_DBSTATUS_CACHE_MISS)
+    return sum(connection.status(kind)[0] for kind in kinds)
+
+
 def test_messages_with_words_of_a_beginning_are_cut_at_the_budget(
     connection: apsw.Connection,
 ) -> None:
@@ -131,6 +159,14 @@ def test_words_beyond_the_budget_are_not_looked_up(index: Index) -> None:
     assert not index.search.terms(every).words.is_whole
     behind = "x" * MAX_TEXT + " zebra"
     assert index.search.terms(behind).chosen == []
+
+
+def test_words_of_one_stem_count_once_among_those_that_are_looked_up(index: Index) -> None:
+    stems = ["x" + "".join(letters) for letters in product("bcdfghjklm", repeat=3)][:600]
+    every = " ".join(f"{stem} {stem}s" for stem in stems)
+    terms = index.search.terms(f"{every} zebra")
+    assert [term.word for term in terms.chosen] == ["zebra"]
+    assert terms.words.is_whole
 
 
 def test_messages_of_a_time_in_a_long_conversation_are_found_without_reading_it(

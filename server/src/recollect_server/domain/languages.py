@@ -162,7 +162,7 @@ def _sections() -> dict[str, frozenset[str]]:
 def _function_words() -> _FunctionWords:
     """Return the function words of all languages, also as they are written without accents.
 
-    Thousands of words have the same few languages and evidence: they share them, which keeps 2 MiB.
+    Thousands of words have the same few languages and evidence: they share them, which saves 2 MiB.
     """
     lists = dict(_sections())
     ambiguous, english = lists.pop(_AMBIGUOUS), lists.pop(ENGLISH)

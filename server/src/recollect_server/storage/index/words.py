@@ -248,13 +248,14 @@ def _terms(
     stop_words = question_stop_words(language)
     text = segment(query).encode()
     stem_of: dict[str, str] = {}
-    left = _MAX_WORDS + 1
+    stems: set[str] = set()
     for start, end, stem in tokens(connection, text):
         word = text[start:end].decode().lower()
-        if word not in stem_of:
-            stem_of[word] = stem
-            left -= word not in stop_words
-            if not left:
+        stem_of.setdefault(word, stem)
+        if word not in stop_words:
+            stems.add(stem)
+            if len(stems) > _MAX_WORDS:
+                is_whole = False
                 break
     every_word = [*stem_of]
     forms_of = forms(every_word, languages)
