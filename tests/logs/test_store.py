@@ -182,8 +182,16 @@ def test_a_deleted_log_is_gone_at_once_and_readable_until_its_delete_ends(
     end = begin(store)
     begin(store, OTHER)
     whole = store.raw(CONVERSATION).splitlines()
+    (place,) = [(it.sequence, it.offset, it.length) for it in store.read(CONVERSATION)][1:2]
     store.begin_delete(CONVERSATION)
     for reader in (store, open_store()):
+        for read in (
+            lambda it: it.read_at(CONVERSATION, [place]),
+            lambda it: it.read_last(CONVERSATION, end, 1000),
+            lambda it: list(it.read(CONVERSATION)),
+        ):
+            with pytest.raises(LogNotFound):
+                read(reader)
         assert [name for name, _ in reader.logs(Kind.CONVERSATION)] == [OTHER]
         assert reader.deleted() == [CONVERSATION]
         assert list(reader.raw_deleted(CONVERSATION)) == whole

@@ -169,9 +169,8 @@ class PostgresStores:
         try:
             age = self._database.horizon_age()
         except DatabaseBusy:
-            age = (
-                self._state.horizon_age
-            )  # PostgreSQL is there, and the calls that wait are counted
+            # PostgreSQL is there, and the calls that wait are counted
+            age = self._state.horizon_age
         except DatabaseUnavailable as error:
             problem = str(error)
         counts = self._database.pool_counts()

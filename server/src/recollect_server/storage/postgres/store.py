@@ -144,10 +144,13 @@ class PostgresStore:
             log,
             "read",
             'SELECT line, "offset", body FROM recollect.lines'
-            ' WHERE space = %s AND log = %s AND "offset" = ANY(%s)',
+            ' WHERE space = %s AND log = %s AND "offset" = ANY(%s)'
+            " AND NOT (SELECT deleting FROM recollect.logs WHERE space = %s AND log = %s)",
             self._space,
             log,
             offsets,
+            self._space,
+            log,
         )
         if len(rows) < len(set(offsets)) or not rows:
             self.length(log)  # raises LogNotFound
