@@ -69,4 +69,4 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
 
 @pytest.mark.parametrize("name", sorted(LIVE - OF_THE_COMMAND))
 def test_a_change_is_read_by_what_uses_the_setting(name: str, read: set[str]) -> None:
-    until(lambda: name in read)
+    assert until(lambda: name in read)

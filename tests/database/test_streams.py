@@ -498,6 +498,7 @@ def test_streams_begin_again_where_a_standby_took_over_that_lacks_what_they_told
     one.until(lambda: told_of(one, later))
     outside.write("Still there?")
     panel.until(lambda: "message Still there?" in panel.kinds())
+    assert told_of(one, later)
 
 
 def test_a_stream_whose_changes_are_pruned_on_its_way_begins_again(

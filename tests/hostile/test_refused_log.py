@@ -99,9 +99,10 @@ def threads_of(process: Process) -> int:
     return 0
 
 
-def stop(process: Process) -> None:
+def stop(process: Process) -> int:
+    """Stop a process in order; return its exit status."""
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
+    return process.wait(60)
 
 
 @pytest.fixture
@@ -123,7 +124,7 @@ def test_an_output_and_a_log_on_a_full_disk_or_to_a_pipe_that_nobody_reads_any_m
         folder = tmp_path / str(number)
         with serving(folder, stdout=output, stderr=log) as (process, service):
             use(process, service, folder, scale)
-            stop(process)
+            assert stop(process) == 0
     os.close(dead)
 
 
@@ -139,7 +140,7 @@ def test_a_log_to_a_pipe_whose_reader_stands_still_and_goes_on(tmp_path: Path, s
             reader = threading.Thread(target=lambda: lines.extend(log))
             reader.start()
             until(lambda: any(b'"index_' in line for line in lines))
-            stop(process)
+            assert stop(process) == 0
             reader.join()
     calls = [event for event in map(json.loads, lines) if event["event"] == "call"]
     appends = [
@@ -156,7 +157,7 @@ def test_a_stop_does_not_wait_for_a_reader_that_stands_still(tmp_path: Path) -> 
         os.close(write)
         for _ in range(60):  # more lines than the pipe takes
             service.create()
-        stop(process)
+        assert stop(process) == 0
     os.close(read)
 
 
@@ -174,7 +175,7 @@ def test_standard_streams_that_are_closed_are_no_file_of_the_servers(tmp_path: P
                 for descriptor in range(3)
             }
             assert files == {os.devnull}
-        stop(process)
+        assert stop(process) == 0
 
 
 # The log itself -----------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def test_a_live_server_keeps_its_path(
 ) -> None:
     listen = f"unix:{tmp_path / 's'}"
     first = connect(start_server(listen=listen))
-    refused_by_a_second(
+    assert_a_second_is_refused(
         start_server,
         listen,
         "another program listens there: stop it, or name another path with --listen",
@@ -72,12 +72,12 @@ def test_a_program_that_does_not_answer_keeps_its_path(start_server: Start, tmp_
         for it in waiting:
             it.setblocking(False)
             it.connect_ex(str(path))
-        refused_by_a_second(start_server, f"unix:{path}", "another program listens there")
+        assert_a_second_is_refused(start_server, f"unix:{path}", "another program listens there")
         for it in waiting:
             it.close()
 
 
-def refused_by_a_second(start_server: Start, listen: str, why: str) -> None:
+def assert_a_second_is_refused(start_server: Start, listen: str, why: str) -> None:
     """Check that a server on another data folder is refused the address."""
     with pytest.raises(CannotListen) as refused:
         start_server(listen=listen, data_dir=Path(listen.removeprefix("unix:")).parent / "other")
@@ -103,7 +103,7 @@ def test_what_is_no_socket_is_left_alone(
     path = tmp_path / "s"
     make(path, victim)
     before = path.lstat()
-    refused_by_a_second(
+    assert_a_second_is_refused(
         start_server, f"unix:{path}", "a file that is no socket is there: move it away"
     )
     assert path.lstat().st_ino == before.st_ino
@@ -160,7 +160,7 @@ def test_a_path_as_long_as_can_be_is_served_and_a_longer_one_is_refused(
     folder.mkdir(exist_ok=True)
     name = "s" * (most - len(os.fsencode(folder)) - 1)
     assert connect(start_server(listen=f"unix:{folder / name}")).told("zebra")
-    refused_by_a_second(
+    assert_a_second_is_refused(
         start_server,
         f"unix:{folder / name}s",
         f"the path has more than {most} bytes: name a shorter one",

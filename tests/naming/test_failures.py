@@ -56,7 +56,7 @@ def test_a_conversation_of_which_nothing_can_be_read_is_named_and_holds_up_no_ot
     damage(transcript(server, lost), b"When do we ship?")
     clock.move(10 * MINUTE)
     until(lambda: service.get(other).abbreviation)
-    until(
+    assert until(
         lambda: (
             "notes_failed: 1 conversations, as: none of its messages can be read" in stats(server)
         )
@@ -80,7 +80,7 @@ def test_a_transcript_that_is_not_there_any_more_is_not_asked_for_again_and_agai
     until(lambda: f"notes_failed: 3 conversations, {reasons}" in stats(server))
     path.with_suffix(".away").rename(path)
     clock.move(5 * MINUTE)
-    until(lambda: service.get(deleted).abbreviation)
+    assert until(lambda: service.get(deleted).abbreviation)
 
 
 def test_a_transcript_that_cannot_be_read_holds_up_no_other(
@@ -98,7 +98,7 @@ def test_a_transcript_that_cannot_be_read_holds_up_no_other(
     path.with_suffix(".away").write_bytes(whole)
     clock.move(10 * MINUTE)
     until(lambda: all(service.get(other).abbreviation for other in others))
-    until(
+    assert until(
         lambda: "notes_failed: 1 conversations, as: the transcript cannot be read" in stats(server)
     )
 
@@ -144,7 +144,7 @@ def test_one_that_the_api_refuses_as_if_it_were_all_does_not_stop_the_others(
     clock.move(10 * MINUTE)
     until(lambda: len(api.requests) == 1)
     clock.move(5 * MINUTE)
-    until(lambda: all(service.get(other).abbreviation for other in others))
+    assert until(lambda: all(service.get(other).abbreviation for other in others))
 
 
 def test_a_model_that_the_api_does_not_have_is_asked_for_again_with_the_next_sweep(
