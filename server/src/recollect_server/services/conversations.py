@@ -1,16 +1,14 @@
 """Conversations: begin, write, read, name, list and delete them."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
 import structlog
 from ulid import ULID
 
-from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import (
     CALLER,
     Abbreviated,
@@ -27,9 +25,7 @@ from recollect_server.domain.conversation import (
     merged,
 )
 from recollect_server.domain.errors import (
-    AnchorsPresent,
     ConversationNotFound,
-    ConversationPinned,
     ConversationReadOnly,
     IndexUnavailable,
     InvalidField,
@@ -38,10 +34,12 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.message import Message, reading_order
+from recollect_server.domain.message import Message
 from recollect_server.domain.notes import notes_due
 from recollect_server.domain.routing import Place, place_of
 from recollect_server.domain.time import arrival
+from recollect_server.services.bulk_deletion import Deleted, delete_matching
+from recollect_server.services.forks import lines_of_fork
 from recollect_server.services.space.deletion import Receipt, nobody
 from recollect_server.services.space.redaction import RedactionDone
 from recollect_server.services.space.requests import key_of
@@ -54,10 +52,7 @@ from recollect_server.storage.logs.lines import messages_of
 
 log = structlog.get_logger("recollect.conversations")
 
-_DELETED_AT_ONCE = 100  # conversations that one query names
-_MAX_COPIED = 1000  # messages of a fork, as of any write
 _MAX_COPIES = 100  # conversations that a redaction names
-_MAX_LEFT = 1000  # conversations that a receipt names as left
 MAX_METADATA = 64 << 10
 """Bytes of a conversation's metadata as JSON."""
 
@@ -80,33 +75,6 @@ class Page:
     next: tuple[int, str] | None
     failures: dict[str, str]
     """Reasons of the last failed notes, by conversation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deleted:
-    """Receipt of a delete of many conversations."""
-
-    conversations: list[str]
-    """Those that were deleted, or would be."""
-    left: list[tuple[str, str]]
-    """Those that match and were left, each with the name of the error that refuses it."""
-    removed: dict[str, int]
-    """Entries removed, by place."""
-    has_more: bool
-    time: int
-    failure: str = ""
-    """Conversation at which it ended early, and why; empty if it did not."""
-
-    @property
-    def text(self) -> str:
-        """The receipt as it is remembered with its request."""
-        return orjson.dumps(self).decode()
-
-    @classmethod
-    def of(cls, text: str) -> "Deleted":
-        """Return the receipt that was remembered."""
-        fields = orjson.loads(text)
-        return cls(**fields | {"left": [(name, reason) for name, reason in fields["left"]]})
 
 
 class Conversations:
@@ -271,33 +239,7 @@ class Conversations:
                 stored, conversation = self._space.replay(previous, None)
                 cursor = self._space.cursor_of_request(previous)
                 return Appended(conversation, stored, cursor, duplicate=True)
-            origin = self._space.read(conversation_id).conversation
-            if not 0 <= through <= origin.turn_count:
-                raise InvalidField.of(
-                    "through_turn", f"is {through}; the newest turn is {origin.turn_count}"
-                )
-            if origin.channel == EMAIL:
-                raise InvalidField.of(
-                    "conversation_id",
-                    "is on e-mail, where the ids of its messages lead replies to it alone",
-                )
-            last = through or origin.turn_count
-            now = self._space.clock()
-            began = Began(
-                f"conv-{ULID()}",
-                origin.channel,
-                now,
-                origin.participants,
-                model=origin.model,
-                origin_id=origin.id,
-                origin_turn=last,
-            )
-            contents: list[Content] = [began, *self._copies(conversation_id, last, max_bytes)]
-            if origin.title:
-                by = origin.title_record
-                contents.append(
-                    TitleAssigned(origin.title, origin.topics, now, by.writer, by.model)
-                )
+            contents = lines_of_fork(self._space, conversation_id, through, max_bytes)
             done = self._space.begin(contents, request)
         return Appended(
             done.state.conversation,
@@ -305,38 +247,6 @@ class Conversations:
             self._space.cursor_of(done),
             duplicate=False,
         )
-
-    def _copies(self, conversation_id: str, last: int, max_bytes: int) -> list[Message]:
-        """Return the messages of a conversation up to a turn, as those of a new one."""
-        messages: list[Message] = []
-        size = 0
-        for line in self._space.lines(conversation_id):
-            message = line.entry.content if line.entry else None
-            if not isinstance(message, Message) or message.turn_number > last:
-                continue
-            messages.append(message)
-            size += line.length
-            if len(messages) > _MAX_COPIED or size > max_bytes:
-                raise InvalidField.of(
-                    "through_turn",
-                    f"is after more than {_MAX_COPIED} messages or {max_bytes} bytes; fork at an earlier one",
-                )
-        messages.sort(key=reading_order)
-        # dense: a damaged line may have been all of a turn
-        turns = {
-            turn: number
-            for number, turn in enumerate(sorted({it.turn_number for it in messages}), start=1)
-        }
-        return [
-            replace(
-                message,
-                sequence=number,
-                turn_number=turns[message.turn_number],
-                usage=None,
-                cost=None,
-            )
-            for number, message in enumerate(messages, start=2)
-        ]
 
     def _pinned_at(self, place: Place) -> set[str]:
         """Return the conversations that are pinned at a place: one, or two after a crash. Hold the
@@ -636,61 +546,12 @@ class Conversations:
         with self._space.exclusive(request=request_id or "DeleteMany"):
             if request and (record := self._space.find_answered(request)):
                 return Deleted.of(record.answer)
-            deleted: list[str] = []
-            left: list[tuple[str, str]] = []
-            removed: Counter[str] = Counter()
-            place: tuple[int, str] | None = None
-            failure = ""
-            while len(deleted) < limit and not failure:
-                rows = self._space.index.conversations.select(
-                    chosen, _DELETED_AT_ONCE, place, newest_first=False
-                )
-                for row in rows:
-                    if len(deleted) == limit:
-                        break
-                    name = row.conversation.id
-                    place = row.conversation.update_time, name
-                    try:
-                        if dry_run:
-                            self._space.check_delete(name, anchors, force=force)
-                        else:
-                            receipt = self._space.delete(
-                                name, anchors, force=force, deleting=deleting
-                            )
-                            removed.update(receipt.removed)
-                        deleted.append(name)
-                    except (ConversationPinned, AnchorsPresent) as error:
-                        if len(left) < _MAX_LEFT:
-                            left.append((name, type(error).__name__))
-                    except ConversationNotFound:
-                        pass  # somebody else deleted it meanwhile
-                    except (IndexUnavailable, StorageUnavailable) as error:
-                        if self._is_gone(name):
-                            deleted.append(name)  # the rest of its delete is finished later
-                        if not deleted or dry_run:
-                            raise
-                        failure = f"{name}: {error}"
-                        break
-                if len(rows) < _DELETED_AT_ONCE:
-                    break
-            has_more = bool(failure)
-            if not failure:
-                table = self._space.index.conversations
-                has_more = bool(table.select(chosen, 1, place, newest_first=False))
-            done = Deleted(deleted, left, dict(removed), has_more, self._space.clock(), failure)
-            if request and not failure:
+            done = delete_matching(
+                self._space, chosen, anchors, limit, force=force, dry_run=dry_run, deleting=deleting
+            )
+            if request and not done.failure:
                 self._space.remember(KnownRequest(request.id, request.hash, "", answer=done.text))
             return done
-
-    def _is_gone(self, conversation_id: str) -> bool:
-        """Return whether a conversation is deleted, though its delete failed half-way."""
-        try:
-            self._space.read(conversation_id)
-        except ConversationNotFound:
-            return True
-        except StorageUnavailable:
-            return False
-        return False
 
 
 def _payload_of(by: NoteRecord) -> dict[str, str]:
