@@ -44,7 +44,7 @@ from recollect_server.services.space.deletion import Receipt, nobody
 from recollect_server.services.space.redaction import RedactionDone
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import ConversationState, placed
+from recollect_server.services.space.state import Committed, ConversationState, placed
 from recollect_server.services.tool_calls import with_turns
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.entries import message_fields
@@ -189,17 +189,13 @@ class Conversations:
             request=request_id, place=place.name if pinned and place.known else ""
         ):
             if request and (previous := self._space.find_request(request)):
-                stored, conversation = self._space.replay(previous, None)
+                repeated = self._repeated(previous, None)
                 if pinned and place.known:
                     # others took the place since
-                    before = {it for it in self._pinned_at(place) if it < conversation.id}
-                    self._unpin_others(place, conversation.id, before)
-                return Appended(
-                    conversation,
-                    stored,
-                    self._space.cursor_of_request(previous),
-                    duplicate=True,
-                )
+                    begun_id = repeated.conversation.id
+                    before = {it for it in self._pinned_at(place) if it < begun_id}
+                    self._unpin_others(place, begun_id, before)
+                return repeated
             now = self._space.clock()
             time = now if create_time is None else create_time
             given, conversation_id = conversation_id, conversation_id or f"conv-{ULID()}"
@@ -222,12 +218,7 @@ class Conversations:
             others = self._pinned_at(place) if pinned and place.known else set()
             done = self._space.begin([began, *first], request, is_named=bool(given))
             self._unpin_others(place, conversation_id, others)
-        return Appended(
-            done.state.conversation,
-            messages_of(done.lines),
-            self._space.cursor_of(done),
-            duplicate=False,
-        )
+        return self._appended(done)
 
     def fork(self, conversation_id: str, through: int, max_bytes: int, request_id: str) -> Appended:
         """Begin a conversation as a copy of another one up to a turn (0: the newest), in one write:
@@ -236,17 +227,10 @@ class Conversations:
         request = key_of("Fork", request_id, {"id": conversation_id, "through": through})
         with self._space.exclusive(request=request_id):
             if request and (previous := self._space.find_request(request)):
-                stored, conversation = self._space.replay(previous, None)
-                cursor = self._space.cursor_of_request(previous)
-                return Appended(conversation, stored, cursor, duplicate=True)
+                return self._repeated(previous, None)
             contents = lines_of_fork(self._space, conversation_id, through, max_bytes)
             done = self._space.begin(contents, request)
-        return Appended(
-            done.state.conversation,
-            messages_of(done.lines),
-            self._space.cursor_of(done),
-            duplicate=False,
-        )
+        return self._appended(done)
 
     def _pinned_at(self, place: Place) -> set[str]:
         """Return the conversations that are pinned at a place: one, or two after a crash. Hold the
@@ -302,13 +286,7 @@ class Conversations:
         request = key_of("AppendTurn", request_id, payload)
         with self._space.writing(conversation_id, request=request_id) as state:
             if request and (previous := self._space.find_request(request, conversation_id)):
-                stored, conversation = self._space.replay(previous, state)
-                return Appended(
-                    conversation,
-                    stored,
-                    self._space.cursor_of_request(previous),
-                    duplicate=True,
-                )
+                return self._repeated(previous, state)
             if expected_turn is not None and expected_turn != state.conversation.turn_count:
                 if self._space.pending_messages(conversation_id):
                     raise StorageUnavailable(
@@ -320,12 +298,22 @@ class Conversations:
             joined = with_turns(self._space, state, messages, in_reply_to_turn)
             lines: list[Content] = [*placed(state, joined, self._space.clock())]
             done = self._space.append(state, lines, request, draft_id=draft_id)
+        return self._appended(done)
+
+    def _appended(self, done: Committed) -> Appended:
+        """Return the answer to a write that was carried out."""
         return Appended(
             done.state.conversation,
             messages_of(done.lines),
             self._space.cursor_of(done),
             duplicate=False,
         )
+
+    def _repeated(self, request: KnownRequest, state: ConversationState | None) -> Appended:
+        """Return the answer to a request that was carried out before (see `Space.replay`)."""
+        messages, conversation = self._space.replay(request, state)
+        cursor = self._space.cursor_of_request(request)
+        return Appended(conversation, messages, cursor, duplicate=True)
 
     def assign_title(
         self,
