@@ -22,7 +22,7 @@ from recollect.cli.options import (
     with_span,
     with_topics,
 )
-from recollect.cli.printing import clean, console, json_line, local, one_line, warn
+from recollect.cli.printing import clean, console, json_line, json_lines, local, one_line, warn
 from recollect.cli.reading import all_messages
 
 _ALL_TOKENS = 1_000_000  # --turns alone bounds what is shown
@@ -70,8 +70,7 @@ def list_(
     )
     chosen = islice(conversations, limit or None)
     if shell.as_json:
-        for it in chosen:
-            json_line(plain(it))
+        json_lines(chosen)
         return
     table = _table()
     for it in chosen:
