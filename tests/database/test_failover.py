@@ -16,7 +16,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 from recollect import Client
-from recollect_server.storage.logs.store import START, LogTaken
+from recollect.v1.update_pb2 import Update
+from recollect_server.storage.logs.store import START, LogTaken, LogUnavailable
 from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.sharing import PostgresSharing
 from recollect_server.storage.postgres.store import PostgresStore
@@ -166,12 +167,14 @@ def told_of(one: Subscriber, name: str) -> Subscriber:
     return one
 
 
-def changes_of(one: Subscriber) -> list[str]:
+def changes_of(one: Subscriber, wants: Callable[[Update], bool] = lambda _: True) -> list[str]:
     """Return the places of the changes that a subscriber was told, in their order."""
     return [
         it.cursor.rpartition("-")[2]
         for it in one.updates
-        if it.cursor and it.WhichOneof("kind") not in {"conversation_loaded", "heartbeat"}
+        if it.cursor
+        and it.WhichOneof("kind") not in {"conversation_loaded", "heartbeat"}
+        and wants(it)
     ]
 
 
@@ -394,6 +397,46 @@ def test_numbers_that_a_lost_primary_gave_out_are_not_given_out_again(postgres: 
             taken_over.close()
     finally:
         lost.close()
+
+
+def test_what_is_left_of_a_delete_that_was_lost_goes_though_the_database_refuses_once(
+    postgres: Postgres,
+    start_server: Start,
+    connect: Connect,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = postgres.new_database()
+    servers = [start_server(store=url, data_dir=tmp_path / name) for name in "ab"]
+    one, two = map(connect, servers)
+    name, other = one.told("pangolin", "Two lines more"), one.told("zebra")
+    assert two.found("pangolin") == [name]
+    space = servers[1].app.spaces.open_now()[0]._space
+    assert space._following is not None
+    monkeypatch.setattr(space._deletions, "finish_interrupted", lambda *_: True)
+    one.delete(name)
+    assert two.found("pangolin") == []
+    assert space.index.removal.find(name) is not None
+    refused: list[str] = []
+
+    def refuse(_: object, log: str) -> bool:
+        monkeypatch.undo()
+        refused.append(log)
+        raise LogUnavailable(log, "read", "the connection is lost")
+
+    monkeypatch.setattr(space._following, "_differs", refuse)
+    postgres.execute(  # as a standby that got all but the delete, and wrote to the other one since
+        "UPDATE recollect.logs SET deleting = false; DELETE FROM recollect.traces;"
+        "DELETE FROM recollect.changes WHERE action = 'delete';"
+        "UPDATE recollect.timelines SET place = 'of the primary'; SELECT recollect.enter();"
+        'INSERT INTO recollect.changes (space, log, kind, action, "from", until, replica)'
+        " SELECT space, log, kind, 'append', 1, bytes, 0 FROM recollect.logs WHERE lines = 2",
+        url,
+    )
+    until(lambda: two.found("pangolin") == [name])
+    assert set(refused) == {other}
+    until(lambda: space.index.removal.find(name) is None, 10)
+    assert not space.is_removing
 
 
 def is_answered(call: Callable[[], object]) -> bool:

@@ -14,6 +14,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from recollect_server.domain.conversation import Unindexed
+from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.external import Provenance, Trust, TrustSet
 from recollect_server.domain.filters import Filter
 from recollect_server.services.conversations import Conversations
@@ -605,6 +606,35 @@ def test_a_server_that_others_took_for_gone_keeps_no_word_of_what_they_deleted(
     until(lambda: files_with(replicas.servers[1].data_dir, "secretword") == [])
     until(lambda: set(two.found("zebra")) == {other} and two.found("butter") == [redacted])
     assert said(two, redacted) == said(one, redacted)
+
+
+def test_words_of_a_delete_that_others_ended_go_though_the_index_refuses_once(
+    replicas: Replicas, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    name = one.told("secretword")
+    assert two.found("secretword") == [name]
+    space = replicas.servers[1].app.spaces.open_now()[0]._space
+    monkeypatch.setattr(space._deletions, "finish_interrupted", lambda *_: True)
+    one.delete(name)
+    assert two.found("secretword") == []
+    postgres.execute(  # as another server does after half a minute
+        "DELETE FROM recollect.traces; DELETE FROM recollect.lines; DELETE FROM recollect.logs",
+        replicas.url,
+    )
+    refused: list[str] = []
+
+    def refuse(log: str) -> int | None:
+        monkeypatch.undo()
+        refused.append(log)
+        raise IndexUnavailable("the disk refuses")
+
+    monkeypatch.undo()
+    monkeypatch.setattr(space.index.removal, "find", refuse)
+    until(lambda: refused)
+    until(lambda: files_with(replicas.servers[1].data_dir, "secretword") == [])
+    assert refused == [name]
+    assert not space.is_removing
 
 
 def test_notes_are_taken_once_by_whichever_server_has_the_lease(

@@ -16,7 +16,7 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.streaming import log
 from recollect_server.services.streaming.log import News, UpdateLog
 from recollect_server.services.streaming.shared import SharedLog
-from recollect_server.settings import FOLDER
+from recollect_server.settings.values import FOLDER
 from recollect_server.storage.index.file import NAME, remove_files
 from recollect_server.transport import streams
 

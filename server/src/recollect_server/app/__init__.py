@@ -63,7 +63,8 @@ from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, unheard
-from recollect_server.settings import FOLDER, Settings
+from recollect_server.settings import Settings
+from recollect_server.settings.values import FOLDER
 from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.due import DueMarkers
 from recollect_server.storage.format import NewerFormat, mark_format

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from recollect_server.app.folder import CannotStart, FolderLock, cannot_use
 from recollect_server.services.upkeep.moving import Place
-from recollect_server.settings import FOLDER, LogStoreName
+from recollect_server.settings.values import FOLDER, LogStoreName
 from recollect_server.storage.format import NewerFormat, check_format, mark_format
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.moves import FolderMark, restore_refusal

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 from recollect_server.app.folder import CannotStart
 from recollect_server.domain.live import Live
-from recollect_server.settings import FOLDER, LogStoreName, Settings
+from recollect_server.settings import Settings
+from recollect_server.settings.values import FOLDER, LogStoreName
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.moves import folder_refusal
 from recollect_server.storage.logs.space_removal import (

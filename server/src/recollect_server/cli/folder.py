@@ -14,7 +14,8 @@ from recollect_server.app import CannotStart, FolderLock
 from recollect_server.cli.logs import say, set_up_logs_of_a_command
 from recollect_server.services.upkeep.backing_up import CannotCopy
 from recollect_server.services.upkeep.recovery import Progress
-from recollect_server.settings import FOLDER, Settings
+from recollect_server.settings import Settings
+from recollect_server.settings.values import FOLDER
 from recollect_server.storage.format import NewerFormat, check_format
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
 from recollect_server.storage.logs.moves import folder_refusal
