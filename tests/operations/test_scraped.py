@@ -82,14 +82,15 @@ def value(ask: Ask, expression: str) -> float | None:
 def alerts(ask: Ask) -> dict[str, dict[str, Any]] | None:
     """Return the alerts by name once each was evaluated."""
     groups = (ask("rules") or {"groups": []})["groups"]
-    found = {it["name"]: it for group in groups for it in group["rules"]}
-    return found if found and all(it["health"] != "unknown" for it in found.values()) else None
+    by_name = {it["name"]: it for group in groups for it in group["rules"]}
+    is_done = by_name and all(it["health"] != "unknown" for it in by_name.values())
+    return by_name if is_done else None
 
 
 def states(ask: Ask, *names: str) -> set[str]:
     """Return the states of alerts, of all if none is named."""
-    found = alerts(ask) or {}
-    return {found[name]["state"] for name in names or found}
+    by_name = alerts(ask) or {}
+    return {by_name[name]["state"] for name in names or by_name}
 
 
 def test_prometheus_takes_the_metrics_and_evaluates_every_expression(
