@@ -191,7 +191,8 @@ TINY = {
 }
 
 
-@pytest.mark.timeout(600)  # seven of them, each with servers of its own
+@pytest.mark.timeout(600)  # eight of them, each with servers of its own
+@pytest.mark.usefixtures("by_meaning")
 def test_all_together_make_one_table_and_the_pictures(
     monkeypatch: pytest.MonkeyPatch,
     recall_set: Path,

@@ -219,6 +219,14 @@ def wait(page: Any, expression: str, argument: Any = None, seconds: float = 15.0
         page.wait_for_timeout(20)
 
 
+def visit(page: Any, path: str) -> None:
+    """Show another address as a link does, which takes a tenth of loading the page anew."""
+    page.evaluate(
+        "(path) => { history.pushState(null, '', path); dispatchEvent(new Event('popstate')); }",
+        path,
+    )
+
+
 def axe(page: Any, *rules: str) -> list[str]:
     """Return the accessibility violations of what a page shows, of all rules or of some."""
     if not AXE.exists():
