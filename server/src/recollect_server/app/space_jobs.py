@@ -35,6 +35,7 @@ JOB_NAMES = {
     PRUNER: "updates",
     RETENTION: "retention",
     TIERS: "tiers",
+    FOLLOWER: "following",
 }
 """Their names for administrators."""
 
