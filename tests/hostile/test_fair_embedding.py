@@ -17,7 +17,9 @@ from tests.hostile.test_long_texts import WORDS
 from tests.server.conftest import Connect, user
 from tests.waiting import until
 
-_LEFT = re.compile(r"^embedding: \d+ % of the text, about \d+:\d\d:\d\d left at the last pace$", re.M)
+_LEFT = re.compile(
+    r"^embedding: \d+ % of the text, about \d+:\d\d:\d\d left at the last pace$", re.M
+)
 
 
 @pytest.mark.timeout(120)
