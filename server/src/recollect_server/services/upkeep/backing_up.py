@@ -433,7 +433,7 @@ class Restoring:
 
     def __init__(self, source: Path, data_dir: Path) -> None:
         """Nobody else may use the data folder. Raises OSError."""
-        self._source = str(source.resolve())
+        self._source = os.fsencode(source.resolve()).decode(errors="replace")  # for people
         self._data_dir = data_dir
         self._earlier = restore_mark(data_dir)
         self._is_begun = False
