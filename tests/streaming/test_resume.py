@@ -20,9 +20,10 @@ from recollect_server.settings.values import FOLDER
 from recollect_server.storage.index.file import NAME, remove_files
 from recollect_server.transport import streams
 
+from tests.collector import DEADLINE
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import at_once, delete_index, failure_of, user
-from tests.streaming.conftest import DEADLINE, Recorder, Subscriber, eventually
+from tests.streaming.conftest import Recorder, Subscriber, eventually
 
 Subscribe = Callable[..., Subscriber]
 Record = Callable[[RunningServer], Recorder]

@@ -27,16 +27,8 @@ from recollect_server.app.folder import (
 from recollect_server.app.metrics import Metrics, Observed, metrics_page
 from recollect_server.app.models import embedding_models, model_folder, writer_of_notes
 from recollect_server.app.reading import ReadingSpace
-from recollect_server.app.space import (
-    EMBEDDER,
-    FOLLOWER,
-    INDEX,
-    PRUNER,
-    RETENTION,
-    TIERS,
-    OpenSpace,
-    Shared,
-)
+from recollect_server.app.space import OpenSpace, Shared
+from recollect_server.app.space_jobs import EMBEDDER, FOLLOWER, INDEX, PRUNER, RETENTION, TIERS
 from recollect_server.app.stores import Stores, open_stores
 from recollect_server.app.tracing import tracing
 from recollect_server.domain import endpoints
