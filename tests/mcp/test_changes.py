@@ -233,14 +233,14 @@ async def test_a_call_that_takes_long_tells_that_it_still_runs(scripted: Scripte
     reports: dict[str, list[tuple[float, float | None, str | None]]] = {way: [] for way in ways}
 
     async def call(way: str) -> None:
-        async def progress(seconds: float, total: float | None, message: str | None) -> None:
-            reports[way].append((seconds, total, message))
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            reports[way].append((progress, total, message))
             if all(len(it) >= 2 for it in reports.values()):
                 scripted.hang.set()
 
         async with ways[way](scripted.target) as mcp:
             with anyio.fail_after(30):
-                result = await mcp.call_tool("recent_conversations", {}, progress_callback=progress)
+                result = await mcp.call_tool("recent_conversations", {}, progress_callback=note)
         assert not result.is_error, way
 
     scripted.hang.clear()
