@@ -79,8 +79,7 @@ $(RELEASE)/.made: Makefile pyproject.toml constraints.txt
 	@touch $@
 
 release-check: $(RELEASE)/.made
-	$(RELEASE)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
-	$(RELEASE)/bin/zizmor --offline --quiet --persona pedantic .github/workflows
+	BIN=$(RELEASE)/bin .ci/workflows
 	@folder="$(PACKAGES)"; $(RELEASE)/bin/python scripts/packages.py "$${folder:-$$(mktemp -d)}"
 
 lint: $(VENV)/.tested

@@ -188,19 +188,27 @@ class Pooler:
 
     def __init__(self, postgres: Postgres, program: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="pooler-", dir=postgres.folder))
-        settings = self.folder / "pgbouncer.ini"
-        settings.write_text(
-            f"[databases]\n* = host={postgres.folder}\n[pgbouncer]\npool_mode = transaction\n"
-            f"unix_socket_dir = {self.folder}\nauth_type = trust\nauth_file = {self.folder}/users\n"
-            "default_pool_size = 4\nlogfile =\nquery_wait_timeout = 5\nserver_login_retry = 1\n"
-        )
+        self._settings = self.folder / "pgbouncer.ini"
+        self._write_settings(postgres)
         (self.folder / "users").write_text('"postgres" ""\n')
-        self._command = [program, "--quiet", str(settings)]
+        self._command = [program, "--quiet", str(self._settings)]
         self._user = serve_postgres.user_of_programs()
         if self._user is not None:
             for path in (self.folder, *self.folder.iterdir()):
                 shutil.chown(path, self._user)
         self.start()
+
+    def _write_settings(self, postgres: Postgres) -> None:
+        self._settings.write_text(
+            f"[databases]\n* = host={postgres.folder}\n[pgbouncer]\npool_mode = transaction\n"
+            f"unix_socket_dir = {self.folder}\nauth_type = trust\nauth_file = {self.folder}/users\n"
+            "default_pool_size = 4\nlogfile =\nquery_wait_timeout = 5\nserver_login_retry = 1\n"
+        )
+
+    def lead_to(self, postgres: Postgres) -> None:
+        """Let new sessions be those of another server. Connections to the pooler stay."""
+        self._write_settings(postgres)
+        self._process.send_signal(signal.SIGHUP)
 
     def start(self) -> None:
         self._process = subprocess.Popen(

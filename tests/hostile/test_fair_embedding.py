@@ -3,7 +3,7 @@
 import pytest
 from recollect_server.inference.embedder import Embedder, Piece
 from recollect_server.inference.workers import starves
-from recollect_server.services.recall.embedding import pause_after
+from recollect_server.services.recall.embedding_pace import pause_after
 from recollect_server.services.recall.embedding_texts import parts_of
 from recollect_server.storage.vectors import checking
 

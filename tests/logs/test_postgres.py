@@ -73,11 +73,16 @@ class Proxy:
         """The statement is not passed on either."""
         self.is_cut = False
         """All connections end, and none begins."""
+        self.hold: bytes = b""
+        """Text of a statement: it is not passed on, nor is anything behind it, until `passes`."""
+        self.passes = threading.Event()
+        self.passes.set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self.passes.set()
         self.cut()
 
     def cut(self) -> None:
@@ -103,6 +108,7 @@ class Proxy:
         def answers() -> None:
             with suppress(OSError):
                 while data := server.recv(1 << 16):
+                    self.passes.wait()
                     if lost.is_set():
                         if self.is_cut:
                             self.cut()
@@ -113,6 +119,10 @@ class Proxy:
         threading.Thread(target=answers, daemon=True).start()
         with suppress(OSError):
             while data := caller.recv(1 << 16):
+                if self.hold and self.hold in data:
+                    self.hold = b""
+                    self.passes.clear()
+                self.passes.wait()
                 if self.lose and self.lose in data:
                     self.lose = b""
                     lost.set()

@@ -22,7 +22,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from recollect_server import __version__
-from recollect_server.app.space import JOB_NAMES, OpenSpace, SpaceLoad
+from recollect_server.app.space import OpenSpace, SpaceLoad
+from recollect_server.app.space_jobs import JOB_NAMES
 from recollect_server.app.stores import Stores
 from recollect_server.domain.telemetry import Count, Step, Telemetry
 from recollect_server.services.notes.naming import Outcome
