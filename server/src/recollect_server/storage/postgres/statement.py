@@ -42,7 +42,7 @@ class Statement:
         self._text = text.encode()
         self._binary = frozenset(binary)
         self._uses: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
-        """How often each connection executed it unprepared."""
+        """Number of unprepared executions, by connection."""
 
     def run(
         self, connection: Connection, values: Sequence[bytes | None]
