@@ -80,10 +80,12 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
+        """Let no further connection in. Those that stand end with their callers, which sign off by
+        them: without one they would wait for one.
+        """
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.passes.set()
-        self.cut()
 
     def cut(self) -> None:
         for end in list(self._open):
