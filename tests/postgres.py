@@ -132,7 +132,7 @@ class Postgres:
         """Execute a statement in a database; without one in that of the server itself."""
         with psycopg.connect(url or self.url("postgres"), autocommit=True) as connection:
             cursor = connection.execute(statement.encode())
-            return cursor.fetchall() if cursor.description else []
+            return [] if cursor.description is None else cursor.fetchall()
 
     def dump(self, url: str) -> bytes:
         """Return the statements that make a database again."""

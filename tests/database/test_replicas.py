@@ -144,6 +144,23 @@ def test_a_delete_that_is_repeated_on_another_server_is_answered_with_its_receip
     assert code_of(lambda: two.get(left)) == "NOT_FOUND"
 
 
+def test_a_delete_that_was_refused_and_ended_by_itself_is_answered_with_its_receipt(
+    replicas: Replicas, postgres: Postgres
+) -> None:
+    one, two = replicas.one, replicas.two
+    name = one.told("apricot")
+    assert two.found("apricot") == [name]
+    refused = "ALTER TABLE recollect.receipts ADD CONSTRAINT no CHECK (answer = '') NOT VALID"
+    postgres.execute(refused, replicas.url)
+    assert code_of(lambda: one.delete(name, request_id="d1")) == "UNAVAILABLE"
+    postgres.execute("ALTER TABLE recollect.receipts DROP CONSTRAINT no", replicas.url)
+    until(lambda: postgres.execute("SELECT FROM recollect.logs", replicas.url) == [])
+    receipt = two.delete(name, request_id="d1")
+    removed = {it.place: it.count for it in receipt.removed}
+    assert (removed["messages"], removed["search_terms"]) == (1, 1)
+    assert one.delete(name, request_id="d1") == receipt
+
+
 def test_a_delete_that_is_repeated_elsewhere_in_any_moment_of_it_is_answered_with_its_receipt(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:

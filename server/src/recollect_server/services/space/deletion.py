@@ -126,6 +126,8 @@ class Deletions:
         """Begun, here or by another process, and not finished: numbers in the index. One leaves
         once nothing of it is left: whatever interrupts its last steps, they are taken again.
         """
+        self._requested: dict[str, RequestKey] = {}
+        """Requests that began an unfinished one here: whoever finishes it keeps their receipts."""
         self._as_indexed: dict[str, list[bytes]] = {}
         """Lines by which the words of deleted ones go, where another process redacted them and this
         one had not followed that.
@@ -208,6 +210,7 @@ class Deletions:
         index must not be used any more where something of it is left.
         """
         self._as_indexed.pop(conversation_id, None)
+        self._requested.pop(conversation_id, None)
         self._unfinished.pop(conversation_id, None)
 
     def finish_interrupted(self, only: Collection[str] | None = None) -> bool:
@@ -303,6 +306,10 @@ class Deletions:
         lock, and have it in `_under_way`.
         """
         self._unfinished[conversation_id] = number
+        if request:
+            self._requested[conversation_id] = request
+        else:
+            request = self._requested.get(conversation_id)
         try:
             try:
                 receipt = self._finish(conversation_id, number, request)
@@ -315,6 +322,7 @@ class Deletions:
                     self._projection.index.want_rebuild(reason)
                 receipt = None
             self._unfinished.pop(conversation_id, None)
+            self._requested.pop(conversation_id, None)
             return receipt
         finally:
             self._under_way.pop(conversation_id).set()
