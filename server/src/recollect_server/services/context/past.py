@@ -18,9 +18,9 @@ from recollect_server.domain.rendering.form import Form
 from recollect_server.services.context.excerpts import MARK, excerpt
 from recollect_server.services.context.own import Weighing
 from recollect_server.services.context.packing import Recalling, Turn
-from recollect_server.services.context.relevance import says_little
+from recollect_server.services.context.relevance import says_little, speaks_of_asker
 from recollect_server.services.recall.candidates import Candidates, gather
-from recollect_server.services.recall.dates import read_dates, without_dates
+from recollect_server.services.recall.dates import asks_of_dates, read_dates, without_dates
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
@@ -56,6 +56,10 @@ _FIRST_TURNS = 3  # of a conversation: in these the one before is still of inter
 _LAST_SEEN = 5
 _ABBREVIATION = 100  # tokens of one
 _TITLE = 80  # characters of one
+_BY_CHANCE = (
+    "nothing that is stored fits the message: of its words only small talk, short numbers or one"
+    " word beside many unknown ones are stored"
+)
 LEAST_BUDGET = 20
 """Fewer tokens than these hold no message worth the search."""
 
@@ -128,9 +132,10 @@ def recall(
     """
     index = space.index
     question = message[:_QUESTION]
+    dates = read_dates(question, weighing.now)
     with index.until(deadline):
         hidden = shown.ids(index)
-        terms = index.search.terms(without_dates(question, read_dates(question, weighing.now)))
+        terms = index.search.terms(without_dates(question, dates))
         candidates = gather(
             index,
             meaning,
@@ -143,6 +148,13 @@ def recall(
             telemetry=space.telemetry,
         )
     ranked = candidates.best_messages()
+    asks_of_past = speaks_of_asker(question) or (
+        asks_of_dates(question) and any(it.end <= weighing.now for it in dates)
+    )
+    if ranked and not (candidates.scans or asks_of_past) and terms.words.may_coincide:
+        near = ranked[:_EXPLAINED] if explain else []
+        dropped = [replace(_below(candidates, at, 1.0), reason=_BY_CHANCE) for at in near]
+        return Past(dropped=dropped, degraded=candidates.degraded, note=_BY_CHANCE)
     best = candidates.message_scores[ranked[0]] if ranked else 0.0
     least = rules.least(best)
     chosen: dict[tuple[int, int], list[int]] = {}
