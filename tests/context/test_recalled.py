@@ -76,6 +76,20 @@ def test_a_long_message_is_excerpted_around_the_words_of_the_question(service: S
     assert not next(it for it in answer.cold if it.message.content == "Tell me all.").is_excerpt
 
 
+def test_what_the_user_asked_stays_whole_beside_an_excerpt_of_a_long_answer(
+    service: Service,
+) -> None:
+    there = service.create().id
+    asked = "Please plan the trip for us, with a stop at the river and one in the hills. " * 5
+    filling = "It rained again and nothing happened all day long. "
+    service.append(there, user(asked), agent(filling * 50 + "Zebra Ottokar moved." + filling * 50))
+    answer = built(service, service.told("Hello you."), "Where did the zebra Ottokar move?")
+    assert [(it.message.content == asked, it.is_excerpt) for it in answer.cold] == [
+        (True, False),
+        (False, True),
+    ]
+
+
 def test_a_recalled_conversation_brings_its_title_and_its_abbreviation_once(
     service: Service,
 ) -> None:

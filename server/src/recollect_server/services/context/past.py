@@ -13,7 +13,7 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.filters import Filter, Scope
 from recollect_server.domain.ids import message_id
-from recollect_server.domain.message import Message
+from recollect_server.domain.message import Message, Role
 from recollect_server.domain.rendering.form import Form
 from recollect_server.services.context.excerpts import MARK, excerpt
 from recollect_server.services.context.own import Weighing
@@ -40,6 +40,10 @@ where a longer one does not.
 _FURTHER = 0.5
 """Share of an excerpt's tokens that the messages of all turns but the best one have: with long
 answers more turns then fit.
+"""
+_OF_USERS = 0.3
+"""Share of an excerpt's tokens that a user's message has at the least. It is short where an agent's
+answer is long, and says what the turn is about.
 """
 _BESIDE = 0.25
 """Share of an excerpt's tokens that the other messages of a turn have: they say what was asked, or
@@ -74,6 +78,8 @@ class Past:
     about: dict[str, About] = field(default_factory=dict)
     degraded: dict[str, str] = field(default_factory=dict)
     note: str = ""
+    budget: int = 0
+    """Tokens that the turns may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +130,12 @@ def recall(
     excerpt_tokens: int,
     deadline: Deadline = UNLIMITED,
     *,
+    own_budget: int = 0,
     explain: bool = False,
 ) -> Past:
     """Return the turns that fit best and are not shown already.
+
+    Of `budget`, what exceeds `own_budget` is only used where something is likely to fit.
 
     Raises IndexUnavailable, StorageUnavailable, CallerGone, DeadlineExceeded.
     """
@@ -158,7 +167,10 @@ def recall(
     best = candidates.message_scores[ranked[0]] if ranked else 0.0
     least = rules.least(best)
     chosen: dict[tuple[int, int], list[int]] = {}
-    room = _POOL * budget
+    note = ""
+    if (granted := rules.budget(best, own_budget, budget)) < budget:
+        note = f"the best scores {best:.2f}, so at most {granted} tokens are recalled"
+    room = _POOL * granted
     for at in ranked[:_RANKED]:
         name = (candidates.messages[at].number, candidates.messages[at].turn_number)
         score = candidates.message_scores[at]
@@ -185,7 +197,7 @@ def recall(
     }
     # a conversation may be deleted meanwhile
     turns = [turn for turn in turns if turn[0].conversation_id in about]
-    return Past(turns, dropped, about, candidates.degraded)
+    return Past(turns, dropped, about, candidates.degraded, note, granted)
 
 
 def last_conversation(
@@ -253,7 +265,10 @@ def _read(
             if (number, message.turn_number) in scores:
                 score = scores[number, message.turn_number]
                 fits = message.sequence in matched[number]
-                cut = _cut(message, _length(excerpt_tokens, score, best, fits=fits), weighing.words)
+                tokens = _length(excerpt_tokens, score, best, fits=fits)
+                if message.role is Role.USER:
+                    tokens = max(tokens, int(_OF_USERS * excerpt_tokens))
+                cut = _cut(message, tokens, weighing.words)
                 whole[message.turn_number].append(
                     _candidate(ids[number], message, cut, score, warm, weighing, fits=fits)
                 )

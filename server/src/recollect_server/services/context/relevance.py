@@ -19,7 +19,8 @@ yeah ja nein sure fine great cool nice perfect right alright got it hm hmm lol h
 """
 _LITTLE = frozenset(_SMALL_TALK.split())
 _MOST_LITTLE = 5  # words
-_FIRST_PERSON = frozenset("i my mine myself we us our ours".split())  # "tell me" is no such question
+# "tell me" is no such question
+_FIRST_PERSON = frozenset(["i", "my", "mine", "myself", "we", "us", "our", "ours"])
 
 
 @dataclass(frozen=True, slots=True)

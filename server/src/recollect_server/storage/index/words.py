@@ -111,9 +111,7 @@ class QuestionWords:
         """True if what was found of its words may be there by chance: no telling word, or a single
         one where most of the question was never said.
         """
-        return not self.telling or (
-            self.telling == 1 and self.missing * self.vocabulary > _UNSAID
-        )
+        return not self.telling or (self.telling == 1 and self.missing * self.vocabulary > _UNSAID)
 
 
 CONVERSATIONS = WordTables("turns_fts", "turns_vocabulary", "turns_occurrences", "notes_words")
