@@ -80,11 +80,13 @@ def test_what_the_user_asked_stays_whole_beside_an_excerpt_of_a_long_answer(
     service: Service,
 ) -> None:
     there = service.create().id
-    asked = "Please plan the trip for us, with a stop at the river and one in the hills. " * 5
+    request = "Please plan the trip for us, with a stop at the river and one in the hills. " * 4
     filling = "It rained again and nothing happened all day long. "
-    service.append(there, user(asked), agent(filling * 50 + "Zebra Ottokar moved." + filling * 50))
+    service.append(
+        there, user(request), agent(filling * 50 + "Zebra Ottokar moved." + filling * 50)
+    )
     answer = built(service, service.told("Hello you."), "Where did the zebra Ottokar move?")
-    assert [(it.message.content == asked, it.is_excerpt) for it in answer.cold] == [
+    assert [(it.message.content == request, it.is_excerpt) for it in answer.cold] == [
         (True, False),
         (False, True),
     ]
