@@ -24,6 +24,7 @@ from recollect_server.storage.postgres.database import Database
 from scripts import serve_postgres
 from tests.waiting import until
 
+_PREPARES = (1, 22)  # the first version of PgBouncer that keeps psycopg's prepared statements
 _SETTINGS = {
     "listen_addresses": "''",
     "shared_buffers": "32MB",
@@ -186,21 +187,32 @@ class Pooler:
     with.
     """
 
-    def __init__(self, postgres: Postgres, program: str) -> None:
+    def __init__(self, postgres: Postgres, program: str, settings: str = "") -> None:
+        """Start it. `settings`: further ones, each with its newline."""
+        self._more = settings
         self.folder = Path(tempfile.mkdtemp(prefix="pooler-", dir=postgres.folder))
-        settings = self.folder / "pgbouncer.ini"
-        settings.write_text(
-            f"[databases]\n* = host={postgres.folder}\n[pgbouncer]\npool_mode = transaction\n"
-            f"unix_socket_dir = {self.folder}\nauth_type = trust\nauth_file = {self.folder}/users\n"
-            "default_pool_size = 4\nlogfile =\nquery_wait_timeout = 5\nserver_login_retry = 1\n"
-        )
+        self._settings = self.folder / "pgbouncer.ini"
+        self._write_settings(postgres)
         (self.folder / "users").write_text('"postgres" ""\n')
-        self._command = [program, "--quiet", str(settings)]
+        self._command = [program, "--quiet", str(self._settings)]
         self._user = serve_postgres.user_of_programs()
         if self._user is not None:
             for path in (self.folder, *self.folder.iterdir()):
                 shutil.chown(path, self._user)
         self.start()
+
+    def _write_settings(self, postgres: Postgres) -> None:
+        self._settings.write_text(
+            f"[databases]\n* = host={postgres.folder}\n[pgbouncer]\npool_mode = transaction\n"
+            f"unix_socket_dir = {self.folder}\nauth_type = trust\nauth_file = {self.folder}/users\n"
+            "default_pool_size = 4\nlogfile =\nquery_wait_timeout = 5\nserver_login_retry = 1\n"
+            f"{self._more}"
+        )
+
+    def lead_to(self, postgres: Postgres) -> None:
+        """Let new sessions be those of another server. Connections to the pooler stay."""
+        self._write_settings(postgres)
+        self._process.send_signal(signal.SIGHUP)
 
     def start(self) -> None:
         self._process = subprocess.Popen(
@@ -223,12 +235,22 @@ class Pooler:
 
 
 @contextmanager
-def pooled(postgres: Postgres) -> Iterator[Pooler]:
-    """Start a PgBouncer in front of a server; skip the test where there is none."""
+def pooled(postgres: Postgres, *, prepares: bool = False) -> Iterator[Pooler]:
+    """Start a PgBouncer in front of a server; skip the test where there is none, or, with
+    `prepares`, none that keeps prepared statements.
+    """
     program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
         pytest.skip("there is no pgbouncer: apt-get install pgbouncer")
-    pooler = Pooler(postgres, program)
+    settings = ""
+    if prepares:
+        version = subprocess.run(
+            [program, "--version"], check=True, capture_output=True, text=True
+        ).stdout.split()[1]
+        if tuple(map(int, version.split(".")[:2])) < _PREPARES:
+            pytest.skip(f"PgBouncer {version} keeps no prepared statements: 1.22 does")
+        settings = "max_prepared_statements = 50\n"
+    pooler = Pooler(postgres, program, settings)
     try:
         yield pooler
     finally:

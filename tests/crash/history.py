@@ -6,6 +6,7 @@ what was not answered is there once or not at all.
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -44,6 +45,8 @@ class Call:
     """The code that it was refused with, by a server that lived on."""
     stored: tuple[Stored, ...] = ()
     cursor: str = ""
+    seconds: float = 0.0
+    """Until it was answered or refused."""
 
     @property
     def answered(self) -> bool:
@@ -84,15 +87,17 @@ class History:
         """Send a call and record its outcome; `note` copies what matters from the answer. Return
         False if it failed.
         """
-        call.began = next(self._clock)
+        call.began, began = next(self._clock), time.monotonic()
         with self._guard:
             self._calls.append(call)
         try:
             answer = send()
         except failed as error:
+            call.seconds = time.monotonic() - began
             call.refused = refusal(error)
             call.ended = next(self._clock) if call.refused else 0
             return False
+        call.seconds = time.monotonic() - began
         note(call, answer)
         call.ended = next(self._clock)
         return True

@@ -15,25 +15,29 @@ import grpc
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
-from recollect import Client
-from recollect_server.storage.logs.store import START, LogTaken
+from recollect import CheckpointRecord, Client
+from recollect.v1.update_pb2 import Update
+from recollect_server.storage.logs.store import START, LogTaken, LogUnavailable
 from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.sharing import PostgresSharing
 from recollect_server.storage.postgres.store import PostgresStore
 from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 
 from tests.administration.test_verification import verified
-from tests.conftest import Start
+from tests.channels.conftest import ALEX, ALEX_MAIL, STRANGER, Post, home
+from tests.conftest import RunningServer, Start
 from tests.crash.checker import check, note, repeat, send
 from tests.crash.history import Call, History
 from tests.crash.load import connected, process
-from tests.postgres import Postgres, copy_transcripts, running
+from tests.database.test_streams import draft_of
+from tests.postgres import Postgres, copy_transcripts, pooled, running
 from tests.server.conftest import Connect, Service, agent, code_of, user
 from tests.streaming.conftest import Subscriber, Watched
 from tests.waiting import until, until_embedded
 
 ACKNOWLEDGED = 150  # calls, before PostgreSQL is killed and again behind that
 MOST = 5.0  # seconds between two answers that a failover may cost beside the promotion itself
+BEAT = "500ms"  # a stream that waits for the index looks again with its next heartbeat
 LONGEST = 120.0  # seconds that a caller repeats a call
 _ALL = {"max_turns": 10_000, "max_tokens": 10_000_000}
 
@@ -71,6 +75,18 @@ class Cluster:
                 self.primary.execute("SELECT sync_state FROM pg_stat_replication") == [("sync",)]
             )
         )
+
+    def detach(self) -> None:
+        """Let the standby receive nothing more, once it has everything until now."""
+        until(
+            lambda: (
+                self.primary.execute(
+                    "SELECT replay_lsn = pg_current_wal_lsn() FROM pg_stat_replication"
+                )
+                == [(True,)]
+            )
+        )
+        self.standby.detach()
 
     def fail_over(self) -> float:
         """Kill the primary, and promote the standby. Return the seconds that it takes."""
@@ -166,12 +182,14 @@ def told_of(one: Subscriber, name: str) -> Subscriber:
     return one
 
 
-def changes_of(one: Subscriber) -> list[str]:
+def changes_of(one: Subscriber, wants: Callable[[Update], bool] = lambda _: True) -> list[str]:
     """Return the places of the changes that a subscriber was told, in their order."""
     return [
         it.cursor.rpartition("-")[2]
         for it in one.updates
-        if it.cursor and it.WhichOneof("kind") not in {"conversation_loaded", "heartbeat"}
+        if it.cursor
+        and it.WhichOneof("kind") not in {"conversation_loaded", "heartbeat"}
+        and wants(it)
     ]
 
 
@@ -251,15 +269,7 @@ class Lost:
         self.title = one.rename(self.first, "Old title").title
         self.before = one.append(self.first, user("Before")).cursor
         until(lambda: two.get(self.first).message_count == 3)
-        until(
-            lambda: (
-                cluster.primary.execute(
-                    "SELECT replay_lsn = pg_current_wal_lsn() FROM pg_stat_replication"
-                )
-                == [(True,)]
-            )
-        )
-        cluster.standby.detach()
+        cluster.detach()
         self.cursor = one.append(self.first, user("zebra vanished"), request_id="r1").cursor
         assert shown(three, "zebra") == {self.first}
         stop()
@@ -279,7 +289,11 @@ def test_what_a_standby_never_got_is_nowhere_and_every_cursor_that_saw_it_is_res
     cluster: Cluster, start_server: Start, connect: Connect, tmp_path: Path
 ) -> None:
     url = cluster.renew()
-    servers = [start_server(store=url, data_dir=tmp_path / name, embedder="onnx") for name in "abc"]
+
+    def start(name: str) -> RunningServer:
+        return start_server(store=url, data_dir=tmp_path / name, embedder="onnx", heartbeat=BEAT)
+
+    servers = [start(name) for name in "abc"]
     services = [connect(server) for server in servers]
     with ExitStack() as stack:
         streams = [Subscriber(server.target).ready() for server in servers[:2]]
@@ -329,8 +343,8 @@ def test_what_a_standby_never_got_is_nowhere_and_every_cursor_that_saw_it_is_res
         for service in services:
             check_all(service)
         servers[0].stop()
-        servers[0] = start_server(store=url, data_dir=tmp_path / "a", embedder="onnx")
-        servers += [start_server(store=url, data_dir=tmp_path / it, embedder="onnx") for it in "cd"]
+        servers[0] = start("a")
+        servers += [start(name) for name in "cd"]
         for server in servers:
             service = connect(server)
             check_all(service)
@@ -352,6 +366,108 @@ def test_what_a_standby_never_got_is_nowhere_and_every_cursor_that_saw_it_is_res
         assert service.create(messages=[user("A quagga grazes")], request_id="c1").id != lost.second
         service.delete(lost.deleted, request_id="d1")
         assert shown(connect(servers[1]), "pangolin") == set()
+
+
+KEPT, LOST = "kept", "lost"
+
+
+class Tail:
+    """Writes by two servers of every kind but messages, before and behind the moment from which
+    the standby of their database receives nothing more.
+    """
+
+    def __init__(self, one: Post, two: Post, first: Client, second: Client) -> None:
+        one.own("whatsapp", ALEX, request_id="o1")
+        self.name = home(one.whatsapp(KEPT, delivery="m1"))
+        self.deleted = home(one.whatsapp(KEPT, delivery="m2", group="g@g.us"))
+        one.whatsapp(KEPT, STRANGER, delivery="m3")
+        two.abbreviate(self.name, KEPT)
+        second.recall.set_anchor("city", KEPT)
+        first.checkpoints.put_records("alex", [CheckpointRecord(KEPT, b"1")])
+        self.one, self.two, self.first, self.second = one, two, first, second
+
+    def lose(self) -> None:
+        """Write what is lost: each server some of it, and the other one answers with it."""
+        one, two, first, second = self.one, self.two, self.first, self.second
+        two.own("email", ALEX_MAIL, request_id="o2")
+        first.recall.set_anchor("city", LOST)
+        second.recall.set_anchor("pet", LOST)
+        two.whatsapp(LOST, STRANGER, delivery="m4")
+        one.whatsapp(LOST, "+49 170 111", delivery="m5")
+        one.abbreviate(self.name, LOST)
+        second.checkpoints.put_records("alex", [CheckpointRecord(LOST, b"2")])
+        second.conversations.publish_delta(self.name, "d", 0, "An answer")
+        first.conversations.publish_delta(one.create().id, "e", 0, LOST)
+        one.delete(self.deleted)
+        for it in (one, two):
+            assert it.get(self.name).abbreviation == LOST
+            assert len(it.identities()) == 2
+        for client in (first, second):
+            assert {it.value for it in client.recall.list_anchors()} == {LOST}
+            assert len(client.external.search_communications(LOST).matches) == 2
+            assert len(list(client.checkpoints.list_records("alex").records)) == 2
+
+    def check(self, post: Post, client: Client) -> None:
+        """Check that nothing is left of what was lost, and all that was before."""
+        assert post.get(self.name).abbreviation == KEPT
+        assert [it[0] for it in post.identities()] == ["whatsapp"]
+        assert [it.value for it in client.recall.list_anchors()] == [KEPT]
+        assert client.external.search_communications(LOST).matches == ()
+        assert [it.message_count for it in client.external.list_communications()] == [1]
+        assert [it.key for it in client.checkpoints.list_records("alex").records] == [KEPT]
+        assert shown(post, LOST) == set()
+        assert {it.id for it in post.pages()[0]} == {self.name, self.deleted}
+        assert verified(client).problems == ()
+
+
+@pytest.mark.timeout(180)
+def test_ledgers_notes_and_drafts_that_a_standby_never_got_are_nowhere_behind_a_pooler_too(
+    cluster: Cluster, start_server: Start, tmp_path: Path
+) -> None:
+    url = cluster.renew()
+    with ExitStack() as stack:
+        pooler = stack.enter_context(pooled(cluster.primary))
+        servers = [
+            start_server(store=it, data_dir=tmp_path / name, heartbeat=BEAT)
+            for name, it in (("a", url), ("b", pooler.url(cluster.url)))
+        ]
+        for server in servers:
+            stack.callback(server.stop)
+        one, two = (stack.enter_context(Post(it.target)) for it in servers)
+        first, second = (stack.enter_context(Client(it.target)) for it in servers)
+        tail = Tail(one, two, first, second)
+        cluster.detach()
+        streams = [Subscriber(server.target).ready() for server in servers]
+        for stream in streams:
+            stack.callback(stream.close)
+        tail.lose()
+        for stream in streams:
+            stream.until_count("message_delta", 2)
+        cluster.fail_over()
+        pooler.lead_to(cluster.primary)
+        for post in (one, two):
+            until(
+                lambda post=post: is_answered(lambda: post.whatsapp("again", delivery="again"))  # type: ignore[misc]
+            )
+        for stream in streams:
+            stream.until(
+                lambda stream=stream: stream.error or any(it.reset for it in stream.updates)  # type: ignore[misc]
+            )
+        for post, client in ((one, first), (two, second)):
+            until(lambda post=post: not post.search("anything").degraded)  # type: ignore[misc]
+            tail.check(post, client)
+        # What was lost is carried out anew, once.
+        assert not two.whatsapp(LOST, STRANGER, delivery="m4").duplicate
+        assert one.whatsapp(LOST, STRANGER, delivery="m4").duplicate
+        again = one.whatsapp(KEPT, delivery="m2", group="g@g.us")
+        assert (again.duplicate, home(again)) == (True, tail.deleted)
+        assert two.own("email", ALEX_MAIL, request_id="o2").channel == "email"
+        # An answer that is being written is nothing stored: it goes on, where its conversation is.
+        first.conversations.publish_delta(tail.name, "d", 9, " goes on")
+        for server in servers:
+            late = Subscriber(server.target)
+            stack.callback(late.close)
+            late.until(lambda late=late: draft_of(late) == "An answer goes on")  # type: ignore[misc]
 
 
 @contextmanager
@@ -394,6 +510,46 @@ def test_numbers_that_a_lost_primary_gave_out_are_not_given_out_again(postgres: 
             taken_over.close()
     finally:
         lost.close()
+
+
+def test_what_is_left_of_a_delete_that_was_lost_goes_though_the_database_refuses_once(
+    postgres: Postgres,
+    start_server: Start,
+    connect: Connect,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = postgres.new_database()
+    servers = [start_server(store=url, data_dir=tmp_path / name) for name in "ab"]
+    one, two = map(connect, servers)
+    name, other = one.told("pangolin", "Two lines more"), one.told("zebra")
+    assert two.found("pangolin") == [name]
+    space = servers[1].app.spaces.open_now()[0]._space
+    assert space._following is not None
+    monkeypatch.setattr(space._deletions, "finish_interrupted", lambda *_: True)
+    one.delete(name)
+    assert two.found("pangolin") == []
+    assert space.index.removal.find(name) is not None
+    refused: list[str] = []
+
+    def refuse(_: object, log: str) -> bool:
+        monkeypatch.undo()
+        refused.append(log)
+        raise LogUnavailable(log, "read", "the connection is lost")
+
+    monkeypatch.setattr(space._following, "_differs", refuse)
+    postgres.execute(  # as a standby that got all but the delete, and wrote to the other one since
+        "UPDATE recollect.logs SET deleting = false; DELETE FROM recollect.traces;"
+        "DELETE FROM recollect.changes WHERE action = 'delete';"
+        "UPDATE recollect.timelines SET place = 'of the primary'; SELECT recollect.enter();"
+        'INSERT INTO recollect.changes (space, log, kind, action, "from", until, replica)'
+        " SELECT space, log, kind, 'append', 1, bytes, 0 FROM recollect.logs WHERE lines = 2",
+        url,
+    )
+    until(lambda: two.found("pangolin") == [name])
+    assert set(refused) == {other}
+    until(lambda: space.index.removal.find(name) is None, 10)
+    assert not space.is_removing
 
 
 def is_answered(call: Callable[[], object]) -> bool:

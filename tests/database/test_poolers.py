@@ -3,7 +3,7 @@ settings, locks or statements of a session. The conformance suite runs over it t
 """
 
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import grpc
@@ -14,11 +14,12 @@ from recollect_server.storage.postgres.database import Connection, Database
 
 from tests.conftest import Start
 from tests.postgres import Pooler, Postgres, pooled
-from tests.server.conftest import Connect, Service, failure_of, user
+from tests.server.conftest import Connect, Service, at_once, failure_of, user
 from tests.server_cli.conftest import run
 from tests.streaming.conftest import Subscriber
 from tests.waiting import until
 
+PREPARED = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%recollect.%'"
 SESSION = "SELECT current_setting('lock_timeout'), current_setting('synchronous_commit')"
 
 
@@ -158,6 +159,43 @@ def test_statements_are_prepared_where_no_pooler_is_or_as_the_setting_says(
             return int(row[0])
 
         assert database.run(work) == count
+
+
+def test_statements_stay_prepared_behind_a_pooler_that_keeps_them(
+    postgres: Postgres, start_server: Start, connect: Connect, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    with pooled(postgres, prepares=True) as pooler:
+        servers = [
+            start_server(
+                store=pooler.url(url), data_dir=tmp_path / name, store_prepared_statements="on"
+            )
+            for name in "ab"
+        ]
+        services = [connect(it) for it in servers]
+        names = [services[0].create().id for _ in range(3)]
+
+        def write(number: int) -> None:
+            for at in range(8):
+                name = names[(number + at) % 3]
+                services[at % 2].append(name, user(f"n{number} {at}"), request_id=f"{number}-{at}")
+
+        at_once(6, write)
+        postgres.end_sessions(url)  # the pooler prepares in the next ones what it keeps
+        until(lambda: all(map(is_served, services)))
+        services[0].delete(names.pop())
+        at_once(6, lambda number: services[number % 2].append(names[0], user(f"late {number}")))
+        for service in services:
+            for name in names:
+                messages = service.load(name, max_turns=200).messages
+                assert [it.turn_number for it in messages] == [*range(1, len(messages) + 1)]
+                assert len(messages) == 16 + 6 * (name == names[0])
+        for server in servers:
+            server.stop()
+        with ExitStack() as stack:
+            beside = [stack.enter_context(psycopg.connect(pooler.url(url))) for _ in range(3)]
+            counts = [it.execute(PREPARED).fetchone() for it in beside]
+        assert max(count for (count,) in filter(None, counts)) > 0
 
 
 def test_no_function_of_the_schema_waits_for_a_lock_for_ever(postgres: Postgres) -> None:

@@ -1,18 +1,27 @@
 """Two servers over one database, as processes, under load while one of them or PostgreSQL fails:
-the history of all calls must fit what both servers say.
+the history of all calls must fit what both servers say, and what their streams tell.
+
+`REPLICA_FAULTS=kill REPLICA_ROUNDS=1000` chooses the faults, and the rounds of each, that are tried
+in the long form.
 """
 
+import os
+import random
 import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
+from recollect.v1.update_pb2 import Update
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.store import PostgresStore
@@ -21,16 +30,18 @@ from tests.conftest import LONG, MovableClock, Start
 from tests.crash.checker import check, repeat
 from tests.crash.history import History
 from tests.crash.load import Callers, Process, connected, process
+from tests.database.test_failover import changes_of, contents_of
 from tests.postgres import Postgres, copy_transcripts, running
 from tests.server.conftest import Connect, Service, delete_index, user
+from tests.streaming.conftest import Subscriber, Watched
 from tests.waiting import until
 
 CALLERS, CALLS = 3, 12
-_ALL = {"max_turns": 1000, "max_tokens": 1_000_000}
+_ROUNDS_A_PAIR = 50  # so that checking does not grow with the rounds
 
 
 class Pair:
-    """Two servers over one database, and all that was asked of them."""
+    """Two servers over one database, all that was asked of them, and what they told."""
 
     def __init__(
         self,
@@ -51,10 +62,15 @@ class Pair:
         self._stack = stack
         self.processes: list[Process] = []
         self.services: list[Service] = []
+        self.watched = Watched()
+        self._killed = 1
         for number in range(2):
             started, service = self._started(number)
             self.processes.append(started)
             self.services.append(service)
+            self.watched.subscribers.append(Subscriber(started.target))
+            stack.callback(self.watched.subscribers[-1].close)
+            self.watched.subscribers[-1].ready()
 
     @property
     def url(self) -> str:
@@ -80,19 +96,23 @@ class Pair:
             )
             for number, service in enumerate(self.services)
         ]
-        before = len(self.history.calls())
+        # After an eighth to three quarters of the calls.
+        part = random.Random(seed).randint(2, 12)  # noqa: S311 - a test's numbers
+        some = len(self.history.calls()) + 2 * CALLERS * CALLS * part // 16
         for thread in threads:
             thread.start()
-        until(lambda: len(self.history.calls()) > before + 2 * CALLERS * CALLS // 4)
+        until(lambda: len(self.history.calls()) > some)
         yield
         for thread in threads:
             thread.join(60)
             assert not thread.is_alive()
 
     def kill(self) -> None:
-        """Kill one server, and start it again over its folder."""
-        self.processes[0].kill()
-        self.processes[0], self.services[0] = self._started(0)
+        """Kill one server, the other one the next time, and start it again over its folder."""
+        number = self._killed = 1 - self._killed
+        self.processes[number].kill()
+        self.processes[number], self.services[number] = self._started(number)
+        self.watched.subscribers[number].resume(self.processes[number].target)
 
     def pause(self) -> None:
         """Stop one server in the middle, let the other go on, and wake it."""
@@ -143,15 +163,54 @@ class Pair:
             return True
         return False
 
+    def check_streams(self, since: int) -> None:
+        """Check that both streams tell the same, and of each acknowledged message once. Of a
+        conversation that was deleted meanwhile one may tell no more than that.
+        """
+        deleted = {call.conversation_id for call in self.history.calls() if call.kind == "delete"}
 
-@pytest.fixture
-def pair(postgres: Postgres, tmp_path: Path) -> Iterator[Pair]:
-    with ExitStack() as stack:
-        if not LONG:
-            yield Pair(postgres, tmp_path, stack)
-            return
-        primary = stack.enter_context(running())
-        yield Pair(primary, tmp_path, stack, stack.enter_context(primary.standby()))
+        def is_there(update: Update) -> bool:
+            return update.conversation_id not in deleted
+
+        last = self.services[0].create().id
+        for started, one in zip(self.processes, self.watched.subscribers, strict=True):
+
+            def is_told(one: Subscriber = one) -> bool:
+                return any(it.conversation_id == last for it in one.updates[-100:])
+
+            while not is_told():
+                one.until(lambda one=one: one.error or is_told())  # type: ignore[misc]
+                if one.error is not None:
+                    assert one.error.code() is grpc.StatusCode.UNAVAILABLE, one.error
+                    one.resume(started.target)
+            assert not any(it.reset for it in one.updates)
+        first, second = (changes_of(it, is_there) for it in self.watched.subscribers)
+        assert first == second
+        counts = Counter(
+            (it.conversation_id, message.sequence)
+            for it in self.watched.subscribers[0].updates
+            for message in it.conversation_updated.messages
+        )
+        for call in self.history.calls()[since:]:
+            if call.kind == "append" and call.answered and call.conversation_id not in deleted:
+                assert [counts[call.conversation_id, it.sequence] for it in call.stored] == [
+                    1 for _ in call.stored
+                ], call
+
+
+@dataclass
+class Figures:
+    """Figures of the rounds."""
+
+    rounds: Counter[str] = field(default_factory=Counter)
+    acknowledged: int = 0
+    """Messages."""
+    unanswered: int = 0
+    """Calls that a fault left without an answer: they were repeated."""
+    changes: int = 0
+    """Changes that each stream told."""
+    longest: float = 0.0
+    """Seconds that the slowest answered call took."""
 
 
 class Overtaken(PostgresStore):
@@ -191,40 +250,59 @@ def test_a_server_starts_while_another_one_ends_the_delete_that_it_found(
         database.close()
 
 
-FAULTS: list[Callable[[Pair], None]] = [Pair.kill, Pair.pause, Pair.kill_postgres]
+FAULTS = {
+    "kill": Pair.kill,
+    "pause": Pair.pause,
+    "kill_postgres": Pair.kill_postgres,
+}
 if LONG:
-    FAULTS.append(Pair.fail_over)
+    FAULTS["fail_over"] = Pair.fail_over
+CHOSEN = os.environ.get("REPLICA_FAULTS", ",".join(FAULTS)).split(",")
+ROUNDS = int(os.environ.get("REPLICA_ROUNDS", "250" if LONG else "1"))
 
 
-@pytest.mark.timeout(9000 if LONG else 180)
+def run_round(pair: Pair, fault: str, seed: int, copied: Path, figures: Figures) -> None:
+    """Let one fault happen under load, and check what both servers have and told."""
+    since = len(pair.history.calls())
+    with pair.under_load(seed):
+        FAULTS[fault](pair)
+    for service in pair.services:
+        until(lambda service=service: pair.is_well(service))  # type: ignore[misc]
+    calls = pair.history.calls()[since:]
+    figures.unanswered += sum(not call.ended for call in calls)
+    figures.longest = max(figures.longest, *(call.seconds for call in calls if call.answered))
+    assert repeat(pair.history, pair.services[seed % 2], since) == []
+    for call in calls:
+        call.cursor = ""
+    copy_transcripts(pair.url, copied)
+    verdicts = [check(pair.history, service, copied, since) for service in pair.services]
+    assert [verdict.problems for verdict in verdicts] == [[], []]
+    assert verdicts[0].acknowledged == verdicts[1].acknowledged
+    pair.check_streams(since)
+    figures.acknowledged += verdicts[0].acknowledged
+    figures.rounds[fault] += 1
+
+
+@pytest.mark.timeout(20_000 if LONG else 180)
 def test_both_servers_say_what_was_acknowledged_once_and_in_one_order_whatever_fails(
-    pair: Pair, tmp_path: Path
+    request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    acknowledged = 0
-    for seed in range(len(FAULTS) * (250 if LONG else 1)):
-        since = len(pair.history.calls())
-        with pair.under_load(seed):
-            FAULTS[seed % len(FAULTS)](pair)
-        for service in pair.services:
-            until(lambda service=service: pair.is_well(service))  # type: ignore[misc]
-        assert repeat(pair.history, pair.services[seed % 2], since) == []
-        for call in pair.history.calls()[since:]:
-            call.cursor = ""
-        copy_transcripts(pair.url, tmp_path / "copied")
-        verdicts = [
-            check(pair.history, service, tmp_path / "copied", since) for service in pair.services
-        ]
-        assert [verdict.problems for verdict in verdicts] == [[], []]
-        assert verdicts[0].acknowledged == verdicts[1].acknowledged
-        acknowledged += verdicts[0].acknowledged
-        one, two = (
-            {
-                it.id: [(m.sequence, m.turn_number, m.content) for m in messages]
-                for page in service.pages(page_size=500)
-                for it in page
-                if (messages := service.load(it.id, **_ALL).messages) is not None
-            }
-            for service in pair.services
-        )
-        assert one == two
-    assert acknowledged > 30
+    figures = Figures()
+    faults = CHOSEN * ROUNDS
+    for first in range(0, len(faults), _ROUNDS_A_PAIR):
+        with ExitStack() as stack:
+            standby = None
+            if "fail_over" in CHOSEN:
+                primary = stack.enter_context(running())
+                standby = stack.enter_context(primary.standby())
+            else:
+                primary = request.getfixturevalue("postgres")
+            folder = tmp_path / str(first)
+            pair = Pair(primary, folder, stack, standby)
+            for seed, fault in enumerate(faults[first : first + _ROUNDS_A_PAIR], first):
+                run_round(pair, fault, seed, folder / "copied", figures)
+            assert contents_of(pair.services[0]) == contents_of(pair.services[1])
+            figures.changes += len(changes_of(pair.watched.subscribers[0]))
+        pair.watched.check()
+        sys.stdout.write(f"{figures}\n")
+    assert figures.acknowledged > 30

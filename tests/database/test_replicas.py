@@ -1,7 +1,8 @@
 """Several servers over one database: whatever one acknowledges, the others answer at once."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
+from recollect_server.app.space import OpenSpace
 from recollect_server.domain.conversation import Unindexed
+from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.external import Provenance, Trust, TrustSet
 from recollect_server.domain.filters import Filter
 from recollect_server.services.conversations import Conversations
@@ -607,6 +610,35 @@ def test_a_server_that_others_took_for_gone_keeps_no_word_of_what_they_deleted(
     assert said(two, redacted) == said(one, redacted)
 
 
+def test_words_of_a_delete_that_others_ended_go_though_the_index_refuses_once(
+    replicas: Replicas, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    name = one.told("secretword")
+    assert two.found("secretword") == [name]
+    space = replicas.servers[1].app.spaces.open_now()[0]._space
+    monkeypatch.setattr(space._deletions, "finish_interrupted", lambda *_: True)
+    one.delete(name)
+    assert two.found("secretword") == []
+    postgres.execute(  # as another server does after half a minute
+        "DELETE FROM recollect.traces; DELETE FROM recollect.lines; DELETE FROM recollect.logs",
+        replicas.url,
+    )
+    refused: list[str] = []
+
+    def refuse(log: str) -> int | None:
+        monkeypatch.undo()
+        refused.append(log)
+        raise IndexUnavailable("the disk refuses")
+
+    monkeypatch.undo()
+    monkeypatch.setattr(space.index.removal, "find", refuse)
+    until(lambda: refused)
+    until(lambda: files_with(replicas.servers[1].data_dir, "secretword") == [])
+    assert refused == [name]
+    assert not space.is_removing
+
+
 def test_notes_are_taken_once_by_whichever_server_has_the_lease(
     postgres: Postgres, start_server: Start, tmp_path: Path
 ) -> None:
@@ -652,6 +684,56 @@ def test_work_whose_lease_another_server_took_meanwhile_writes_nothing(
         space.external.receive("whatsapp", ALEX, "3", "no such work", (), None, Provenance(""))
     late = "SELECT count(*) FROM recollect.lines WHERE position('late'::bytea IN body) > 0"
     assert postgres.execute(late, url) == [(0,)]
+
+
+def test_a_statement_that_was_cut_off_until_another_server_had_its_lease_writes_nothing(
+    postgres: Postgres, start_server: Start, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    with ExitStack() as stack:
+        proxy, proxied_url = stack.enter_context(proxied(postgres, url))
+        servers = [
+            start_server(store=it, data_dir=tmp_path / name)
+            for name, it in (("one", url), ("two", proxied_url))
+        ]
+        stack.callback(servers[1].stop)  # before its way to PostgreSQL ends
+        one, two = (stack.enter_context(it.app.spaces.use("default")) for it in servers)
+
+        def receive(space: OpenSpace, person: str, number: str, text: str) -> None:
+            space.external.receive("whatsapp", person, number, text, (), None, Provenance(""))
+
+        def work() -> None:
+            with two.retention.alone() as may:
+                assert may
+                receive(two, STRANGER, "1", "early")
+                proxy.hold = b"recollect.append"
+                with pytest.raises(LogTaken):
+                    receive(two, ALEX, "2", "late")
+                with pytest.raises(LogTaken):
+                    receive(two, ALEX, "3", "later still")
+
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                cut_off = pool.submit(work)
+                until(lambda: cut_off.done() or not proxy.passes.is_set())
+                postgres.execute("UPDATE recollect.leases SET until = '-infinity'", url)
+                with one.retention.alone() as may:
+                    assert may
+                    receive(one, ALEX, "4", "in time")
+            finally:
+                proxy.passes.set()
+            cut_off.result()
+        with two.retention.alone() as may:
+            assert not may
+        for server in servers:
+            client = stack.enter_context(Client(server.target))
+            assert {
+                message.text
+                for each in client.external.list_communications()
+                for message in client.external.get_communication(each.id).messages
+            } == {"early", "in time"}
+    rows = "SELECT count(*) FROM recollect.lines WHERE position('late'::bytea IN body) > 0"
+    assert postgres.execute(rows, url) == [(0,)]
 
 
 def test_a_server_verifies_what_another_one_writes_without_a_false_alarm(

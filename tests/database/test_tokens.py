@@ -63,6 +63,37 @@ def test_a_token_made_beside_the_server_counts_at_once_and_a_revoked_one_within_
     assert not listed(again.target, None)
 
 
+def test_a_token_that_a_standby_never_got_is_worth_nothing_and_one_revoked_there_must_be_again(
+    postgres: Postgres, start_server: Start, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    targets = [
+        start_server(store=url, auth="required", data_dir=tmp_path / name).target for name in "ab"
+    ]
+    store = ("--store", url, "--data-dir", tmp_path / "of the command")
+
+    def create() -> str:
+        return run("token", "create", "--kind", "brain", *store).stdout.strip()
+
+    first, revoked = create(), create()
+    ((last,),) = postgres.execute("SELECT max(line) FROM recollect.tokens", url)
+    assert run("token", "revoke", revoked, *store).exit_code == 0
+    lost = create()
+    for target in targets:
+        until(lambda target=target: listed(target, lost) and not listed(target, revoked))  # type: ignore[misc]
+    postgres.execute(  # as a standby that has no later line
+        f"DELETE FROM recollect.tokens WHERE line > {last};"  # noqa: S608 - a number
+        "UPDATE recollect.timelines SET place = 'of the primary'; SELECT recollect.enter()",
+        url,
+    )
+    after = create()
+    for target in targets:
+        until(lambda target=target: not listed(target, lost), 5)  # type: ignore[misc]
+        assert listed(target, first)
+        assert listed(target, revoked)
+        assert listed(target, after)
+
+
 def test_nobody_administers_without_a_token_from_the_first_one_on(
     postgres: Postgres, start_server: Start, tmp_path: Path
 ) -> None:

@@ -73,12 +73,19 @@ class Proxy:
         """The statement is not passed on either."""
         self.is_cut = False
         """All connections end, and none begins."""
+        self.hold: bytes = b""
+        """Text of a statement: it is not passed on, nor is anything behind it, until `passes`."""
+        self.passes = threading.Event()
+        self.passes.set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
+        """Let no further connection in. Those that stand end with their callers, which sign off by
+        them: without one they would wait for one.
+        """
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self.cut()
+        self.passes.set()
 
     def cut(self) -> None:
         for end in list(self._open):
@@ -103,6 +110,7 @@ class Proxy:
         def answers() -> None:
             with suppress(OSError):
                 while data := server.recv(1 << 16):
+                    self.passes.wait()
                     if lost.is_set():
                         if self.is_cut:
                             self.cut()
@@ -113,6 +121,10 @@ class Proxy:
         threading.Thread(target=answers, daemon=True).start()
         with suppress(OSError):
             while data := caller.recv(1 << 16):
+                if self.hold and self.hold in data:
+                    self.hold = b""
+                    self.passes.clear()
+                self.passes.wait()
                 if self.lose and self.lose in data:
                     self.lose = b""
                     lost.set()

@@ -22,7 +22,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from recollect_server import __version__
-from recollect_server.app.space import JOB_NAMES, OpenSpace, SpaceLoad
+from recollect_server.app.space import OpenSpace, SpaceLoad
+from recollect_server.app.space_jobs import JOB_NAMES
 from recollect_server.app.stores import Stores
 from recollect_server.domain.telemetry import Count, Step, Telemetry
 from recollect_server.services.notes.naming import Outcome
@@ -341,7 +342,7 @@ class Metrics(Telemetry):
     def count(self, count: Count, amount: float = 1.0, label: str = "") -> None:
         """Count something."""
         name = _OF_COUNTS[count]
-        self._add(name, (_declared(name, 0, label),) if METRICS[name].labels else (), amount)
+        self._add(name, (_declared(name, label),) if METRICS[name].labels else (), amount)
 
     def deliver(self, seconds: float) -> None:
         """Note that a stream was sent what is new."""
@@ -349,7 +350,7 @@ class Metrics(Telemetry):
 
     def call(self, method: str, code: str, seconds: float) -> None:
         """Note a call that is over."""
-        method = _declared("recollect_calls_total", 0, method)
+        method = _declared("recollect_calls_total", method)
         self._add("recollect_calls_total", (method, code), 1.0)
         self._histogram("recollect_call_seconds", (method,)).observe(seconds)
 
@@ -384,15 +385,15 @@ class Metrics(Telemetry):
 
 
 @cache
-def _values(name: str, at: int) -> frozenset[str]:
+def _values(name: str) -> frozenset[str]:
     labels = METRICS[name].labels
     assert labels is not None
-    return frozenset(list(labels.values())[at])
+    return frozenset(next(iter(labels.values())))
 
 
-def _declared(name: str, at: int, value: str) -> str:
-    """Return a label's value if its metric declares it, else `other`."""
-    return value if value in _values(name, at) else OTHER
+def _declared(name: str, value: str) -> str:
+    """Return the value of a metric's first label if the metric declares it, else `other`."""
+    return value if value in _values(name) else OTHER
 
 
 def _all_labels(metric: Metric) -> list[tuple[str, ...]]:

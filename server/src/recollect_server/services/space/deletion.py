@@ -122,9 +122,9 @@ class Deletions:
         self._publish = publish
         # Under way; set at their end, changed under the conversation's lock.
         self._under_way: dict[str, threading.Event] = {}
-        self._interrupted: dict[str, int | None] = {}
-        """Begun, and not finished because the store or the index refused, or because another
-        process began them: numbers in the index.
+        self._unfinished: dict[str, int | None] = {}
+        """Begun, here or by another process, and not finished: numbers in the index. One leaves
+        once nothing of it is left: whatever interrupts its last steps, they are taken again.
         """
         self._as_indexed: dict[str, list[bytes]] = {}
         """Lines by which the words of deleted ones go, where another process redacted them and this
@@ -164,7 +164,7 @@ class Deletions:
                         if earlier := self._requests.find_answered(request):
                             return Receipt.of(earlier)
                         raise
-                    number = self._interrupted.pop(conversation_id, None)
+                    number = self._unfinished.get(conversation_id)
                 self._states.forget(conversation_id)
                 self._pending.release(conversation_id)
                 self._projection.overlay.caught_up(conversation_id)
@@ -187,38 +187,41 @@ class Deletions:
             projection.overlay.caught_up(conversation_id)
             projection.suspects.clear(conversation_id)
             self._routes.forget(conversation_id)
+            self._unfinished[conversation_id] = None
             stored = projection.index.conversations.find(conversation_id)
-            self._interrupted[conversation_id] = stored.number if stored else None
             if stored is not None:
+                self._unfinished[conversation_id] = stored.number
                 self._keep_as_indexed(stored)
                 projection.index.removal.begin(stored.number, conversation_id, self._clock())
 
     @property
     def is_any_left(self) -> bool:
         """True if a delete was interrupted, or followed, and is not finished."""
-        return bool(self._interrupted)
+        return bool(self._unfinished.keys() - self._under_way.keys())
 
-    def revive(self, conversation_id: str) -> bool:
-        """Let a conversation be there again whose delete was lost with a part of the store. Return
-        whether something of it was left to remove.
+    def is_left(self, conversation_id: str) -> bool:
+        """Return whether the index may have something of a deleted conversation."""
+        return conversation_id in self._unfinished
+
+    def revive(self, conversation_id: str) -> None:
+        """Let a conversation be there again whose delete was lost with a part of the store. The
+        index must not be used any more where something of it is left.
         """
         self._as_indexed.pop(conversation_id, None)
-        is_left = conversation_id in self._interrupted
-        self._interrupted.pop(conversation_id, None)
-        return is_left
+        self._unfinished.pop(conversation_id, None)
 
     def finish_interrupted(self, only: Collection[str] | None = None) -> bool:
         """Finish the deletes that the store or the index interrupted, or another process began; of
         all conversations or of `only` these. Return False if one of them still refuses. Hold no
         lock.
         """
-        for conversation_id in list(self._interrupted):
+        for conversation_id in list(self._unfinished):
             if only is not None and conversation_id not in only:
                 continue
             with self._locks.conversations.hold(conversation_id):
-                if conversation_id not in self._interrupted or conversation_id in self._under_way:
+                if conversation_id not in self._unfinished or conversation_id in self._under_way:
                     continue
-                number = self._interrupted.pop(conversation_id)
+                number = self._unfinished[conversation_id]
                 self._under_way[conversation_id] = threading.Event()
             try:
                 self._complete(conversation_id, number, None)
@@ -235,7 +238,7 @@ class Deletions:
             if conversation_id not in self._under_way and self._store.deleted_length(
                 conversation_id
             ):
-                self._interrupted.setdefault(conversation_id, None)
+                self._unfinished.setdefault(conversation_id, None)
 
     def check(self, conversation_id: str, anchors: int, *, force: bool) -> None:
         """Raise what `delete` would refuse a conversation with, and change nothing."""
@@ -244,14 +247,7 @@ class Deletions:
             if state.conversation.pinned and not force:
                 raise ConversationPinned(conversation_id)
             if anchors not in (KEEP_ANCHORS, DELETE_ANCHORS):
-                settle_anchors(
-                    self._anchors,
-                    self._projection.index,
-                    self._store,
-                    conversation_id,
-                    state.number,
-                    anchors,
-                )
+                self._settle_anchors(conversation_id, state.number, anchors)
 
     def _begin(
         self,
@@ -268,14 +264,7 @@ class Deletions:
             raise ConversationPinned(conversation_id)
         if confirm is not None and not confirm(state.conversation):
             raise NotConfirmed
-        settle_anchors(
-            self._anchors,
-            self._projection.index,
-            self._store,
-            conversation_id,
-            state.number,
-            anchors,
-        )
+        self._settle_anchors(conversation_id, state.number, anchors)
         if request:
             self._requests.begin(request)
         deleting(conversation_id)
@@ -287,6 +276,11 @@ class Deletions:
             # another process deleted it, and this one has not followed that
             raise ConversationNotFound(conversation_id) from None
         return state.number
+
+    def _settle_anchors(self, conversation_id: str, number: int | None, anchors: int) -> None:
+        settle_anchors(
+            self._anchors, self._projection.index, self._store, conversation_id, number, anchors
+        )
 
     def _is_begun(self, conversation_id: str, request: RequestKey) -> bool:
         """Return whether this very request began to delete a conversation, in another process or in
@@ -308,18 +302,20 @@ class Deletions:
         """Take the steps behind the first one. Return None if others finished meanwhile. Hold no
         lock, and have it in `_under_way`.
         """
+        self._unfinished[conversation_id] = number
         try:
-            return self._finish(conversation_id, number, request)
-        except LogNotFound:
-            # It was finished with a new index, or by others, who took this process for gone.
-            if self._projection.index.removal.find(conversation_id) is not None:
-                reason = f"it has words of {conversation_id}, which another server deleted"
-                self._projection.index.condemn(reason)
-                self._projection.index.want_rebuild(reason)
-            return None
-        except (IndexUnavailable, StorageUnavailable):
-            self._interrupted[conversation_id] = number
-            raise
+            try:
+                receipt = self._finish(conversation_id, number, request)
+            except LogNotFound:
+                # It was finished with a new index, or by others, who took this process for gone, or
+                # its begin was lost with a part of the store.
+                if self._projection.index.removal.find(conversation_id) is not None:
+                    reason = f"it has words of {conversation_id}, which another server deleted"
+                    self._projection.index.condemn(reason)
+                    self._projection.index.want_rebuild(reason)
+                receipt = None
+            self._unfinished.pop(conversation_id, None)
+            return receipt
         finally:
             self._under_way.pop(conversation_id).set()
 

@@ -312,6 +312,9 @@ class Following:
         for name in (ANCHORS, FORGOTTEN):
             self._take_in_other(name, "ledger")
         self._publish(ChangedElsewhere("", ""))
+        # At last: whatever refuses before, the next try finds them again.
+        for name in lost:
+            self._deletions.revive(name)
 
     def _lost_logs(self, moment: str) -> list[str]:
         """Return the logs of which the index has, or may have, more than both histories: the one of
@@ -322,7 +325,7 @@ class Following:
         # Lengths first: what is appended between the two is counted by where it begins.
         lengths = {logs: dict(self._store.logs(logs.kind)) for logs in self._kinds}
         changed = self._sharing.changed_since_takeover(moment)
-        lost = self._revived(lengths, indexed)
+        lost = self._left(lengths, indexed)
         for logs in self._kinds:
             for name, size in indexed[logs].items():
                 if name in lost:
@@ -339,18 +342,18 @@ class Following:
                     lost.append(name)
         return lost
 
-    def _revived(
+    def _left(
         self,
         lengths: dict[Logs[Any], dict[str, int]],
         indexed: dict[Logs[Any], dict[str, int]],
     ) -> list[str]:
-        """Let conversations be there again whose delete was lost. Return those that were not out of
-        the index yet.
+        """Return the conversations whose delete was lost, and that were not out of the index yet.
+        Those that were are told of as if they were new.
         """
         left: list[str] = []
         for logs in self._kinds:
             for name in lengths[logs] if logs.kind is Kind.CONVERSATION else ():
-                if self._deletions.revive(name):
+                if self._deletions.is_left(name):
                     left.append(name)
                 if name not in indexed[logs]:
                     self._publish(Reindexed(name))
