@@ -135,7 +135,8 @@ def recall(
 ) -> Past:
     """Return the turns that fit best and are not shown already.
 
-    Of `budget`, what exceeds `own_budget` is only used where something is likely to fit.
+    Of `budget`, what exceeds `own_budget` is only used where something is likely to fit: by words
+    alone, for of scores by meaning it was not measured.
 
     Raises IndexUnavailable, StorageUnavailable, CallerGone, DeadlineExceeded.
     """
@@ -168,7 +169,8 @@ def recall(
     least = rules.least(best)
     chosen: dict[tuple[int, int], list[int]] = {}
     note = ""
-    if (granted := rules.budget(best, own_budget, budget)) < budget:
+    granted = budget if candidates.scans else rules.budget(best, own_budget, budget)
+    if granted < budget:
         note = f"the best scores {best:.2f}, so at most {granted} tokens are recalled"
     room = _POOL * granted
     for at in ranked[:_RANKED]:
