@@ -6,23 +6,33 @@ import sys
 from pathlib import Path
 
 import pytest
+from recollect import Client
 
 from tests.conftest import Start
 from tests.crash.load import connected
 from tests.postgres import Postgres
-from tests.server.conftest import agent, user
+from tests.server.conftest import Connect, agent, user
 from tests.streaming.conftest import Subscriber
+from tests.waiting import until
 
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 HOUR = 3600
+RULE = ("--retention", "delete idle=90m")  # half an hour more than the clocks are apart
+LEASE = (
+    "SELECT extract(epoch FROM until - now()), fence FROM recollect.leases"
+    " WHERE purpose = 'retention'"
+)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 @pytest.mark.skipif(not LIBRARIES, reason="there is no libfaketime: apt-get install faketime")
 def test_servers_whose_clocks_are_an_hour_apart_agree_on_order_and_lose_nothing(
-    postgres: Postgres, start_server: Start, tmp_path: Path
+    postgres: Postgres, start_server: Start, connect: Connect, tmp_path: Path
 ) -> None:
     url = postgres.new_database()
+    server = start_server(store=url)  # whose clock stands still, months ago
+    old = [connect(server).told(f"old {number}") for number in range(3)]
+    server.stop()
     environment = {
         "LD_PRELOAD": str(LIBRARIES[0]),
         "FAKETIME": "+1h",
@@ -33,7 +43,7 @@ def test_servers_whose_clocks_are_an_hour_apart_agree_on_order_and_lose_nothing(
         subprocess.Popen(
             [
                 *(sys.executable, "-m", "recollect_server", "serve", "--listen", "127.0.0.1:0"),
-                *("--store", url, "--data-dir", str(tmp_path / "ahead")),
+                *("--store", url, "--data-dir", str(tmp_path / "ahead"), *RULE),
             ],
             env=os.environ | environment,
             stdout=subprocess.PIPE,
@@ -43,7 +53,7 @@ def test_servers_whose_clocks_are_an_hour_apart_agree_on_order_and_lose_nothing(
         subprocess.Popen(
             [
                 *(sys.executable, "-m", "recollect_server", "serve", "--listen", "127.0.0.1:0"),
-                *("--store", url, "--data-dir", str(tmp_path / "right")),
+                *("--store", url, "--data-dir", str(tmp_path / "right"), *RULE),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -80,6 +90,19 @@ def test_servers_whose_clocks_are_an_hour_apart_agree_on_order_and_lose_nothing(
                     assert watcher.messages() == [*texts, "zebra"]
                     watcher.close()
                 assert ahead.create().id[5:15] > right.create().id[5:15]  # an hour, in their ids
+                # One of them carries out the rule, by a lease of PostgreSQL's clock.
+                # A conversation that was just changed is looked at again after a minute.
+                until(lambda: not {it.id for it in right.pages()[0]} & set(old), 90)
+                ((seconds, fence),) = postgres.execute(LEASE, url)
+                assert (0 < float(str(seconds)) <= 60, fence) == (True, 1)
+                receipts = []
+                for target in targets:
+                    with Client(target) as client:
+                        page = client.admin.list_retention_receipts().receipts
+                        receipts.append([it.conversation.conversation_id for it in page])
+                assert receipts[0] == receipts[1]
+                assert sorted(receipts[0]) == sorted(old)
+                assert {name, later} <= {it.id for it in ahead.pages()[0]}
         finally:
             process.kill()
             beside.kill()

@@ -5,10 +5,11 @@ whatever ends it half-way.
 import os
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from signal import SIGKILL
-from threading import Timer
+from threading import Event
 
 import pytest
 from recollect import CheckpointRecord, Client, Message, StoredInConversation
@@ -239,11 +240,20 @@ def test_a_database_whose_server_was_killed_moves_once_it_is_certain_that_it_is_
     assert postgres.execute(f"{sign} RETURNING 1", direct) == [(1,)]
     assert "byte for byte" in migrate(url, tmp_path / "moved")
     # As one whose connections are hidden.
-    postgres.execute(f"{sign} + interval '31 seconds'", direct)
-    live = Timer(0.5, postgres.execute, [sign.replace("29", "0"), direct])
-    live.start()
-    assert "another server uses the database" in migrate(url, tmp_path / "again")
-    live.join()
+    postgres.execute(f"{sign} + interval '29 seconds'", direct)
+    ended = Event()
+
+    def live() -> None:
+        while not ended.wait(0.5):
+            postgres.execute(sign.replace("29", "0"), direct)
+
+    with ThreadPoolExecutor() as pool:
+        signs = pool.submit(live)
+        try:
+            assert "another server uses the database" in migrate(url, tmp_path / "again")
+        finally:
+            ended.set()
+        signs.result()
 
 
 def test_a_cursor_of_before_a_move_gives_a_snapshot_that_says_so_there_and_back(

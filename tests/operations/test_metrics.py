@@ -14,7 +14,8 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect_server import app
-from recollect_server.app.metrics import METRICS, OTHER, Metrics, metrics_page
+from recollect_server.app.metrics import METRICS, OTHER, Metrics
+from recollect_server.app.metrics_page import metrics_page
 from recollect_server.domain.telemetry import Count
 from recollect_server.jobs.upkeep import Follower
 from recollect_server.settings import Settings, WrongSettings

@@ -24,7 +24,8 @@ from recollect_server.app.folder import (
     check_address_space,
     is_out_of_memory,
 )
-from recollect_server.app.metrics import Metrics, Observed, metrics_page
+from recollect_server.app.metrics import Metrics
+from recollect_server.app.metrics_page import Observed, metrics_page
 from recollect_server.app.models import embedding_models, model_folder, writer_of_notes
 from recollect_server.app.reading import ReadingSpace
 from recollect_server.app.space import OpenSpace, Shared
