@@ -324,13 +324,17 @@ def test_cold_is_asked_only_when_it_can_help_and_says_why_not(
 
 def test_unused_budget_is_handed_down_and_the_total_holds(service: Service) -> None:
     for number in range(30):
-        service.told(f"zebra {number} " + "x" * 360)
+        service.told(f"The zebra of Ghent eats hay in garden {number}. " + "x" * 360)
     here = service.told("one")
-    answer = built(service, here, "zebra")
+    question = "Which garden does the zebra of Ghent eat hay in?"
+    answer = built(service, here, question)
     assert allocation(answer, COLD).budget == 4400 - 5
     assert sum(each.used for each in answer.allocation) <= 4400
     assert (len(answer.cold), len(answer.sources)) == (8, 8)
     assert "8 sources are recalled already" in {it.reason for it in answer.dropped}
+    doubtful = allocation(built(service, here, "zebra"), COLD)
+    assert (doubtful.budget, 500 < doubtful.used < 1000) == (4400 - 5, True)
+    assert re.search(r"the best scores 0\.\d\d, so at most 9\d\d tokens", doubtful.note)
     small = built(service, here, "zebra", total=500)
     assert (allocation(small, COLD).budget, sum(each.used for each in small.allocation) <= 500) == (
         495,

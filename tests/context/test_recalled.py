@@ -76,6 +76,22 @@ def test_a_long_message_is_excerpted_around_the_words_of_the_question(service: S
     assert not next(it for it in answer.cold if it.message.content == "Tell me all.").is_excerpt
 
 
+def test_what_the_user_asked_stays_whole_beside_an_excerpt_of_a_long_answer(
+    service: Service,
+) -> None:
+    there = service.create().id
+    request = "Please plan the trip for us, with a stop at the river and one in the hills. " * 4
+    filling = "It rained again and nothing happened all day long. "
+    service.append(
+        there, user(request), agent(filling * 50 + "Zebra Ottokar moved." + filling * 50)
+    )
+    answer = built(service, service.told("Hello you."), "Where did the zebra Ottokar move?")
+    assert [(it.message.content == request, it.is_excerpt) for it in answer.cold] == [
+        (True, False),
+        (False, True),
+    ]
+
+
 def test_a_recalled_conversation_brings_its_title_and_its_abbreviation_once(
     service: Service,
 ) -> None:
@@ -154,6 +170,38 @@ def test_only_what_reaches_the_threshold_is_recalled_and_explain_says_what_did_n
         (it.conversation_id, it.message.sequence) for it in answer.cold
     }
     assert not [it for it in built(service, here, question).dropped if it.tier == COLD]
+
+
+def test_words_of_small_talk_and_short_numbers_recall_nothing_by_words_alone(
+    start_server: Start, connect: Connect, clock: MovableClock
+) -> None:
+    service = connect(start_server(relevance_threshold=0.0, embedder="off"))
+    service.told(
+        "Good morning! My name is Lena, and thanks so much, the weather is great.",
+        "Buy 9 chairs for 8 guests: 17 or 23 euros each, per piece.",
+        "The robot vacuums the hall.",
+        *(f"Note item{number}." for number in range(300)),
+    )
+    clock.move(10 * DAY)
+    here = service.told("Hello you.")
+    for message in (
+        "Thanks so much, that was great.",
+        "What's the weather going to be like tomorrow?",
+        "Quanto fa 9 per 8?",
+        "What is 17 plus 23?",
+        "Tu es un robot ou une personne ?",  # nobody said its other words
+    ):
+        answer = built(service, here, message, explain=True)
+        assert not answer.cold, message
+        assert "nothing that is stored fits" in allocation(answer, COLD).note
+        assert all("small talk, short numbers" in it.reason for it in answer.dropped)
+    for message in (
+        "What is my name?",
+        "Who buys chairs for 8 guests?",
+        "Where is the robot?",
+        "What was the weather like last week?",
+    ):
+        assert built(service, here, message).cold, message
 
 
 def test_how_many_sources_and_how_long_an_excerpt_is_are_settings(

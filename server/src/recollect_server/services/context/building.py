@@ -50,9 +50,9 @@ _ANSWER_SHARE = 4
 of everything else.
 """
 _GROUP_TEXT = 1000  # characters of one of them
-_LENT = 2
-"""By what the warm turns' tokens are divided that recalled turns may take where they need more than
-the cold tier's budget.
+_LENT = 0.75
+"""Share of the warm turns' tokens that recalled turns may take where they are likely to help and
+need more than the cold tier's budget.
 """
 _ASKED = 4000  # characters of a message that words are taken from
 
@@ -156,10 +156,11 @@ class ContextBuilder:
         lines = {it.message.sequence for it in (*hot.packed, *warm.packed)}
         newest = head.conversation.turn_count if head else 0
         shown = past.Shown(conversation_id, head.number if head else None, frozenset(lines), newest)
-        lent = 0 if is_cold_set else sum(it.tokens for it in warm.packed) // _LENT
+        lent = 0 if is_cold_set else int(_LENT * sum(it.tokens for it in warm.packed))
         recalled, cold, last = self.cold(
-            head, shown, weighing, message, room + lent, degraded, deadline, explain=explain
-        )
+            head, shown, weighing, message, room + lent, degraded, deadline, own_room=budget.cold,
+            explain=explain,
+        )  # fmt: skip
         # what fits the message is worth more than all of the earlier turns
         if (excess := cold.used - room) > 0:
             less = excess + warm.left
@@ -339,10 +340,11 @@ class ContextBuilder:
         degraded: dict[str, str],
         deadline: Deadline = UNLIMITED,
         *,
+        own_room: int = 0,
         explain: bool = False,
     ) -> tuple[past.Past, Packed, Source | None]:
         """Return the cold tier alone, of `room` tokens, and the conversation before this one where
-        its abbreviation is shown.
+        its abbreviation is shown. More than `own_room` is used where recall is likely to help.
 
         Raises CallerGone, DeadlineExceeded.
         """
@@ -365,7 +367,7 @@ class ContextBuilder:
                 degraded["cold"] = doubt
             recalled = past.recall(
                 self._space, self._meaning, self._tiers, weighing, message, shown, left, choosing.recalling,
-                choosing.excerpt_tokens, deadline, explain=explain,
+                choosing.excerpt_tokens, deadline, own_budget=own_room, explain=explain,
             )  # fmt: skip
         except (IndexUnavailable, StorageUnavailable) as error:
             degraded["cold"] = str(error)
@@ -377,7 +379,7 @@ class ContextBuilder:
         degraded |= recalled.degraded
         packed = pack_cold(
             recalled.turns,
-            left,
+            recalled.budget,
             choosing.recalling,
             recalled.about,
             shown.conversation_id,

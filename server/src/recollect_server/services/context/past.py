@@ -13,14 +13,14 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.filters import Filter, Scope
 from recollect_server.domain.ids import message_id
-from recollect_server.domain.message import Message
+from recollect_server.domain.message import Message, Role
 from recollect_server.domain.rendering.form import Form
 from recollect_server.services.context.excerpts import MARK, excerpt
 from recollect_server.services.context.own import Weighing
 from recollect_server.services.context.packing import Recalling, Turn
-from recollect_server.services.context.relevance import says_little
+from recollect_server.services.context.relevance import says_little, speaks_of_asker
 from recollect_server.services.recall.candidates import Candidates, gather
-from recollect_server.services.recall.dates import read_dates, without_dates
+from recollect_server.services.recall.dates import asks_of_dates, read_dates, without_dates
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
@@ -41,6 +41,10 @@ _FURTHER = 0.5
 """Share of an excerpt's tokens that the messages of all turns but the best one have: with long
 answers more turns then fit.
 """
+_OF_USERS = 0.3
+"""Share of an excerpt's tokens that a user's message has at the least. It is short where an agent's
+answer is long, and says what the turn is about.
+"""
 _BESIDE = 0.25
 """Share of an excerpt's tokens that the other messages of a turn have: they say what was asked, or
 what became of it.
@@ -56,6 +60,10 @@ _FIRST_TURNS = 3  # of a conversation: in these the one before is still of inter
 _LAST_SEEN = 5
 _ABBREVIATION = 100  # tokens of one
 _TITLE = 80  # characters of one
+_BY_CHANCE = (
+    "nothing that is stored fits the message: of its words only small talk, short numbers or one"
+    " word beside many unknown ones are stored"
+)
 LEAST_BUDGET = 20
 """Fewer tokens than these hold no message worth the search."""
 
@@ -70,6 +78,8 @@ class Past:
     about: dict[str, About] = field(default_factory=dict)
     degraded: dict[str, str] = field(default_factory=dict)
     note: str = ""
+    budget: int = 0
+    """Tokens that the turns may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +130,22 @@ def recall(
     excerpt_tokens: int,
     deadline: Deadline = UNLIMITED,
     *,
+    own_budget: int = 0,
     explain: bool = False,
 ) -> Past:
     """Return the turns that fit best and are not shown already.
+
+    Of `budget`, what exceeds `own_budget` is only used where something is likely to fit: by words
+    alone, for of scores by meaning it was not measured.
 
     Raises IndexUnavailable, StorageUnavailable, CallerGone, DeadlineExceeded.
     """
     index = space.index
     question = message[:_QUESTION]
+    dates = read_dates(question, weighing.now)
     with index.until(deadline):
         hidden = shown.ids(index)
-        terms = index.search.terms(without_dates(question, read_dates(question, weighing.now)))
+        terms = index.search.terms(without_dates(question, dates))
         candidates = gather(
             index,
             meaning,
@@ -143,10 +158,21 @@ def recall(
             telemetry=space.telemetry,
         )
     ranked = candidates.best_messages()
+    asks_of_past = speaks_of_asker(question) or (
+        asks_of_dates(question) and any(it.end <= weighing.now for it in dates)
+    )
+    if ranked and not (candidates.scans or asks_of_past) and terms.words.may_coincide:
+        near = ranked[:_EXPLAINED] if explain else []
+        dropped = [replace(_below(candidates, at, 1.0), reason=_BY_CHANCE) for at in near]
+        return Past(dropped=dropped, degraded=candidates.degraded, note=_BY_CHANCE)
     best = candidates.message_scores[ranked[0]] if ranked else 0.0
     least = rules.least(best)
     chosen: dict[tuple[int, int], list[int]] = {}
-    room = _POOL * budget
+    note = ""
+    granted = budget if candidates.scans else rules.budget(best, own_budget, budget)
+    if granted < budget:
+        note = f"the best scores {best:.2f}, so at most {granted} tokens are recalled"
+    room = _POOL * granted
     for at in ranked[:_RANKED]:
         name = (candidates.messages[at].number, candidates.messages[at].turn_number)
         score = candidates.message_scores[at]
@@ -173,7 +199,7 @@ def recall(
     }
     # a conversation may be deleted meanwhile
     turns = [turn for turn in turns if turn[0].conversation_id in about]
-    return Past(turns, dropped, about, candidates.degraded)
+    return Past(turns, dropped, about, candidates.degraded, note, granted)
 
 
 def last_conversation(
@@ -241,7 +267,10 @@ def _read(
             if (number, message.turn_number) in scores:
                 score = scores[number, message.turn_number]
                 fits = message.sequence in matched[number]
-                cut = _cut(message, _length(excerpt_tokens, score, best, fits=fits), weighing.words)
+                tokens = _length(excerpt_tokens, score, best, fits=fits)
+                if message.role is Role.USER:
+                    tokens = max(tokens, int(_OF_USERS * excerpt_tokens))
+                cut = _cut(message, tokens, weighing.words)
                 whole[message.turn_number].append(
                     _candidate(ids[number], message, cut, score, warm, weighing, fits=fits)
                 )

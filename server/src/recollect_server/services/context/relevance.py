@@ -19,6 +19,8 @@ yeah ja nein sure fine great cool nice perfect right alright got it hm hmm lol h
 """
 _LITTLE = frozenset(_SMALL_TALK.split())
 _MOST_LITTLE = 5  # words
+# "tell me" is no such question
+_FIRST_PERSON = frozenset(["i", "my", "mine", "myself", "we", "us", "our", "ours"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,13 @@ def says_little(message: str) -> bool:
     """
     words = _WORD.findall(message.lower().replace("'", ""))
     return len(words) <= _MOST_LITTLE and all(word in _LITTLE for word in words)
+
+
+def speaks_of_asker(message: str) -> bool:
+    """Return whether a message has an English word of the first person: "What is my name?" asks of
+    the past in words of small talk.
+    """
+    return not _FIRST_PERSON.isdisjoint(_WORD.findall(message.lower()))
 
 
 def evenly(first: int, last: int, count: int) -> Iterable[int]:
