@@ -2,6 +2,7 @@
 
 import base64
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from recollect import (
 from recollect_server.domain.checkpoint import log_of
 from recollect_server.domain.tokens import Grant, scopes_of
 from recollect_server.services.tokens import Tokens
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.lines import Line, Place
 from recollect_server.storage.logs.tokens import TokenLedger
 
 from tests.conftest import RunningServer, Start
@@ -169,6 +172,30 @@ def test_large_answers_are_cut_and_none_is_lost(client: Client) -> None:
     with pytest.raises(InvalidArgument, match="at most 8388608"):
         client.checkpoints.put_records("alex", [record("more", "x" * (8 << 20))])
     assert values(client, "alex") == big
+
+
+@pytest.mark.parametrize("size", [10, 60_000])
+def test_many_records_are_read_at_once_but_no_more_bytes_than_an_answer_may_want(
+    client: Client, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """Over PostgreSQL each read is a round trip: 10,000 records took 18 seconds."""
+    keys = [f"k{number:03}" for number in range(40)]
+    sent = [record(key, key * (size // 4)) for key in keys]
+    client.checkpoints.put_records("t", sent[:20])
+    client.checkpoints.put_records("t", sent[20:])
+    reads: list[Sequence[Place]] = []
+    read_at = FolderStore.read_at
+
+    def noted(store: FolderStore, log: str, places: Sequence[Place]) -> list[Line]:
+        reads.append(places)
+        return read_at(store, log, places)
+
+    monkeypatch.setattr(FolderStore, "read_at", noted)
+    wanted = ["missing", *reversed(keys)]
+    found = client.checkpoints.get_records("t", wanted)
+    assert {it.key: it.value for it in found.records} == {it.key: it.value for it in sent}
+    assert len(reads) == (1 if size == 10 else len(keys) // 4)
+    assert all(sum(length for *_, length in places[:-1]) < 256 << 10 for places in reads)
 
 
 def test_only_who_writes_conversations_sees_them_and_no_token_for_one_conversation(

@@ -9,7 +9,7 @@ import hashlib
 import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
@@ -38,6 +38,7 @@ log = structlog.get_logger("recollect.checkpoints")
 
 _MAX_KEYS = 200_000  # in memory, of all threads: some 60 MB
 _MAX_REQUESTS = 1000  # of removed records that are remembered
+_READ_KEYS, _READ_BYTES = 64, 256 << 10  # of records that are read at once, the last one included
 _LAST = "\U0010ffff"  # no key is behind a prefix with this character
 
 
@@ -264,17 +265,22 @@ class Checkpoints:
     def _values(
         self, name: str, thread_id: str, keys: Sequence[str]
     ) -> Iterator[tuple[str, bytes | None]]:
-        """Yield keys with their values, read one by one: an answer may end before the last."""
-        for key in keys:
-            with self._lock(name):  # else the log may be written anew between place and line
+        """Yield keys with their values, read some at a time: an answer may end before the last."""
+        start = 0
+        while start < len(keys):
+            with self._lock(name):  # else the log may be written anew between places and lines
                 state = self._state(name, thread_id)
-                place = state.places.get(key) if state else None
-                entry = self._store.read_at(name, [place])[0].entry if place else None
-            content = entry.content if entry else None
-            if place and not (isinstance(content, RecordPut) and content.key == key):
-                self._forget(name)
-                raise StorageUnavailable(f"a record of the thread {thread_id} cannot be read")
-            yield key, content.value if isinstance(content, RecordPut) else None
+                places = _first_places(state.places if state else {}, keys, start)
+                there = [place for place in places if place]
+                lines = iter(self._store.read_at(name, there) if there else ())
+            for key, place in zip(keys[start : start + len(places)], places, strict=True):
+                entry = next(lines).entry if place else None
+                content = entry.content if entry else None
+                if place and not (isinstance(content, RecordPut) and content.key == key):
+                    self._forget(name)
+                    raise StorageUnavailable(f"a record of the thread {thread_id} cannot be read")
+                yield key, content.value if isinstance(content, RecordPut) else None
+            start += len(places)
 
     def _without(self, name: str, removed_keys: set[str]) -> Iterator[bytes]:
         """Yield the lines of a log without some records and without what was replaced, and a last
@@ -374,6 +380,23 @@ class Checkpoints:
         with self._guard:
             if (state := self._states.pop(name, None)) is not None:
                 self._count -= len(state.keys)
+
+
+def _first_places(
+    places: Mapping[str, Place], keys: Sequence[str], start: int
+) -> list[Place | None]:
+    """Return the places of keys from `start` on, of as many as are read at once; None for a key
+    that has none.
+    """
+    first: list[Place | None] = []
+    size = 0
+    for at in range(start, min(start + _READ_KEYS, len(keys))):
+        place = places.get(keys[at])
+        first.append(place)
+        size += place[2] if place else 0
+        if size >= _READ_BYTES:
+            break
+    return first
 
 
 def _key(line: Line) -> str | None:
