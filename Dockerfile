@@ -25,7 +25,8 @@ ENV PATH=/opt/recollect/bin:$PATH \
     RECOLLECT_LOG_FORMAT=json
 EXPOSE 50051
 VOLUME ["/data", "/run/recollect"]
-HEALTHCHECK --interval=10s --timeout=3s --start-period=20s CMD ["recollect-server", "health"]
+# It imports for a second of processor: seldom, and with time.
+HEALTHCHECK --interval=30s --timeout=10s --start-period=60s CMD ["recollect-server", "health"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["recollect-server"]
 CMD ["serve"]

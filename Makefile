@@ -35,9 +35,9 @@ test: $(VENV)/.tested
 	PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 # What hostile callers do, with twenty times the rounds of make test; every failing call, where make
-# test samples them; every example of a property; and the long ones of other libraries' own tests. No bound on the time of a test but this one.
+# test samples them; every page of an index that goes bad; every example of a property; and the long ones of other libraries' own tests. No bound on the time of a test but this one.
 hostile: $(VENV)/.tested
-	HOSTILE_SCALE=20 PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest tests/hostile tests/faults tests/external/test_failing_io.py tests/server/test_properties.py tests/adapters/test_own_suites.py --timeout 3600 $(ARGS)
+	HOSTILE_SCALE=20 PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest tests/hostile tests/faults tests/external/test_failing_io.py tests/server/test_properties.py tests/server/test_lost_index.py tests/adapters/test_own_suites.py --timeout 3600 $(ARGS)
 
 bench: $(VENV)/.tested
 	$(VENV)/bin/python -m bench $(ARGS)
@@ -79,8 +79,7 @@ $(RELEASE)/.made: Makefile pyproject.toml constraints.txt
 	@touch $@
 
 release-check: $(RELEASE)/.made
-	$(RELEASE)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
-	$(RELEASE)/bin/zizmor --offline --quiet --persona pedantic .github/workflows
+	BIN=$(RELEASE)/bin .ci/workflows
 	@folder="$(PACKAGES)"; $(RELEASE)/bin/python scripts/packages.py "$${folder:-$$(mktemp -d)}"
 
 lint: $(VENV)/.tested

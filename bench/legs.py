@@ -107,8 +107,8 @@ def collect(
     ask = Meaning.ask
     meant: list[str | None] = [None]
 
-    def meaning_what_is_meant(self: Meaning, text: str, *arguments: Any) -> Scans:
-        return ask(self, meant[0] or text, *arguments)
+    def meaning_what_is_meant(self: Meaning, text: str, *arguments: Any, **options: Any) -> Scans:
+        return ask(self, meant[0] or text, *arguments, **options)
 
     labelled: list[Labelled] = []
     plans = [_with_notes(plan) for plan in plans]

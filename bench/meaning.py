@@ -29,14 +29,14 @@ _QUESTIONS = (
 )
 
 
-def latency(client: Client, rounds: int) -> list[float]:
+def latency(client: Client, rounds: int, pause: float) -> list[float]:
     """Return the seconds from an answered append to the first answer that finds it by meaning, on
-    an idle server.
+    a server that is idle for `pause` seconds before it.
     """
     times = []
     for number in range(rounds):
         text, question = _QUESTIONS[number % len(_QUESTIONS)]
-        time.sleep(1)  # so that nothing of the round before is under way
+        time.sleep(pause)  # so that nothing of the round before is under way
         conversation = client.conversations.create("web").id
         client.conversations.append_turn(conversation, [Message.user(text)])
         began = time.perf_counter()
@@ -54,13 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--callers", type=int, default=8)
+    parser.add_argument("--pause", type=float, default=1.0, help="seconds before each search")
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         with (
             recollect(Path(folder) / "idle", "--embedder", "onnx") as (target, process),
             Client(target) as client,
         ):
-            times = latency(client, 3 * chosen.rounds)
+            times = latency(client, 3 * chosen.rounds, chosen.pause)
             print(
                 f"found by meaning after {statistics.median(times):.2f} s (median), {times[-1]:.2f} s at the most, when idle"
             )

@@ -46,7 +46,8 @@ _SETTINGS_SECTIONS = {
 
 def settings() -> None:
     """Print the tables of settings."""
-    from recollect_server.settings import Settings, duration_text
+    from recollect_server.settings import Settings
+    from recollect_server.settings.values import duration_text
 
     for name, described in Settings.model_fields.items():
         if name in _SETTINGS_SECTIONS:

@@ -31,7 +31,8 @@ VERSIONS = {
 """The places that name the version, as patterns whose group is the version."""
 
 CHECKS = ("make lint", "make breaking", "make contract")
-PACKAGES = "make release-check PACKAGES=dist"
+DIST = "dist"
+PACKAGES = f"make release-check PACKAGES={DIST}"
 """Builds the packages, of the commit of the release and with its time, and tries them."""
 
 
@@ -92,6 +93,9 @@ def check_tree(root: Path, version: str) -> None:
         raise CannotRelease("the tree has changes: commit or stash them first")
     if _git(root, "tag", "--list", f"v{version}"):
         raise CannotRelease(f"v{version} is a tag already: choose a later version")
+    dist = root / DIST
+    if dist.is_dir() and any(dist.iterdir()):
+        raise CannotRelease(f"{DIST}/ has packages of another release: move it away")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -118,20 +122,30 @@ def main(arguments: Sequence[str]) -> int:
         print(f"No release: {error}", file=sys.stderr)
         return 1
     try:
-        write_and_check(ROOT, texts)
+        write_and_check(ROOT, texts, CHECKS)
     except CannotRelease as error:
         print(f"No release: {error}", file=sys.stderr)
         return 1
-    for command in commands(versions[0]):
-        _run(ROOT, command)
+    steps = commands(versions[0])
+    for number, command in enumerate(steps):
+        try:
+            _run(ROOT, command)
+        except subprocess.CalledProcessError:
+            print(
+                f"No release: {command} failed. Correct that and go on with this, or take the"
+                " release back with git reset --hard HEAD~ if it is committed:\n"
+                + "\n".join(steps[number:]),
+                file=sys.stderr,
+            )
+            return 1
     print(
-        f"Now push: git push origin main v{versions[0]}; upload dist/; then commit what"
-        f" python scripts/upgrade_fixture.py v{versions[0]} writes"
+        f"Now push: git push origin main v{versions[0]}; upload {DIST}/; then commit what"
+        f" .venv/bin/python scripts/upgrade_fixture.py v{versions[0]} writes"
     )
     return 0
 
 
-def write_and_check(root: Path, texts: dict[Path, str], checks: Sequence[str] = CHECKS) -> None:
+def write_and_check(root: Path, texts: dict[Path, str], checks: Sequence[str]) -> None:
     """Write the files and run the checks on them. If one fails, restore the tree, so that the
     release can be repeated, and raise CannotRelease.
     """

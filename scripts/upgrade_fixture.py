@@ -440,6 +440,18 @@ def _token(folder: Path) -> str:
     return next(it for it in output.split() if it.startswith("rcl_"))
 
 
+def missing_fixtures(root: Path) -> list[str]:
+    """Return the releases before the current commit, by their tags, that have no fixture."""
+
+    def tags(*arguments: str) -> set[str]:
+        command = ["git", "tag", "--list", "v[0-9]*", *arguments]
+        result = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
+        return set(result.stdout.split())
+
+    before = tags("--merged", "HEAD") - tags("--points-at", "HEAD")
+    return sorted(tag for tag in before if not (root / FIXTURES.relative_to(ROOT) / tag).is_dir())
+
+
 def main(arguments: list[str]) -> int:
     """Make a fixture."""
     if arguments[:1] == ["--write"]:

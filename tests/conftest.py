@@ -23,7 +23,8 @@ from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server import app
 from recollect_server.services.space.locks import LockOrder
-from recollect_server.settings import FOLDER, Settings
+from recollect_server.settings import Settings
+from recollect_server.settings.values import FOLDER
 
 from tests import with_token
 

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -20,10 +21,16 @@ TODAY = date(2026, 11, 22)
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Return a copy of the files that a release changes."""
+    """Return a copy of the files that a release changes, with something to release: at the commit
+    of a release nothing is.
+    """
     for name in (*release.VERSIONS, "CHANGELOG.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / name, tmp_path / name)
+    changelog = tmp_path / "CHANGELOG.md"
+    heading = "## Unreleased\n"
+    assert heading in changelog.read_text()
+    changelog.write_text(changelog.read_text().replace(heading, f"{heading}\n- A change.\n", 1))
     return tmp_path
 
 
@@ -118,12 +125,21 @@ def test_a_release_is_made_once_and_on_a_clean_main(tmp_path: Path) -> None:
     with pytest.raises(release.CannotRelease, match="tag already"):
         release.check_tree(tmp_path, "1.0.0")
     release.check_tree(tmp_path, "1.0.1")
+    subprocess.run(
+        [*git, "commit", "--quiet", "--allow-empty", "-m", "Next"], cwd=tmp_path, check=True
+    )
+    (tmp_path / ".git/info/exclude").write_text("dist/\n")
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist/a.whl").touch()
+    with pytest.raises(release.CannotRelease, match="dist/ has packages of another release"):
+        release.check_tree(tmp_path, "1.0.1")
     subprocess.run(["git", "checkout", "--quiet", "-b", "other"], cwd=tmp_path, check=True)
     with pytest.raises(release.CannotRelease, match="on main"):
         release.check_tree(tmp_path, "1.0.1")
 
 
-def test_a_release_is_committed_and_tagged_whole_but_for_its_packages(tree: Path) -> None:
+def committed(tree: Path) -> Callable[..., str]:
+    """Commit a tree to `main` of a new repository. Return how to call git there."""
     (tree / ".ci").mkdir()
     copy(ROOT / ".ci/contract.binpb", tree / ".ci")
     git = partial(release._git, tree)
@@ -132,11 +148,17 @@ def test_a_release_is_committed_and_tagged_whole_but_for_its_packages(tree: Path
         git("config", name, "nobody@example.org")
     git("add", ".")
     git("commit", "--quiet", "--message", "Before")
-    release.check_tree(tree, "99.0.1")
-    release.write_and_check(tree, release.changed_files(tree, "99.0.1", TODAY), ["git diff --stat"])
-    for command in release.commands("99.0.1"):
-        if command != release.PACKAGES:  # they are built and compared in minutes
-            release._run(tree, command)
+    return git
+
+
+def test_a_release_is_committed_and_tagged_whole_but_for_its_packages(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = committed(tree)
+    monkeypatch.setattr(release, "ROOT", tree)
+    monkeypatch.setattr(release, "CHECKS", ["git diff --stat"])
+    monkeypatch.setattr(release, "PACKAGES", "true")  # they are built and compared in minutes
+    assert release.main(["99.0.1", "--make"]) == 0
     assert git("status", "--porcelain") == ""
     assert git("log", "--format=%s", "v99.0.1") == "Release 99.0.1\nBefore"
     changed = git("diff", "--name-only", "HEAD~").splitlines()
@@ -145,15 +167,33 @@ def test_a_release_is_committed_and_tagged_whole_but_for_its_packages(tree: Path
         release.check_tree(tree, "99.0.1")
 
 
-def test_without_make_a_release_prints_the_steps_and_changes_nothing(
-    capsys: pytest.CaptureFixture[str],
+def test_a_release_whose_packages_fail_is_not_tagged_and_says_how_to_go_on(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = {name: (ROOT / name).read_text() for name in release.VERSIONS}
+    git = committed(tree)
+    monkeypatch.setattr(release, "ROOT", tree)
+    monkeypatch.setattr(release, "CHECKS", [])
+    monkeypatch.setattr(release, "PACKAGES", "false")
+    assert release.main(["99.0.1", "--make"]) == 1
+    assert git("tag", "--list") == ""
+    assert capsys.readouterr().err.splitlines() == [
+        "No release: false failed. Correct that and go on with this, or take the release back with"
+        " git reset --hard HEAD~ if it is committed:",
+        "false",
+        "git tag --annotate v99.0.1 -m 'Recollect 99.0.1'",
+    ]
+
+
+def test_without_make_a_release_prints_the_steps_and_changes_nothing(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(release, "ROOT", tree)
+    before = {name: (tree / name).read_text() for name in release.VERSIONS}
     assert release.main(["99.0.1"]) == 0
     steps = capsys.readouterr().out.splitlines()
     assert steps[0] == "write client/pyproject.toml"
     assert steps[-2:] == [release.PACKAGES, "git tag --annotate v99.0.1 -m 'Recollect 99.0.1'"]
-    assert {name: (ROOT / name).read_text() for name in release.VERSIONS} == before
+    assert {name: (tree / name).read_text() for name in release.VERSIONS} == before
 
 
 def test_docstrings_that_begin_with_question_words_are_counted() -> None:

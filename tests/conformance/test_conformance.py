@@ -3,6 +3,7 @@ client's generated code.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -24,18 +25,19 @@ OF_ONE_SERVER = {
 WRONG = cases(FOLDER / "wrong")
 
 
-@pytest.fixture(scope="module", params=["folder", "postgres", "pgbouncer", "two servers"])
+@pytest.fixture(scope="module", params=["folder", "postgres", "two servers"])
 def channel(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[grpc.Channel]:
     """Connect to one server over each log store for all cases, and to two, which get each call in
-    turn: none sees another's data.
+    turn, with PgBouncer before their database where it is installed: none sees another's data.
     """
     store = "folder"
     if request.param != "folder":
         store = request.getfixturevalue("postgres").new_database()
-    if request.param == "pgbouncer":
-        store = request.getfixturevalue("pooler").url(store)
+    if request.param == "two servers":
+        with suppress(pytest.skip.Exception):  # there is no PgBouncer
+            store = request.getfixturevalue("pooler").url(store)
     servers = [
         app.start(
             Settings.load(

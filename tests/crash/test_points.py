@@ -26,6 +26,7 @@ from tests.external.test_killed import OF_THIRD_PARTIES
 from tests.limits.test_audit_log import OF_THE_AUDIT
 from tests.server.conftest import files_with
 from tests.server.test_unindex import OF_UNINDEXING
+from tests.server_cli.test_restores_killed import OF_RESTORES
 
 Prepare = Callable[[Path], None]
 """Brings the folder of conversations, as a kill left it, into the state in which a start reaches
@@ -274,6 +275,6 @@ def test_a_server_that_is_killed_at_delete_forgotten_knows_the_next_time_what_wa
 def test_every_point_is_killed_by_a_test() -> None:
     points = {kill.point for kill in SERVING + STARTING}
     of_others = OF_THIRD_PARTIES | OF_TOKENS | OF_THE_AUDIT | OF_CHECKPOINTS | OF_REDACTION
-    of_others |= OF_UNINDEXING | OF_MOVES
+    of_others |= OF_UNINDEXING | OF_MOVES | OF_RESTORES
     assert points | OF_THEIR_OWN | of_others | set(OF_SETTINGS) | OF_SPACES == set(FAILPOINTS)
     assert all(f"at_{point.replace('.', '_')}_" in "".join(globals()) for point in OF_THEIR_OWN)

@@ -38,7 +38,7 @@ def test_a_server_that_is_killed_while_it_embeds_goes_on_where_it_was(
     monkeypatch.setenv("RECOLLECT_EMBEDDER", "onnx")
     folder = tmp_path / "default" / "conversations"
     ids: list[str] = []
-    for count in (1, 24, 72):  # how many vectors are there when it is killed
+    for count in (1, 36):  # how many vectors are there when it is killed
         with process(tmp_path) as server, Client(server.target) as client:
             for _ in range(4):
                 ids.append(client.conversations.create("web").id)

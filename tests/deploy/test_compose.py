@@ -61,6 +61,16 @@ def test_the_settings_of_a_service_can_be(name: str, load: Load) -> None:
     assert all(it.startswith("127.0.0.1:") for it in published)
 
 
+def test_who_waits_for_a_healthy_service_asks_an_address_that_it_listens_on(load: Load) -> None:
+    for name, service in services().items():
+        for other, condition in service.get("depends_on", {}).items():
+            assert condition == {"condition": "service_healthy"}, name
+            waited_for = services()[other]
+            health = load(waited_for["environment"]).health_listen
+            assert f"http://{health}/readyz" in waited_for["healthcheck"]["test"][-1]
+    assert services()["page"]["depends_on"]
+
+
 def test_no_service_may_more_than_it_needs() -> None:
     for name, service in services().items():
         assert service["read_only"], name

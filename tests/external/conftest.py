@@ -1,6 +1,5 @@
 """Messages of third parties, and the service as an owner's panel calls it."""
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,9 @@ from recollect.v1.external_communication_service_pb2_grpc import ExternalCommuni
 from recollect_server.domain.message import Attachment
 from recollect_server.services.external.external import Received
 
+from tests.collector import Collector
 from tests.conftest import RunningServer
 from tests.server.conftest import Service
-from tests.streaming.conftest import DEADLINE
 
 UNTRUSTED, KNOWN, BLOCKED = TRUST_UNTRUSTED, TRUST_KNOWN, TRUST_BLOCKED
 NOWHERE = "ext-01J00000000000000000000000"
@@ -155,41 +154,21 @@ def answers(outside: Outside) -> dict[str, ProtoMessage]:
     return responses
 
 
-class Panel:
+class Panel(Collector[CommunicationUpdate]):
     """A panel with bare gRPC, which collects what it is told in a thread of its own."""
 
     def __init__(self, target: str, cursor: str = "") -> None:
-        self.updates: list[CommunicationUpdate] = []
-        self.error: grpc.RpcError | None = None
-        self._changed = threading.Condition()
+        super().__init__()
         self._channel = grpc.insecure_channel(
             target, options=[("grpc.use_local_subchannel_pool", 1)]
         )
         stub = ExternalCommunicationServiceStub(self._channel)
-        self._call = stub.StreamCommunicationUpdates(
-            api.StreamCommunicationUpdatesRequest(cursor=cursor)
+        self.read(
+            stub.StreamCommunicationUpdates(api.StreamCommunicationUpdatesRequest(cursor=cursor))
         )
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
 
-    def _read(self) -> None:
-        try:
-            for response in self._call:
-                with self._changed:
-                    self.updates.append(response.update)
-                    self._changed.notify_all()
-        except grpc.RpcError as error:
-            with self._changed:
-                self.error = error
-                self._changed.notify_all()
-
-    def until(self, condition: Callable[[], object]) -> "Panel":
-        """Wait until a condition holds."""
-        with self._changed:
-            assert self._changed.wait_for(condition, DEADLINE), (
-                f"it never was so: {[self.kinds(), self.error]}"
-            )
-        return self
+    def add(self, response: api.StreamCommunicationUpdatesResponse) -> None:
+        self.updates.append(response.update)
 
     def ready(self) -> "Panel":
         """Wait for the snapshot, or for the end of the missed updates."""
@@ -225,8 +204,7 @@ class Panel:
         return self.updates[-1].cursor
 
     def close(self) -> None:
-        self._call.cancel()
-        self._thread.join(DEADLINE)
+        self.drop()
         self._channel.close()
 
 

@@ -1,9 +1,14 @@
 """Embedding in fair turns: what is small and new does not wait behind what is large and old."""
 
+import re
+
 import pytest
+from click.testing import CliRunner
+from recollect import Client
+from recollect_server.cli import commands
 from recollect_server.inference.embedder import Embedder, Piece
 from recollect_server.inference.workers import starves
-from recollect_server.services.recall.embedding import pause_after
+from recollect_server.services.recall.embedding_pace import pause_after
 from recollect_server.services.recall.embedding_texts import parts_of
 from recollect_server.storage.vectors import checking
 
@@ -11,6 +16,10 @@ from tests.conftest import Start
 from tests.hostile.test_long_texts import WORDS
 from tests.server.conftest import Connect, user
 from tests.waiting import until
+
+_LEFT = re.compile(
+    r"^embedding: \d+ % of the text, about \d+:\d\d:\d\d left at the last pace$", re.M
+)
 
 
 @pytest.mark.timeout(120)
@@ -33,6 +42,12 @@ def test_a_new_message_is_found_by_meaning_before_most_of_a_large_import(
 
     until(found, 60)
     assert checking.state_of(server.folder).vectors < len(large) / 2
+    arguments = ["stats", "--data-dir", str(server.data_dir)]
+    until(lambda: _LEFT.search(CliRunner().invoke(commands, arguments).stdout))
+    with Client(server.target) as client:
+        embedding = client.admin.get_stats().space.embedding
+    assert 0 < embedding.share < 1
+    assert embedding.time_left
     # told once it has waited for 2 s, and the rest takes longer
     until(lambda: any("not embedded" in it.reason for it in service.search("Kyoto").degraded))
 

@@ -188,7 +188,7 @@ def test_a_snapshot_and_what_was_missed_are_sent_in_bounded_parts(small: Service
 def test_the_client_reads_a_whole_history_with_a_turn_that_is_larger_than_an_answer(
     bounded: RunningServer,
 ) -> None:
-    from recollect._shared.history import MAX_TOKENS, History
+    from recollect._shared.history import read_history
 
     with Client(bounded.target) as client:
         conversation = client.conversations.create("web")
@@ -199,18 +199,8 @@ def test_the_client_reads_a_whole_history_with_a_turn_that_is_larger_than_an_ans
         ]
         for message in texts:
             conversation = client.conversations.append_turn(conversation.id, [message]).conversation
-        reading = History(conversation)
-        while reading.more:
-            reading.received(
-                client.conversations.load(
-                    conversation.id,
-                    max_turns=reading.max_turns,
-                    max_tokens=MAX_TOKENS,
-                    before_turn=reading.before_turn,
-                    before_sequence=reading.before_sequence,
-                )
-            )
-        assert [message.content for message in reading.messages] == [
+        history = read_history(client.conversations.load, conversation)
+        assert [message.content for message in history.messages] == [
             message.content for message in texts
         ]
 

@@ -125,6 +125,15 @@ def test_no_word_of_a_long_text_is_left_out(embedder: Embedder, count: int) -> N
     assert all(after[0] <= before[1] - OVERLAP for before, after in pairwise(spans))
 
 
+def test_of_a_bounded_question_the_first_tokens_count(embedder: Embedder) -> None:
+    long = "violin " * 100 + "We fly to Kyoto in April " * 60
+    assert len(embedder.cut("violin " * 100)[0]) == 102  # a token each, and two marks
+    bounded = embedder.question(long, 100)
+    assert bounded.tobytes() == embedder.question("violin " * 100).tobytes()
+    assert bounded.tobytes() != embedder.question(long).tobytes()
+    assert bounded.tobytes() == embedder.question(long, 100).tobytes(), "the one that is kept"
+
+
 def test_the_end_of_a_long_text_is_in_its_vectors(embedder: Embedder) -> None:
     filler = "We talked about the weather and the garden. " * 60
     (question,) = embedder.embed(["The password of the safe is written under the violin."])

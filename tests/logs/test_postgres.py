@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -80,10 +80,12 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
+        """Let no further connection in. Those that stand end with their callers, which sign off by
+        them: without one they would wait for one.
+        """
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.passes.set()
-        self.cut()
 
     def cut(self) -> None:
         for end in list(self._open):
@@ -282,6 +284,57 @@ def test_a_thread_whose_first_records_nobody_answered_keeps_what_a_repeat_was_an
         for reader in (threads, Checkpoints(store, lambda _: nullcontext(), system_clock)):
             assert list(reader.get("alex", ["a"]).records) == [("a", b"1")]
         assert threads.put("alex", sent, "r1") == 0
+
+
+def test_an_append_is_made_where_its_prepared_statement_is_gone(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    with closing(Database(postgres.new_database(), connections=1)) as database:
+        store = PostgresStore(database, "default", tmp_path)
+        end = begin(store)
+
+        def prepared() -> list[str]:
+            rows = database.run(
+                lambda connection, _: connection.execute(
+                    "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%append(%'"
+                ).fetchall()
+            )
+            return [name for (name,) in rows]
+
+        for round_number in range(2):
+            for _ in range(8):
+                end = add(store, CONVERSATION, end, message(end.lines + 1))
+            assert prepared() == ["recollect.append"], f"round {round_number}"
+            database.run(lambda connection, _: connection.execute("DEALLOCATE ALL"))
+        assert [it.sequence for it in store.read(CONVERSATION)] == list(range(1, 21))
+
+
+def test_an_append_plans_nothing_anew_and_reads_the_partition_of_its_space_by_its_key(
+    postgres: Postgres,
+) -> None:
+    url = postgres.new_database()
+    append = (
+        "SELECT recollect.append(0, 'default', 'conv-1', 'conversations', {}, gen_random_uuid(),"
+        " false, ARRAY['abc'::bytea], NULL, '{{}}', '{{}}')"
+    )
+    plans: list[str] = []
+    with psycopg.connect(url, autocommit=True) as connection:
+        try:
+            connection.execute("LOAD 'auto_explain'")
+        except psycopg.Error:
+            pytest.skip("this PostgreSQL comes without auto_explain")
+        connection.execute(append.format(0).encode())
+        connection.execute("ANALYZE recollect.logs")  # a scan of its one row would be cheaper
+        connection.execute("SET auto_explain.log_nested_statements = on")
+        connection.execute("SET auto_explain.log_min_duration = 0")
+        connection.execute("SET client_min_messages = log")
+        connection.add_notice_handler(lambda notice: plans.append(notice.message_primary or ""))
+        connection.execute(append.format(4).encode())
+    reads = [it for it in plans if "on logs" in it]
+    assert len(reads) == 2, "the row is locked and updated"
+    for plan in reads:
+        assert "Subplans Removed: 15" in plan, "a plan for any space, of which one part is opened"
+        assert "Index Scan" in plan
 
 
 def test_of_appends_behind_one_position_exactly_one_wins(

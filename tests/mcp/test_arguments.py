@@ -25,61 +25,60 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.stop()
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "message"),
-    [
-        ("search_conversations", {}, "query: Field required"),
-        ("search_conversations", {"query": ""}, "query: "),
-        ("search_conversations", {"query": "  "}, "query: "),
-        ("search_conversations", {"query": "x", "limit": 0}, "limit: "),
-        ("search_conversations", {"query": "x", "limit": 101}, "limit: "),
-        ("search_conversations", {"query": "x", "minScore": 1.5}, "minScore: "),
-        ("search_conversations", {"query": "x", "date_range": {}}, "date_range: "),
-        ("search_conversations", {"query": "x", "channel": "Not A Channel"}, "channel: "),
-        (
-            "search_conversations",
-            {"query": "x", "dateRange": {"from": "yesterday"}},
-            "dateRange.from: 'yesterday' is no date",
-        ),
-        (
-            "search_conversations",
-            {"query": "x", "dateRange": {"to": "2026-02-30"}},
-            "dateRange.to: ",
-        ),
-        (
-            "search_conversations",
-            {"query": "x", "dateRange": {"until": "2026-02-14"}},
-            "dateRange.until: ",
-        ),
-        (
-            "search_conversations",
-            {"query": "x", "dateRange": {"from": "2026-02-14", "to": "2026-02-12"}},
-            "dateRange",
-        ),
-        (
-            "recent_conversations",
-            {"dateRange": {"from": "2026-02-14", "to": "2026-02-12"}},
-            "dateRange",
-        ),
-        ("fetch_context", {"conversationId": "../../etc/passwd"}, "conversationId: "),
-        ("fetch_context", {"conversationId": UNKNOWN}, "conversationId: "),
-        (
-            "fetch_context",
-            {"conversationId": UNKNOWN, "turnRange": {"from": 0, "to": 1}},
-            "turnRange.from: ",
-        ),
-        (
-            "fetch_context",
-            {"conversationId": UNKNOWN, "turnRange": {"from": 3, "to": 1}},
-            "turnRange.to: ",
-        ),
-        ("fetch_context", {"conversationId": UNKNOWN, "turnRange": {"from": 1}}, "turnRange.to: "),
-        ("delete_everything", {}, "no such tool: delete_everything"),
-    ],
-)
-async def test_a_wrong_argument_is_named_and_the_next_call_is_answered(
-    empty: str, tool: str, arguments: dict[str, Any], message: str
-) -> None:
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("search_conversations", {}, "query: Field required"),
+    ("search_conversations", {"query": ""}, "query: "),
+    ("search_conversations", {"query": "  "}, "query: "),
+    ("search_conversations", {"query": "x", "limit": 0}, "limit: "),
+    ("search_conversations", {"query": "x", "limit": 101}, "limit: "),
+    ("search_conversations", {"query": "x", "minScore": 1.5}, "minScore: "),
+    ("search_conversations", {"query": "x", "date_range": {}}, "date_range: "),
+    ("search_conversations", {"query": "x", "channel": "Not A Channel"}, "channel: "),
+    (
+        "search_conversations",
+        {"query": "x", "dateRange": {"from": "yesterday"}},
+        "dateRange.from: 'yesterday' is no date",
+    ),
+    (
+        "search_conversations",
+        {"query": "x", "dateRange": {"to": "2026-02-30"}},
+        "dateRange.to: ",
+    ),
+    (
+        "search_conversations",
+        {"query": "x", "dateRange": {"until": "2026-02-14"}},
+        "dateRange.until: ",
+    ),
+    (
+        "search_conversations",
+        {"query": "x", "dateRange": {"from": "2026-02-14", "to": "2026-02-12"}},
+        "dateRange",
+    ),
+    (
+        "recent_conversations",
+        {"dateRange": {"from": "2026-02-14", "to": "2026-02-12"}},
+        "dateRange",
+    ),
+    ("fetch_context", {"conversationId": "../../etc/passwd"}, "conversationId: "),
+    ("fetch_context", {"conversationId": UNKNOWN}, "conversationId: "),
+    (
+        "fetch_context",
+        {"conversationId": UNKNOWN, "turnRange": {"from": 0, "to": 1}},
+        "turnRange.from: ",
+    ),
+    (
+        "fetch_context",
+        {"conversationId": UNKNOWN, "turnRange": {"from": 3, "to": 1}},
+        "turnRange.to: ",
+    ),
+    ("fetch_context", {"conversationId": UNKNOWN, "turnRange": {"from": 1}}, "turnRange.to: "),
+    ("delete_everything", {}, "no such tool: delete_everything"),
+]
+"""Calls of tools, and words of the errors that they get."""
+
+
+async def test_a_wrong_argument_is_named_and_the_next_call_is_answered(empty: str) -> None:
     async with McpClient(empty) as mcp:
-        assert message in await refused(mcp, tool, **arguments)
-        assert (await called(mcp, "recent_conversations"))["conversations"] == []
+        for tool, arguments, message in WRONG:
+            assert message in await refused(mcp, tool, **arguments), (tool, arguments)
+            assert (await called(mcp, "recent_conversations"))["conversations"] == []

@@ -18,8 +18,8 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
 
-_SECONDS = 4.0  # that servers are measured for
-_TRIES = 8  # of a machine that does other things too
+_SECONDS = 2.0  # that servers are measured for
+_TRIES = 16  # of a machine that does other things too
 # The development environment has packages that structlog imports if they are there, and that a
 # server's own dependencies do not bring: 4 MiB.
 _PROGRAM = (

@@ -14,8 +14,10 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect_server import app
-from recollect_server.app.metrics import METRICS, OTHER, Metrics, metrics_page
+from recollect_server.app.metrics import METRICS, OTHER, Metrics
+from recollect_server.app.metrics_page import metrics_page
 from recollect_server.domain.telemetry import Count
+from recollect_server.jobs.upkeep import Follower
 from recollect_server.settings import Settings, WrongSettings
 from recollect_server.storage.index.writer import Writer
 from recollect_server.transport.listening import CannotListen
@@ -236,6 +238,22 @@ def test_the_database_is_seen_and_its_loss(
         postgres.start()
     until(lambda: scrape(server).value("recollect_postgres_up") == 1)
     assert get(ready)[0] == 200
+
+
+def test_a_server_that_cannot_follow_the_others_says_so(
+    postgres: Postgres,
+    start_server: Start,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    no_log: None,
+) -> None:
+    def turn(*_: object) -> float:
+        raise RuntimeError("a fault that nobody foresaw")
+
+    monkeypatch.setattr(Follower, "turn", turn)
+    server = start_server(store=postgres.new_database(), **OBSERVED)
+    connect(server).told("one")
+    until(lambda: scrape(server).value("recollect_jobs_failing", job="following") == 1)
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,22 @@ def test_words_and_meaning_are_told_apart_by_explain(
     assert {part.leg for part in hit.explanation} == {*LEGS} - {"vector_abbreviations"}
 
 
+def test_of_a_long_question_the_first_tokens_are_compared(
+    service: Service, server: RunningServer
+) -> None:
+    service.told(KYOTO)
+    until_embedded(service, server)
+
+    def nearness(question: str) -> float:
+        (hit,) = service.search(question, explain=True).hits
+        return {part.leg: part.score for part in hit.explanation}["vector_messages"]
+
+    codes = " ".join(f"x{number}q" for number in range(100, 200))  # some 4 tokens each
+    begins = f"Kyoto in April {codes}"
+    assert nearness(f"{begins} vehicle upkeep") == nearness(f"{begins} a journey to Japan")
+    assert nearness("Kyoto vehicle upkeep") != nearness("Kyoto a journey to Japan")
+
+
 def test_the_cold_tier_of_a_context_has_nothing_by_meaning_of_the_conversation_itself(
     service: Service, server: RunningServer
 ) -> None:

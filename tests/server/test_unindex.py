@@ -16,7 +16,7 @@ from recollect_server.domain.conversation import Unindexed
 from recollect_server.domain.filters import Scope
 from recollect_server.services.upkeep.recovery import unheard
 from recollect_server.services.upkeep.verification import verify
-from recollect_server.settings import FOLDER
+from recollect_server.settings.values import FOLDER
 from recollect_server.storage.failpoints import FAILPOINTS
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.vectors.checking import hashes, state_of

@@ -6,63 +6,40 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import grpc
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect.v1.message_pb2 import Message
 from recollect.v1.update_pb2 import Update
 
+from tests.collector import DEADLINE, Collector
 from tests.conftest import RunningServer
 from tests.server.conftest import Service
 from tests.spread import channel_to
 from tests.streaming import checkers
 
-DEADLINE = 30.0
 
-
-class Subscriber:
+class Subscriber(Collector[Update]):
     """A subscriber with bare gRPC, which collects what it is told in a thread of its own."""
 
     def __init__(self, target: str, **fields: Any) -> None:
+        super().__init__()
         self.fields = fields
-        self.updates: list[Update] = []
         self.runs: list[list[Update]] = []
         self.elements = 0
-        self.error: grpc.RpcError | None = None
-        self._changed = threading.Condition()
         self._channel = channel_to(target, [("grpc.use_local_subchannel_pool", 1)])
         self._connect(fields)
 
     def _connect(self, fields: dict[str, Any]) -> None:
         self.runs.append([])
-        self.error = None
         stub = ConversationServiceStub(self._channel)
-        self._call = stub.StreamUpdates(api.StreamUpdatesRequest(**fields))
-        self._thread = threading.Thread(target=self._read, args=(self._call,), daemon=True)
-        self._thread.start()
+        self.read(stub.StreamUpdates(api.StreamUpdatesRequest(**fields)))
 
-    def _read(self, call: Any) -> None:
-        try:
-            for response in call:
-                with self._changed:
-                    self.elements += 1
-                    for update in (response.update, *response.following):
-                        self.updates.append(update)
-                        self.runs[-1].append(update)
-                    self._changed.notify_all()
-        except grpc.RpcError as error:
-            with self._changed:
-                self.error = error
-                self._changed.notify_all()
-
-    def until(self, condition: Callable[[], object]) -> "Subscriber":
-        """Wait until a condition holds."""
-        with self._changed:
-            assert self._changed.wait_for(condition, DEADLINE), (
-                f"it never was so: {[self.kinds(), self.error]}"
-            )
-        return self
+    def add(self, response: api.StreamUpdatesResponse) -> None:
+        self.elements += 1
+        for update in (response.update, *response.following):
+            self.updates.append(update)
+            self.runs[-1].append(update)
 
     def ready(self) -> "Subscriber":
         """Wait for the snapshot, or for the end of the missed updates."""
@@ -105,11 +82,6 @@ class Subscriber:
     def cursor(self) -> str:
         """The last cursor that it was told."""
         return next(update.cursor for update in reversed(self.updates) if update.cursor)
-
-    def drop(self) -> None:
-        """Disconnect, and wait until the stream is closed."""
-        self._call.cancel()
-        self._thread.join(DEADLINE)
 
     def resume(self, target: str | None = None) -> None:
         """Reconnect with the last cursor, to another server if one is named."""

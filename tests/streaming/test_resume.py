@@ -16,13 +16,14 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.streaming import log
 from recollect_server.services.streaming.log import News, UpdateLog
 from recollect_server.services.streaming.shared import SharedLog
-from recollect_server.settings import FOLDER
+from recollect_server.settings.values import FOLDER
 from recollect_server.storage.index.file import NAME, remove_files
 from recollect_server.transport import streams
 
+from tests.collector import DEADLINE
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import at_once, delete_index, failure_of, user
-from tests.streaming.conftest import DEADLINE, Recorder, Subscriber, eventually
+from tests.streaming.conftest import Recorder, Subscriber, eventually
 
 Subscribe = Callable[..., Subscriber]
 Record = Callable[[RunningServer], Recorder]

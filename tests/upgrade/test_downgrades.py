@@ -98,16 +98,30 @@ def test_a_marker_that_cannot_be_read_is_refused_with_what_to_do(
     start_server()
 
 
-def test_a_schema_of_a_newer_version_is_refused(start_server: Start, postgres: Postgres) -> None:
+@pytest.mark.usefixtures("no_log")
+def test_a_schema_of_a_newer_version_is_refused_by_the_server_and_every_command(
+    start_server: Start, postgres: Postgres, tmp_path: Path
+) -> None:
     url = postgres.new_database()
     start_server(store=url).stop()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("INSERT INTO recollect.schema_version (version) VALUES (99)")
         connection.execute("UPDATE recollect.owner SET oldest_server = 99")
+    sentence = (
+        r"the database has version 99 of the schema, for servers that know 99, and this server"
+        r" knows \d+: run the newer server"
+    )
     with pytest.raises(CannotStart) as refusal:
         start_server(store=url)
-    assert re.search(
-        r"the database has version 99 of the schema, for servers that know 99, and this server"
-        r" knows \d+: run the newer server$",
-        str(refusal.value),
-    )
+    assert re.search(f"{sentence}$", str(refusal.value))
+    for command in (
+        ("serve", "--listen", "127.0.0.1:0", "--store", url, "--data-dir", tmp_path / "local"),
+        ("token", "list", "--store", url),
+        ("token", "create", "--kind", "brain", "--store", url),
+        ("migrate", "--from", url, "--to", tmp_path / "folder"),
+        ("migrate", "--from", tmp_path, "--to", url),
+    ):
+        result = run(*command)
+        assert result.exit_code == 1, command
+        assert re.search(rf"{sentence}\n$", result.stderr), (command, result.stderr)
+        assert result.stderr.count("\n") == 1, (command, result.stderr)

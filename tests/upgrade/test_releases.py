@@ -6,6 +6,9 @@ The folders were written by those releases themselves (`scripts/upgrade_fixture.
 
 import json
 import lzma
+import math
+import re
+import subprocess
 import tarfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,12 +20,21 @@ import pytest
 from recollect_server.storage.format import FORMAT
 from recollect_server.storage.logs.entries import KINDS
 
-from scripts.upgrade_fixture import FIXTURES, Calls, Json
+from scripts.upgrade_fixture import FIXTURES, Calls, Json, missing_fixtures
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.postgres import Postgres
 from tests.server_cli.conftest import run
 
-RELEASES = sorted(path.name for path in FIXTURES.iterdir() if path.is_dir())
+
+def version(name: str) -> list[float]:
+    """Return the numbers of a version, by which names of fixtures are ordered. One that is being
+    developed goes before the release.
+    """
+    numbers = re.findall(r"\d+", name.partition("-")[0])
+    return [*map(int, numbers), *([] if "dev" in name else [math.inf])]
+
+
+RELEASES = sorted((path.name for path in FIXTURES.iterdir() if path.is_dir()), key=version)
 WITH_DATABASE = [name for name in RELEASES if (FIXTURES / name / "database.sql.xz").exists()]
 
 WITH_NEW_INDEX = {
@@ -141,6 +153,24 @@ def test_a_database_of_an_earlier_release_gives_every_answer(
         repeated = call("ConversationService.AppendTurn", **written["ids"]["repeat"])
         assert repeated is not None
         assert repeated["duplicate"]
+        stream = call.stream("ConversationService.StreamUpdates", cursor=written["ids"]["cursor"])
+        with closing(stream):
+            # A dump is another database than the cursor's. test_side_by_side.py keeps the database.
+            assert next(stream)["update"]["reset"]
+
+
+def test_every_earlier_release_has_a_fixture(tmp_path: Path) -> None:
+    assert missing_fixtures(FIXTURES.parents[1]) == []
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path)]
+    commit = ["commit", "--quiet", "--allow-empty", "--message", "x"]
+    for arguments in (["init", "--quiet"], commit, ["tag", "v0.2.0"], commit, ["tag", "v0.3.0"]):
+        subprocess.run([*git, *arguments], check=True)
+    assert missing_fixtures(tmp_path) == ["v0.2.0"]  # that of today is made next
+    (tmp_path / "tests/fixtures/v0.2.0").mkdir(parents=True)
+    assert missing_fixtures(tmp_path) == []
+    names = ["v0.10.0", "v0.2.0", "0.1.0.dev10-c", "0.1.0.dev9-a", "v0.1.0"]
+    in_order = ["0.1.0.dev9-a", "0.1.0.dev10-c", "v0.1.0", "v0.2.0", "v0.10.0"]
+    assert sorted(names, key=version) == in_order
 
 
 def test_the_newest_fixture_has_a_line_of_every_kind_that_a_caller_can_cause(

@@ -10,7 +10,7 @@ from recollect_server.domain.time import system_clock
 from recollect_server.settings import Settings
 
 from tests.credentials.conftest import grant, tokens_of
-from tests.web.conftest import Bridge, Browsing
+from tests.web.conftest import Bridge, Browsing, visit
 
 
 class Signing(NamedTuple):
@@ -96,10 +96,13 @@ def test_a_token_is_offered_what_it_may_do_and_nothing_else(signing: Signing, ki
         "/health": ("Health", ".overall"),
     }
     for path, (name, shown) in parts.items():
-        part = shown if name in offer.views else "text=Your token does not allow this view."
-        page.goto(window.bridge.origin + path)
-        page.wait_for_selector(part)
-    page.goto(f"{window.bridge.origin}/third-parties")
+        if name in offer.views:
+            visit(page, path)
+            page.wait_for_selector(shown)
+        else:
+            page.goto(window.bridge.origin + path)
+            page.wait_for_selector("text=Your token does not allow this view.")
+    visit(page, "/third-parties")
     page.wait_for_selector(".people-rows a").click()
     page.wait_for_selector(".said")
     assert (page.locator(".question-form input").count() > 0) == offer.answers

@@ -10,7 +10,7 @@ import pytest
 from recollect import Attachment, Message, Party, Role, ToolCall
 
 from tests.waiting import until
-from tests.web.conftest import Browsing, Stage, axe, wait
+from tests.web.conftest import COLOURS, Browsing, Stage, axe, visit, wait
 
 STATIC = Path(__file__).parents[2] / "client/src/recollect/web/static"
 ROW = "[data-list] .row-link"
@@ -244,6 +244,7 @@ _SCROLL_THROUGH = """async () => {
   return seen;
 }"""
 
+_SHOWS = "(text) => document.querySelector('.message.user .text')?.textContent === text"
 _TOO_WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
   [...document.querySelectorAll('*')].filter((it) => it.getBoundingClientRect().right > innerWidth)
     .map((it) => it.outerHTML.slice(0, 80))"""
@@ -283,12 +284,10 @@ def test_hostile_texts_are_text(stage: Stage, window: Browsing) -> None:
         stage.client.conversations.record_abbreviation(it.id, text)
         stage.client.recall.set_anchor(f"hostile{number}", text, source=(it.id, 2))
         ids.append(it.id)
-    page = window.tab()
+    page = window.tab(f"/c/{ids[0]}?details=1")
     for identity, text in zip(ids, HOSTILE, strict=True):
-        page.goto(f"{window.bridge.origin}/c/{identity}?details=1")
-        page.wait_for_selector(".message.user .text")
-        shown = page.evaluate("document.querySelector('.message.user .text').textContent")
-        assert shown == text
+        visit(page, f"/c/{identity}?details=1")
+        wait(page, _SHOWS, text)
         for fold in page.query_selector_all(".fold summary"):
             fold.click()
         page.wait_for_selector(".anchors")
@@ -315,13 +314,24 @@ def test_a_word_of_a_megabyte_is_shown_in_part(stage: Stage, window: Browsing) -
     page.close()
 
 
-@pytest.mark.parametrize("path", ["/c/nothing", "/c/conv-01HQ0000000000000000000000",
-                                  "/c/%ff%fe", "/third-parties/%ff", "/c/<script>", "/nothing",
-                                  "/search?q=%00&from=x&to=9999-99-99",
-                                  "/search?q=x&channel=%20&person=" + "p" * 300])  # fmt: skip
-def test_hostile_addresses_say_what_is_wrong(window: Browsing, path: str) -> None:
-    page = window.tab(path, wait=".state:not(.loading)")
-    assert page.inner_text("main .state").strip()
+HOSTILE_ADDRESSES = [
+    "/c/nothing",
+    "/c/conv-01HQ0000000000000000000000",
+    "/c/%ff%fe",
+    "/third-parties/%ff",
+    "/c/<script>",
+    "/nothing",
+    "/search?q=%00&from=x&to=9999-99-99",
+    "/search?q=x&channel=%20&person=" + "p" * 300,
+]
+
+
+def test_hostile_addresses_say_what_is_wrong(window: Browsing) -> None:
+    page = window.tab()
+    for path in HOSTILE_ADDRESSES:
+        page.goto(window.bridge.origin + path)
+        page.wait_for_selector(".state:not(.loading)")
+        assert page.inner_text("main .state").strip(), path
     page.close()
 
 
@@ -336,18 +346,19 @@ def test_nothing_shuts_anybody_out(stage: Stage, window: Browsing, width: int) -
         ("/", ROW),
         (f"/c/{it}", ".fold"),
         (f"/c/{it}?details=1", ".details .facts"),
-        ("/search?q=lighthouse", ".result"),
         ("/search", "[role=search]"),
+        ("/search?q=lighthouse", ".result"),
         ("/c/nothing", "main .state.empty"),
         ("/?named=nothing-has-this-name", ".conversations .empty"),
     ):
-        page.goto(window.bridge.origin + path)
+        visit(page, path)
         page.wait_for_selector(awaited)
-        for theme in ("light", "dark"):
-            page.emulate_media(color_scheme=theme)
-            assert axe(page) == [], (path, theme)
+        page.emulate_media(color_scheme="light")
+        assert axe(page) == [], path
+        page.emulate_media(color_scheme="dark")
+        assert axe(page, COLOURS) == [], path
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-    page.goto(f"{window.bridge.origin}/c/{it}?details=1")
+    visit(page, f"/c/{it}?details=1")
     page.fill(".context-form input", "the lighthouse")
     page.keyboard.press("Enter")
     page.wait_for_selector(".tier a")
@@ -364,17 +375,18 @@ def test_a_page_at_twice_its_size_is_usable(stage: Stage, window: Browsing) -> N
     page = window.tab()
     page.set_viewport_size({"width": 640, "height": 400})  # 1280 x 800 at 200 %
     views = {
-        "/": ("[data-list]", 3 * 56),
-        f"/c/{it}": (".transcript", 120),
-        "/search?q=lighthouse": (".search-scroll", 200),
-        "/insights": (".page-body", 200),
-        "/settings": (".page-body", 200),
-        "/health": (".page-body", 200),
-        "/third-parties": (".people-list", 200),
+        "/": (ROW, "[data-list]", 3 * 56),
+        f"/c/{it}": (".message", ".transcript", 120),
+        "/search?q=lighthouse": (".result", ".search-scroll", 200),
+        "/insights": (".chart", ".page-body", 200),
+        "/settings": (".setting", ".page-body", 200),
+        "/health": (".overall", ".page-body", 200),
+        "/third-parties": (".people-list", ".people-list", 200),
     }
-    for path, (part, least) in views.items():
-        page.goto(window.bridge.origin + path)
-        box = page.wait_for_selector(part).bounding_box()
+    for path, (shown, part, least) in views.items():
+        visit(page, path)
+        page.wait_for_selector(shown)
+        box = page.locator(part).bounding_box()
         assert page.evaluate(_TOO_WIDE) == [], path
         assert box["height"] >= least, path
     page.close()

@@ -83,8 +83,8 @@ type SearchRequest struct {
 	unknownFields protoimpl.UnknownFields
 
 	// The question or the words, in any language. 1 to 65536 bytes, not only spaces. Only the 128
-	// rarest of its first 1024 different words are searched for; a query of nothing but stop words
-	// searches for those. By meaning its first 800 bytes are compared.
+	// rarest of its first 512 different words are searched for; a query of nothing but stop words
+	// searches for those. By meaning its first 800 bytes are compared, of these 192 tokens at most.
 	//
 	// A date in the query becomes a range of time, and messages from that range rank higher; nothing
 	// is left out for it (for that, see `date_range`). It is relative to the time of asking, or to

@@ -1,22 +1,32 @@
-"""All messages of a conversation, in pages of whole turns, before anybody has decided how to ask
-for one; and those of some of its turns.
-"""
+"""All messages of a conversation, in pages of whole turns; and those of some of its turns."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypedDict
 
 from recollect._types.conversation import Conversation, LoadedConversation
 from recollect._types.message import Message
 from recollect._types.recall import FetchedContext, TurnRange
+from recollect.errors import ResourceExhausted
 
 MAX_TURNS = 1000
-MAX_TOKENS = 2_000_000  # about 8 MB of text
+_MAX_TOKENS = 2_000_000  # about 8 MB of text
 _FETCHED_BYTES = 8 << 20  # that are read before the caller is asked whether to go on
 
 
+class PageRequest(TypedDict):
+    """Arguments of `load` beside the conversation."""
+
+    max_turns: int
+    max_tokens: int
+    before_turn: int
+    before_sequence: int | None
+
+
 class History:
-    """Reads a conversation from its end to its beginning: ask with `before_turn`, `before_sequence`
-    and `max_turns` while `more` is true.
+    """Reads a conversation from its end to its beginning: load the page that `request` names while
+    `more` is true.
 
     Thinking and metadata do not count as tokens, so that a page may be too large to receive: say so
     with `too_large`.
@@ -31,6 +41,16 @@ class History:
         self.more = conversation.message_count > 0
         self.damaged_lines = 0
         self._pages: list[tuple[Message, ...]] = []
+
+    @property
+    def request(self) -> PageRequest:
+        """Return the arguments that load the next page."""
+        return {
+            "max_turns": self.max_turns,
+            "max_tokens": _MAX_TOKENS,
+            "before_turn": self.before_turn,
+            "before_sequence": self.before_sequence,
+        }
 
     def received(self, page: LoadedConversation) -> None:
         """Add a page that was received."""
@@ -59,6 +79,22 @@ class History:
     def messages(self) -> list[Message]:
         """Return the received messages, oldest first."""
         return [message for page in reversed(self._pages) for message in page]
+
+
+def read_history(load: Callable[..., LoadedConversation], conversation: Conversation) -> History:
+    """Return all messages of a conversation, read by the `load` of a client that blocks. Raises
+    RecollectError.
+    """
+    history = History(conversation)
+    while history.more:
+        try:
+            page = load(conversation.id, **history.request)
+        except ResourceExhausted:
+            if not history.too_large():
+                raise
+        else:
+            history.received(page)
+    return history
 
 
 class FetchedPages:

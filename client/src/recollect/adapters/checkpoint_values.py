@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from recollect import CheckpointRecord, Client
+from recollect._shared.pages import pages
 
 log = logging.getLogger("recollect.checkpoints")
 
@@ -32,11 +33,10 @@ class Values:
 
     def threads(self) -> Iterator[str]:
         """Yield the names of all threads."""
-        token: str | None = None
-        while token != "":
-            page = self._checkpoints.list_threads(page_size=500, page_token=token)
+        for page in pages(
+            lambda token: self._checkpoints.list_threads(page_size=500, page_token=token)
+        ):
             yield from (it.thread_id for it in page.threads)
-            token = page.next_page_token
 
     def newest(self, thread_id: str, prefix: str) -> str | None:
         """Return the last key below a prefix; None if there is none."""

@@ -44,7 +44,7 @@ from recollect import (
     ResourceExhausted,
 )
 from recollect._shared.file_parts import is_part
-from recollect._shared.history import MAX_TOKENS, MAX_TURNS, History
+from recollect._shared.history import MAX_TURNS, History
 from recollect.adapters.files import Files, batches
 from recollect.adapters.items import (
     Item,
@@ -220,13 +220,7 @@ class RecollectSession(SessionABC):
         history = end.history
         while history.more and (count is None or len(end.items) < count):
             try:
-                page = await self._client.conversations.load(
-                    end.conversation_id,
-                    max_turns=history.max_turns,
-                    max_tokens=MAX_TOKENS,
-                    before_turn=history.before_turn,
-                    before_sequence=history.before_sequence,
-                )
+                page = await self._client.conversations.load(end.conversation_id, **history.request)
             except ResourceExhausted:
                 if not history.too_large():
                     raise

@@ -6,7 +6,7 @@ and one that takes back all before it (`items`).
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +18,11 @@ from recollect import (
     InvalidArgument,
     Message,
     Party,
-    ResourceExhausted,
     Role,
     ToolCall,
 )
 from recollect._shared.file_parts import is_part
-from recollect._shared.history import MAX_TOKENS, MAX_TURNS, History
+from recollect._shared.history import read_history
 from recollect.adapters.files import Files, batches
 from recollect.adapters.items import (
     cleared,
@@ -124,9 +123,7 @@ class Transcript:
         conversation = conversation or self.find()
         if conversation is None:
             return []
-        messages: list[Message] = []
-        for page in self._pages(conversation):
-            messages[:0] = page
+        messages = read_history(self._calls.load, conversation).messages
         start = max((at + 1 for at, it in enumerate(messages) if is_clearing(it)), default=0)
         messages = messages[start:]
         removed = {place[0] for it in messages if (place := what_it_takes_back(it))}
@@ -136,25 +133,6 @@ class Transcript:
             for it in messages
             if it.sequence not in removed and (item := self._original(it, files)) is not None
         ]
-
-    def _pages(self, conversation: Conversation) -> Iterator[Sequence[Message]]:
-        history = History(conversation)
-        history.max_turns = MAX_TURNS
-        while history.more:
-            try:
-                page = self._calls.load(
-                    conversation.id,
-                    max_turns=history.max_turns,
-                    max_tokens=MAX_TOKENS,
-                    before_turn=history.before_turn,
-                    before_sequence=history.before_sequence,
-                )
-            except ResourceExhausted:
-                if not history.too_large():
-                    raise
-                continue
-            history.received(page)
-            yield page.messages
 
     def _original(self, it: Message, files: Files) -> Any:
         """Return the toolkit's message. Another program's is a `Message`; None is for a line that

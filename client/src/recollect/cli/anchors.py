@@ -5,7 +5,7 @@ import click
 from recollect import Anchor
 from recollect._shared.plain import plain
 from recollect.cli.options import CONVERSATION, MAX_NUMBER, Shell, confirm, with_shell, with_yes
-from recollect.cli.printing import clean, console, json_line, local, one_line
+from recollect.cli.printing import clean, console, json_line, json_lines, local, one_line
 
 
 @click.group()
@@ -21,8 +21,7 @@ def list_(shell: Shell, key: str | None, superseded: bool) -> None:
     """List anchors by key, all of them or that of KEY."""
     rows = shell.client.recall.list_anchors(key, include_superseded=superseded)
     if shell.as_json:
-        for it in rows:
-            json_line(plain(it))
+        json_lines(rows)
         return
     out = console()
     if not rows:
@@ -86,8 +85,7 @@ def delete(shell: Shell, key: str, yes: bool) -> None:
         confirm(f"Forget {key!r} for good?")
     forgotten: tuple[Anchor, ...] = shell.client.recall.delete_anchor(key)
     if shell.as_json:
-        for it in forgotten:
-            json_line(plain(it))
+        json_lines(forgotten)
     else:
         console().print(
             clean(f"{key} is forgotten: {', '.join(repr(it.value) for it in forgotten)}.")

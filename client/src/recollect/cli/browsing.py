@@ -10,7 +10,7 @@ from rich.text import Text
 
 from recollect import ArchiveFilter, Conversation, LoadedConversation, Message, RecentOrder, Role
 from recollect._shared.file_parts import is_part
-from recollect._shared.history import History
+from recollect._shared.history import History, read_history
 from recollect._shared.plain import plain
 from recollect.cli.exits import NOT_FOUND, Ended
 from recollect.cli.options import (
@@ -22,8 +22,7 @@ from recollect.cli.options import (
     with_span,
     with_topics,
 )
-from recollect.cli.printing import clean, console, json_line, local, one_line, warn
-from recollect.cli.reading import all_messages
+from recollect.cli.printing import clean, console, json_line, json_lines, local, one_line, warn
 
 _ALL_TOKENS = 1_000_000  # --turns alone bounds what is shown
 _STYLES = {Role.USER: "bold cyan", Role.ASSISTANT: "bold green", Role.TOOL: "magenta"}
@@ -70,8 +69,7 @@ def list_(
     )
     chosen = islice(conversations, limit or None)
     if shell.as_json:
-        for it in chosen:
-            json_line(plain(it))
+        json_lines(chosen)
         return
     table = _table()
     for it in chosen:
@@ -169,7 +167,9 @@ def show(
     )
     if now.conversation is None:
         raise Ended(f"there is no conversation on {channel} yet", NOT_FOUND)
-    history = all_messages(shell.client, now.conversation) if everything else None
+    history = (
+        read_history(shell.client.conversations.load, now.conversation) if everything else None
+    )
     print_loaded(shell, now, history)
 
 

@@ -11,6 +11,7 @@ from typing import IO
 import click
 
 from recollect import ArchiveFilter, Client, DataDamaged, NotFound
+from recollect._shared.history import read_history
 from recollect.cli import transcript
 from recollect.cli.exits import INCOMPLETE, Ended
 from recollect.cli.options import (
@@ -23,7 +24,6 @@ from recollect.cli.options import (
 from recollect.cli.parallel import each
 from recollect.cli.plans import Tally
 from recollect.cli.printing import clean, console, json_line, warn
-from recollect.cli.reading import all_messages
 
 _INDEX = "conversations.db"
 """The file of a server's index, by which its data folder is known."""
@@ -163,7 +163,7 @@ def _lines(client: Client, conversation_id: str, tally: Tally) -> Iterator[bytes
     try:
         now = client.conversations.load(conversation_id, max_turns=1)
         assert now.conversation is not None, "a conversation that is named is answered or not found"
-        history = all_messages(client, now.conversation)
+        history = read_history(client.conversations.load, now.conversation)
     except (NotFound, DataDamaged) as error:
         _leave_out(tally, conversation_id, str(error))
         return iter(())

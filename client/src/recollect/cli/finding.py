@@ -5,9 +5,16 @@ from datetime import datetime
 import click
 
 from recollect import DateRange, LegScore, SearchAnswer
-from recollect._shared.plain import plain
 from recollect.cli.options import CONVERSATION, Shell, with_shell, with_span, with_topics
-from recollect.cli.printing import clean, console, json_line, local, marked, one_line, warn
+from recollect.cli.printing import (
+    clean,
+    console,
+    json_lines,
+    local,
+    marked,
+    one_line,
+    warn,
+)
 
 
 @click.command()
@@ -74,8 +81,7 @@ def search(
     for leg in answer.degraded:
         warn(f"{leg.leg} could not answer in full: {leg.reason}")
     if shell.as_json:
-        for it in answer.hits if messages else answer.results:
-            json_line(plain(it))
+        json_lines(answer.hits if messages else answer.results)
     elif messages:
         _print_hits(answer)
     else:

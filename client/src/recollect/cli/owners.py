@@ -6,7 +6,7 @@ from rich.table import Table
 from recollect import OwnerIdentity
 from recollect._shared.plain import plain
 from recollect.cli.options import Shell, with_shell
-from recollect.cli.printing import clean, console, json_line, one_line
+from recollect.cli.printing import clean, console, json_line, json_lines, one_line
 
 
 @click.group()
@@ -85,8 +85,7 @@ def unlink(shell: Shell, channel: str, identity: str) -> None:
 
 def _print(shell: Shell, identities: tuple[OwnerIdentity, ...], otherwise: str) -> None:
     if shell.as_json:
-        for it in identities:
-            json_line(plain(it))
+        json_lines(identities)
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("channel", "identity", "person"):

@@ -25,7 +25,16 @@ from recollect import (
 )
 from recollect._shared.plain import plain, time_text
 from recollect.cli.options import MAX_NUMBER, Shell, text_of, with_shell, with_span, with_text
-from recollect.cli.printing import clean, console, json_line, local, marked, one_line, warn
+from recollect.cli.printing import (
+    clean,
+    console,
+    json_line,
+    json_lines,
+    local,
+    marked,
+    one_line,
+    warn,
+)
 
 _PAGE = 500
 _ARROWS = {Direction.INBOUND: "←", Direction.OUTBOUND: "→"}
@@ -65,8 +74,7 @@ def list_communications(
     )
     chosen = islice(pages, limit or None)
     if shell.as_json:
-        for it in chosen:
-            json_line(plain(it))
+        json_lines(chosen)
         return
     out = console()
     none = True
@@ -157,8 +165,7 @@ def search(
         communication_id=communication,
     )
     if shell.as_json:
-        for it in answer:
-            json_line(plain(it))
+        json_lines(answer)
         return
     out = console()
     if not answer.matches:
@@ -284,8 +291,7 @@ def list_escalations(shell: Shell, communication: str | None, resolved: bool, li
     )
     chosen = list(islice(pages, limit or None))
     if shell.as_json:
-        for it in chosen:
-            json_line(plain(it))
+        json_lines(chosen)
         return
     out = console()
     if not chosen:

@@ -2,13 +2,16 @@
 
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from recollect import MATCH_END, MATCH_START
+from recollect._shared.plain import plain
 
 _SHOWN = {"\n", "\t"}
 _CONTROLS = {
@@ -25,6 +28,12 @@ def json_line(record: dict[str, Any]) -> None:
     """Print one JSON object on a line of its own, at once."""
     sys.stdout.write(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n")
     sys.stdout.flush()
+
+
+def json_lines(records: Iterable[Any]) -> None:
+    """Print each of the client's data classes as a JSON line."""
+    for record in records:
+        json_line(plain(record))
 
 
 def console() -> Console:
@@ -52,6 +61,14 @@ def marked(snippet: str) -> Text:
         shown.append_text(clean(matching.replace(MATCH_END, ""), "bold yellow" if mark else ""))
         shown.append_text(clean(rest))
     return shown
+
+
+def table_of(*columns: str, right: Sequence[int] = ()) -> Table:
+    """Return an empty table with these columns, those at the indices `right` aligned there."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="right" if index in right else "left")
+    return table
 
 
 def local(moment: datetime | None) -> str:

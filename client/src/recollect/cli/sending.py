@@ -26,9 +26,9 @@ from recollect import (
     TurnOutOfDate,
     Unimplemented,
 )
+from recollect._shared.history import read_history
 from recollect._shared.plain import plain
 from recollect.cli.plans import Batch, Event, Placed, Plan, Tally, fingerprint
-from recollect.cli.reading import all_messages
 from recollect.cli.transcript import is_conversation_id
 
 MAX_BATCH = 1000
@@ -122,7 +122,8 @@ class _Sending:
         if not conversation.message_count:
             return self._plan.steps
         stored = [
-            it.metadata.get("importId") for it in all_messages(self._client, conversation).messages
+            it.metadata.get("importId")
+            for it in read_history(self._client.conversations.load, conversation).messages
         ]
         stored_ids = {it for it in stored if it is not None}
         batches = [step for step in self._plan.steps if isinstance(step, Batch)]

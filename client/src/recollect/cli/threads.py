@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import click
 
 from recollect import CheckpointThread, Client
-from recollect._shared.plain import plain
+from recollect._shared.pages import pages
 from recollect.cli.options import Shell, confirm, with_shell, with_yes
-from recollect.cli.printing import clean, console, json_line, local, one_line
+from recollect.cli.printing import clean, console, json_line, json_lines, local, one_line
 
 
 @click.group()
@@ -21,8 +21,7 @@ def list_(shell: Shell) -> None:
     """List all threads, each with its time and the size of its log."""
     rows = list(_threads(shell.client))
     if shell.as_json:
-        for it in rows:
-            json_line(plain(it))
+        json_lines(rows)
         return
     out = console()
     if not rows:
@@ -53,8 +52,7 @@ def delete(shell: Shell, names: tuple[str, ...], yes: bool) -> None:
 
 
 def _threads(client: Client) -> Iterator[CheckpointThread]:
-    token: str | None = None
-    while token != "":
-        page = client.checkpoints.list_threads(page_size=500, page_token=token)
+    for page in pages(
+        lambda token: client.checkpoints.list_threads(page_size=500, page_token=token)
+    ):
         yield from page.threads
-        token = page.next_page_token

@@ -24,19 +24,12 @@ from recollect_server.app.folder import (
     check_address_space,
     is_out_of_memory,
 )
-from recollect_server.app.metrics import Metrics, Observed, metrics_page
+from recollect_server.app.metrics import Metrics
+from recollect_server.app.metrics_page import Observed, metrics_page
 from recollect_server.app.models import embedding_models, model_folder, writer_of_notes
 from recollect_server.app.reading import ReadingSpace
-from recollect_server.app.space import (
-    EMBEDDER,
-    FOLLOWER,
-    INDEX,
-    PRUNER,
-    RETENTION,
-    TIERS,
-    OpenSpace,
-    Shared,
-)
+from recollect_server.app.space import OpenSpace, Shared
+from recollect_server.app.space_jobs import EMBEDDER, FOLLOWER, INDEX, PRUNER, RETENTION, TIERS
 from recollect_server.app.stores import Stores, open_stores
 from recollect_server.app.tracing import tracing
 from recollect_server.domain import endpoints
@@ -63,7 +56,8 @@ from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, unheard
-from recollect_server.settings import FOLDER, Settings
+from recollect_server.settings import Settings
+from recollect_server.settings.values import FOLDER
 from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.due import DueMarkers
 from recollect_server.storage.format import NewerFormat, mark_format

@@ -15,14 +15,9 @@ from pydantic.fields import FieldInfo
 
 from recollect_server.domain.setting import MASK, Setting, ValueType
 from recollect_server.domain.store_url import without_password
-from recollect_server.settings import (
-    LowerBound,
-    Settings,
-    Source,
-    UpperBound,
-    environment_name,
-    text_of,
-)
+from recollect_server.settings import Settings, Source
+from recollect_server.settings.environment import environment_name
+from recollect_server.settings.values import LowerBound, UpperBound, text_of
 
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "server": (

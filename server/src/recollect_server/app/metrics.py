@@ -1,40 +1,31 @@
 """The metrics of a server: each is declared here, with its help and the values of its labels.
 
 What happens (calls, steps, counts) is accumulated by `Metrics`, the adapter of `domain.telemetry`;
-what is (streams, backlogs, threads) is read by `Observed` when somebody asks. prometheus-client
-writes both down. Its own instruments are not used for what happens: an observation takes them some
-3 us, and these 0.5.
+what is (streams, backlogs, threads) is read when somebody asks (`app.metrics_page`). The
+instruments of prometheus-client, which writes both down, are not used for what happens: an
+observation takes them some 3 us, and these 0.5.
 
 A label has one of the values that its metric declares, or `other`. So the number of series does
 not depend on what callers send, and no conversation, token or space is ever a label.
 """
 
-import os
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from recollect_server import __version__
-from recollect_server.app.space import JOB_NAMES, OpenSpace, SpaceLoad
-from recollect_server.app.stores import Stores
+from recollect_server.app.space_jobs import JOB_NAMES
 from recollect_server.domain.telemetry import Count, Step, Telemetry
 from recollect_server.services.notes.naming import Outcome
 from recollect_server.services.recall.candidates import KEYWORD_LEGS, VECTOR_LEGS
-from recollect_server.services.spaces import Spaces
 from recollect_server.storage.logs.store import Purpose
 from recollect_server.transport.handling import CODES
-from recollect_server.transport.server import SERVICES, Server
-from recollect_server.transport.streams import Streams
-
-if TYPE_CHECKING:
-    from recollect_server.transport.plain_http import Page
+from recollect_server.transport.server import SERVICES
 
 OTHER = "other"
 """Label of a value that is not declared."""
@@ -326,7 +317,7 @@ class Metrics(Telemetry):
                 self._histograms[metric.name] = {}
         # Series with one label or none are there from the start: a rate needs a first value.
         for count, name in _OF_COUNTS.items():
-            for labels in _all_labels(METRICS[name]):
+            for labels in all_labels(METRICS[name]):
                 self.count(count, 0.0, *labels)
         self._steps = {
             step: self._histogram(name, () if label is None else (label,))
@@ -341,7 +332,7 @@ class Metrics(Telemetry):
     def count(self, count: Count, amount: float = 1.0, label: str = "") -> None:
         """Count something."""
         name = _OF_COUNTS[count]
-        self._add(name, (_declared(name, 0, label),) if METRICS[name].labels else (), amount)
+        self._add(name, (_declared(name, label),) if METRICS[name].labels else (), amount)
 
     def deliver(self, seconds: float) -> None:
         """Note that a stream was sent what is new."""
@@ -349,7 +340,7 @@ class Metrics(Telemetry):
 
     def call(self, method: str, code: str, seconds: float) -> None:
         """Note a call that is over."""
-        method = _declared("recollect_calls_total", 0, method)
+        method = _declared("recollect_calls_total", method)
         self._add("recollect_calls_total", (method, code), 1.0)
         self._histogram("recollect_call_seconds", (method,)).observe(seconds)
 
@@ -384,162 +375,20 @@ class Metrics(Telemetry):
 
 
 @cache
-def _values(name: str, at: int) -> frozenset[str]:
+def _values(name: str) -> frozenset[str]:
     labels = METRICS[name].labels
     assert labels is not None
-    return frozenset(list(labels.values())[at])
+    return frozenset(next(iter(labels.values())))
 
 
-def _declared(name: str, at: int, value: str) -> str:
-    """Return a label's value if its metric declares it, else `other`."""
-    return value if value in _values(name, at) else OTHER
+def _declared(name: str, value: str) -> str:
+    """Return the value of a metric's first label if the metric declares it, else `other`."""
+    return value if value in _values(name) else OTHER
 
 
-def _all_labels(metric: Metric) -> list[tuple[str, ...]]:
+def all_labels(metric: Metric) -> list[tuple[str, ...]]:
+    """Return the values of the only label of a metric, if it has one."""
     if metric.labels is None:
         return [()]
     (values,) = metric.labels.values()
     return [(value,) for value in values]
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """Parts of a server whose state is read when somebody asks for its metrics."""
-
-    spaces: Spaces[OpenSpace]
-    streams: Streams
-    server: Server
-    stores: Stores
-    data_dir: Path
-
-    def samples(self) -> Iterator[tuple[str, list[Sample]]]:
-        """Yield the gauges, and the counters that others keep."""
-        yield "recollect_build_info", [((__version__,), 1.0)]
-        yield "recollect_streams", [((), float(self.streams.count()))]
-        yield "recollect_stream_lag_seconds", [((), self.streams.lag())]
-        loads = self.server.loads().items()
-        yield "recollect_call_threads", [((pool,), float(it.threads)) for pool, it in loads]
-        yield "recollect_call_threads_busy", [((pool,), float(it.busy)) for pool, it in loads]
-        yield "recollect_calls_waiting", [((pool,), float(it.waiting)) for pool, it in loads]
-        states = {"open": len(self.spaces.names()), "suspended": len(self.spaces.suspended())}
-        yield "recollect_spaces", [((state,), float(count)) for state, count in states.items()]
-        yield from _of_spaces(self._loads_of_spaces())
-        with suppress(OSError):
-            disk = os.statvfs(self.data_dir)
-            yield "recollect_data_free_bytes", [((), float(disk.f_bavail * disk.f_frsize))]
-            yield "recollect_data_size_bytes", [((), float(disk.f_blocks * disk.f_frsize))]
-        yield from _of_store(self.stores)
-
-    def _loads_of_spaces(self) -> list[SpaceLoad]:
-        loads = []
-        for space in self.spaces.open_now():
-            if (lease := self.spaces.borrow(space)) is not None:
-                with lease:
-                    loads.append(space.load())
-        return loads
-
-
-def _of_spaces(loads: list[SpaceLoad]) -> Iterator[tuple[str, list[Sample]]]:
-    """Yield sums over the open spaces, and the longest of their lags."""
-    sums: dict[str, Iterable[float]] = {
-        "recollect_index_waiting": (it.index_waiting for it in loads),
-        "recollect_index_waiting_bytes": (it.index_bytes for it in loads),
-        "recollect_conversations_not_indexed": (it.not_indexed for it in loads),
-        "recollect_conversations_not_embedded": (it.not_embedded for it in loads),
-        "recollect_held_messages": (it.held_messages for it in loads),
-        "recollect_held_bytes": (it.held_bytes for it in loads),
-        "recollect_notes_due": (it.notes_due for it in loads),
-        "recollect_notes_failed": (it.notes_failed for it in loads),
-    }
-    for name, values in sums.items():
-        yield name, [((), float(sum(values)))]
-    lags = {
-        "recollect_index_lag_seconds": (it.index_lag for it in loads),
-        "recollect_embedding_lag_seconds": (it.embedding_lag for it in loads),
-    }
-    for name, lag in lags.items():
-        yield name, [((), max(lag, default=0.0))]
-    failing = {job: 0.0 for (job,) in _all_labels(METRICS["recollect_jobs_failing"])}
-    for load in loads:
-        for job in load.jobs_failing:
-            failing[job] += 1
-    yield "recollect_jobs_failing", [((job,), count) for job, count in failing.items()]
-
-
-def _of_store(stores: Stores) -> Iterator[tuple[str, list[Sample]]]:
-    if (state := stores.state()) is None:
-        return
-    yield "recollect_postgres_up", [((), float(not state.problem))]
-    connections = {"idle": state.idle, "used": state.used}
-    yield (
-        "recollect_postgres_connections",
-        [((name,), float(count)) for name, count in connections.items()],
-    )
-    yield "recollect_postgres_calls_waiting", [((), float(state.waiting))]
-    yield "recollect_postgres_connections_lost_total", [((), float(state.lost))]
-    yield "recollect_postgres_horizon_age_seconds", [((), state.horizon_age)]
-    yield (
-        "recollect_postgres_leases",
-        [((work.value,), float(state.leases.get(work, 0))) for work in Purpose],
-    )
-
-
-def metrics_page(metrics: Metrics, observed: Callable[[], Observed | None]) -> "Page":
-    """Return the page with all metrics, in the format that the scraper accepts. Nothing is
-    `observed` while the server starts and after it stopped.
-    """
-    from prometheus_client import CollectorRegistry, ProcessCollector
-    from prometheus_client.core import (
-        CounterMetricFamily,
-        GaugeMetricFamily,
-        HistogramMetricFamily,
-    )
-    from prometheus_client.core import (
-        Metric as Family,
-    )
-    from prometheus_client.exposition import choose_encoder
-
-    class Collector:
-        """prometheus-client's view of the metrics."""
-
-        def collect(self) -> Iterator[Family]:
-            yield from (_counter(metric, samples) for metric, samples in metrics.counts())
-            for metric, children in metrics.histograms():
-                histogram = HistogramMetricFamily(
-                    metric.name, metric.help, labels=list(metric.labels or ())
-                )
-                for labels, buckets, total in children:
-                    histogram.add_metric(labels, buckets, total)
-                yield histogram
-            if (parts := observed()) is not None:
-                for name, samples in parts.samples():
-                    yield (
-                        _counter(METRICS[name], samples)
-                        if METRICS[name].kind == "counter"
-                        else _gauge(METRICS[name], samples)
-                    )
-
-    def _counter(metric: Metric, samples: Sequence[Sample]) -> Family:
-        family = CounterMetricFamily(metric.name, metric.help, labels=list(metric.labels or ()))
-        for labels, value in samples:
-            family.add_metric(labels, value)
-        return family
-
-    def _gauge(metric: Metric, samples: Sequence[Sample]) -> Family:
-        family = GaugeMetricFamily(metric.name, metric.help, labels=list(metric.labels or ()))
-        for labels, value in samples:
-            family.add_metric(labels, value)
-        return family
-
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(Collector())
-    ProcessCollector(registry=registry)
-
-    def page(accept: str) -> tuple[int, str, bytes]:
-        try:
-            encode, kind = choose_encoder(accept)
-        except (TypeError, ValueError):  # of a version that is no number
-            encode, kind = choose_encoder("")
-        return 200, kind, encode(registry)
-
-    return page

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from recollect_server.app.folder import CannotStart, FolderLock, cannot_use
 from recollect_server.services.upkeep.moving import Place
-from recollect_server.settings import FOLDER, LogStoreName
+from recollect_server.settings.values import FOLDER, LogStoreName
 from recollect_server.storage.format import NewerFormat, check_format, mark_format
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
-from recollect_server.storage.logs.moves import FolderMark
+from recollect_server.storage.logs.moves import FolderMark, restore_refusal
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.logs.tokens import TokenLedger
 
@@ -62,11 +62,15 @@ class FolderPlace(FolderMark):
         self._lock = FolderLock(data_dir, flag)
         try:
             check_format(data_dir)
+            reason = restore_refusal(data_dir)
         except (NewerFormat, OSError) as error:
             self._lock.release()
             if isinstance(error, OSError):
                 raise cannot_use(data_dir, error, flag) from error
             raise CannotStart(str(error)) from error
+        if reason:
+            self._lock.release()
+            raise CannotStart(reason)
         self._tokens = TokenLedger(data_dir)
 
     def names(self) -> list[str]:

@@ -13,7 +13,8 @@ from recollect_server.app.folder import CannotStart
 from recollect_server.app.stores import DatabaseState
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.jobs.loop import Loop
-from recollect_server.settings import LogStoreName, Settings
+from recollect_server.settings import Settings
+from recollect_server.settings.values import LogStoreName
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.moves import MoveMark, refusal
 from recollect_server.storage.logs.space_removal import SpaceReceipt

@@ -11,7 +11,9 @@ from recollect_server.app.catalogue import described, locked, masked
 from recollect_server.domain.errors import InvalidField, StorageUnavailable, Violation
 from recollect_server.domain.live import Holder
 from recollect_server.domain.setting import MASK, CannotEdit, Changed, Setting, SettingList
-from recollect_server.settings import Settings, WrongSettings, nearest_setting, own_file, text_of
+from recollect_server.settings import Settings, WrongSettings, own_file
+from recollect_server.settings.environment import nearest_name
+from recollect_server.settings.values import text_of
 
 log = structlog.get_logger("recollect.settings")
 
@@ -79,7 +81,7 @@ class SettingsAdministration:
 
     def _check_key(self, key: str) -> None:
         if key not in Settings.model_fields:
-            near = nearest_setting(key)
+            near = nearest_name(key, Settings.model_fields)
             advice = f"do you mean {near}?" if near else "ListSettings names all"
             raise InvalidField.of("key", f"there is no such setting: {advice}")
         if reason := locked(self._live.now, key, self._file):

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -13,24 +13,15 @@ import structlog
 from recollect_server.app.folder import is_out_of_memory
 from recollect_server.app.models import Writer, abbreviator
 from recollect_server.app.reading import Reading, ReadingSpace
+from recollect_server.app.space_jobs import SpaceJobs
 from recollect_server.app.stores import Stores
-from recollect_server.domain.errors import IndexSuspended, IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import IndexSuspended, IndexUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock, milliseconds
 from recollect_server.inference.workers import Workers
-from recollect_server.jobs.abbreviator import SpaceNotes, Task
 from recollect_server.jobs.due_work import DueWork
-from recollect_server.jobs.retiring import RetentionKeeper
-from recollect_server.jobs.rounds import Job
-from recollect_server.jobs.upkeep import (
-    Bounds,
-    EmbedderJob,
-    Follower,
-    IndexKeeper,
-    TierKeeper,
-    UpdatePruner,
-)
+from recollect_server.jobs.upkeep import Bounds, EmbedderJob, TierKeeper, UpdatePruner
 from recollect_server.services.administration.jobs import JobReport
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.channels.commands import Commands
@@ -49,9 +40,6 @@ from recollect_server.services.external.shared import SharedCommunications
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.insight import Insight
 from recollect_server.services.limits import Limiter, Quota, Rate, Stored
-from recollect_server.services.notes.compaction import Compaction
-from recollect_server.services.notes.naming import Naming
-from recollect_server.services.notes.one_at_a_time import OneAtATime
 from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.models import EmbeddingModels
@@ -91,18 +79,6 @@ from recollect_server.transport.streams import Streams
 from recollect_server.transport.updates import encode, encode_communication_update
 
 log = structlog.get_logger("recollect.app")
-
-INDEX, TIERS, PRUNER, EMBEDDER = "index-keeper", "tier-keeper", "update-pruner", "embedder"
-RETENTION, FOLLOWER = "retention-keeper", "follower"
-"""Names of the jobs of a space."""
-JOB_NAMES = {
-    INDEX: "repair",
-    EMBEDDER: "embedding",
-    PRUNER: "updates",
-    RETENTION: "retention",
-    TIERS: "tiers",
-}
-"""Their names for administrators."""
 
 # additions that wait for the index of a suspended space: of more it is resumed
 _MOST_WAITING, _MOST_BYTES = 16, 32 << 10
@@ -173,7 +149,6 @@ class OpenSpace:
         self._stops: list[Callable[[], None]] = []
         self._is_due = self._is_watched = False
         self._due_at: int | None = shared.clock()
-        self.jobs: dict[str, Job] = {}
         self._reading: Reading | None = None
         shared.opening[name] = self
         try:
@@ -278,23 +253,7 @@ class OpenSpace:
 
     def due_at(self) -> int | None:
         """Return when its jobs have work, in milliseconds; None if nothing will be due."""
-        now = self._shared.clock()
-        try:
-            times = [
-                self._pruner.due_at(),
-                self.retention.due_at(),
-                self.notes.due_at() if self._shared.writer else None,
-            ]
-        except (IndexUnavailable, StorageUnavailable):
-            return now
-        embedder = self.jobs.get(EMBEDDER)
-        if not self._space.is_verified or (
-            isinstance(embedder, EmbedderJob) and not embedder.is_done
-        ):
-            times.append(now)
-        if self._space.is_removing:
-            times.append(now)
-        return min((time for time in times if time is not None), default=None)
+        return self._jobs.due_at()
 
     def _open(self) -> None:
         shared, stops = self._shared, self._stops
@@ -362,9 +321,6 @@ class OpenSpace:
             lambda it: tuple(rule for rule in it.retention_rules if rule.is_for(self.name))
         )
         self.retention = Retention(space, lambda: rules.now, receipts)
-        self._pruner = UpdatePruner(
-            space, live.view(lambda now: Bounds(now.update_retention, now.max_updates))
-        )
         self._meaning = meaning = Meaning(logs.root, shared.models)
         stops.append(meaning.close)
         space.subscribe(Deleted, meaning.forget)
@@ -422,17 +378,21 @@ class OpenSpace:
             "InsightService": InsightHandlers(Insight(space), shared.answers, seal),
             "CheckpointService": CheckpointHandlers(checkpoints, limits, shared.answers, seal),
         }
-        self.notes = self._notes(space)
-        self.jobs |= {INDEX: IndexKeeper(space), TIERS: tier_keeper, PRUNER: self._pruner}
-        self.jobs[RETENTION] = RetentionKeeper(self.retention)
-        if space.is_shared:
-            self.jobs[FOLLOWER] = Follower(
-                space, lambda: space.index.log.is_watched, shared.note_work
-            )
-        if shared.workers is not None:
-            self.jobs[EMBEDDER] = EmbedderJob(
-                Embedding(space, meaning, shared.workers, shared.stopping)
-            )
+        self._jobs = SpaceJobs(
+            space,
+            live,
+            shared.writer,
+            shared.note_work,
+            tiers=tier_keeper,
+            pruner=UpdatePruner(
+                space, live.view(lambda now: Bounds(now.update_retention, now.max_updates))
+            ),
+            retention=self.retention,
+            embedder=EmbedderJob(Embedding(space, meaning, shared.workers, shared.stopping))
+            if shared.workers is not None
+            else None,
+        )
+        self.jobs, self.notes = self._jobs.by_name, self._jobs.notes
         # first, as soon as nobody uses the space
         self.flush: Callable[[], None] = space.flush
         stops += (self._look_for_work, space.flush)
@@ -495,22 +455,7 @@ class OpenSpace:
 
     def reports(self) -> list[JobReport]:
         """Return the state of each job."""
-        embedder = self.jobs.get(EMBEDDER)
-        return [
-            self._report(INDEX, is_busy=not self._space.is_verified),
-            self._report(EMBEDDER)
-            if not isinstance(embedder, EmbedderJob)
-            else self._report(EMBEDDER, is_busy=not embedder.is_done),
-            self._report_of_notes(),
-            JobReport(
-                name="compaction",
-                is_on=self._compaction is not None,
-                failures=tuple(self._compaction.failures.items()) if self._compaction else (),
-            ),
-            self._report(PRUNER),
-            replace(self._report(RETENTION), is_on=bool(self.retention.rules())),
-            self._report(TIERS),
-        ]
+        return self._jobs.reports()
 
     def held(self) -> tuple[int, int]:
         """Return the number of messages whose logs refused them, and their bytes."""
@@ -529,9 +474,6 @@ class OpenSpace:
         if self._shared.writer is not None:
             with suppress(IndexUnavailable):
                 notes_due, notes_failed = index.notes.counts()
-        failing = {JOB_NAMES[key] for key, job in self.jobs.items() if job.failure}
-        if self.notes.failure:
-            failing.add("notes")
         return SpaceLoad(
             documents,
             size,
@@ -543,76 +485,8 @@ class OpenSpace:
             held_bytes,
             notes_due,
             notes_failed,
-            frozenset(failing),
+            self._jobs.failing(),
         )
-
-    def _report(self, key: str, *, is_busy: bool = False) -> JobReport:
-        name, job = JOB_NAMES[key], self.jobs.get(key)
-        if job is None:
-            return JobReport(name=name, is_on=False)
-        return JobReport(
-            name=name, is_busy=is_busy, reason=job.failure, ran_at=self._wall_time(job.ran_at)
-        )
-
-    def _report_of_notes(self) -> JobReport:
-        notes, now = self.notes, self._shared.clock()
-        try:
-            due = notes.due_at() if self._shared.writer else None
-        except (IndexUnavailable, StorageUnavailable):
-            due = None
-        return JobReport(
-            name="notes",
-            is_on=self._shared.writer is not None,
-            is_busy=due is not None and due <= now,
-            reason=notes.failure,
-            ran_at=self._wall_time(notes.taken_at or None),
-        )
-
-    def _wall_time(self, moment: float | None) -> int | None:
-        """Return a moment of the monotonic clock in milliseconds since 1970."""
-        if moment is None:
-            return None
-        return self._shared.clock() - round((time.monotonic() - moment) * 1000)
-
-    def _notes(self, space: Space) -> SpaceNotes:
-        live, writer = self._shared.live, self._shared.writer
-        settings = live.now
-        sweep_interval = live.view(lambda now: milliseconds(now.sweep_interval))
-        idle_timeout = live.view(lambda now: milliseconds(now.idle_timeout))
-        self._compaction: Compaction | None = None
-        if writer is None:
-            return SpaceNotes((), sweep_interval, lambda: None, lambda _: None)
-        model = writer.model
-        naming = Naming(
-            space,
-            model,
-            idle_timeout,
-            writer.may_redo,
-            offline=writer.offline,
-            retry_after=sweep_interval,
-        )
-        tasks: list[Task] = [naming]
-        compaction = self._compaction = (
-            Compaction(space, model, settings.compaction_messages, settings.compaction_keep)
-            if settings.compaction
-            else None
-        )
-        if compaction is not None:
-            tasks.append(compaction)
-
-        if space.is_shared:
-            tasks = [OneAtATime(space, task) for task in tasks]
-
-        def due_at(sweep: int) -> int | None:
-            if compaction is not None and compaction.due(1):
-                return space.clock()
-            return naming.due_at(sweep)
-
-        def mark() -> object:
-            # of a shorter time some wait already
-            return space.index, space.index.taken()[1], idle_timeout.now
-
-        return SpaceNotes(tasks, sweep_interval, mark, due_at)
 
     def _flush_all(self) -> None:
         """Write what jobs keep in memory. Of a suspended space it is written."""

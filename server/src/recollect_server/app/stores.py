@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 from recollect_server.app.folder import CannotStart
 from recollect_server.domain.live import Live
-from recollect_server.settings import FOLDER, LogStoreName, Settings
+from recollect_server.settings import Settings
+from recollect_server.settings.values import FOLDER, LogStoreName
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
-from recollect_server.storage.logs.moves import FolderMark, refusal
+from recollect_server.storage.logs.moves import folder_refusal
 from recollect_server.storage.logs.space_removal import (
     SpaceReceipt,
     finish_removals,
@@ -188,7 +189,7 @@ def open_stores(live: Live[Settings]) -> Stores:
     """Return the stores that the settings name. Raises CannotStart."""
     settings = live.now
     if settings.store == FOLDER:
-        if reason := refusal(FolderMark(settings.data_dir), f"the data folder {settings.data_dir}"):
+        if reason := folder_refusal(settings.data_dir):
             raise CannotStart(reason)
         return FolderStores(live)
     stores: Stores = _postgres(settings.store).PostgresStores(settings)

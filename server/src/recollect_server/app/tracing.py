@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
@@ -25,9 +25,6 @@ from recollect_server.domain.telemetry import (
     Step,
     Telemetry,
 )
-
-if TYPE_CHECKING:
-    from opentelemetry.sdk.trace.export import SpanExporter
 
 log = structlog.get_logger("recollect.traces")
 
@@ -49,31 +46,27 @@ class _Troubles(logging.Handler):
 class Tracing(Telemetry):
     """Telemetry that traces, in front of another that measures. Safe to call from any thread."""
 
-    def __init__(
-        self, inner: Telemetry, endpoint: str = "", exporter: "SpanExporter | None" = None
-    ) -> None:
-        """Spans go to `endpoint`, a collector's URL, else where OpenTelemetry's environment says;
-        or to an exporter. Raises ImportError without the extra.
+    def __init__(self, inner: Telemetry, endpoint: str = "") -> None:
+        """Spans go to `endpoint`, a collector's URL, else where OpenTelemetry's environment says.
+        Raises ImportError without the extra.
         """
         from opentelemetry import context, trace
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         troubles = logging.getLogger("opentelemetry")
         if not any(isinstance(it, _Troubles) for it in troubles.handlers):
             troubles.addHandler(_Troubles(logging.WARNING))
             troubles.propagate = False
-        if exporter is None:
-            url = f"{endpoint.rstrip('/')}/v1/traces" if endpoint else None
-            exporter = OTLPSpanExporter(endpoint=url)
+        url = f"{endpoint.rstrip('/')}/v1/traces" if endpoint else None
         name = os.environ.get("OTEL_SERVICE_NAME", "recollect-server")
         resource = Resource.create({"service.name": name, "service.version": __version__})
         self._provider: TracerProvider = TracerProvider(resource=resource)
-        self._provider.add_span_processor(BatchSpanProcessor(exporter))
-        self._exporter = exporter
+        self._exporter: SpanExporter = OTLPSpanExporter(endpoint=url)
+        self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._inner = inner
         self._tracer = self._provider.get_tracer("recollect", __version__)
         self._trace, self._context = trace, context

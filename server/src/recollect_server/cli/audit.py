@@ -10,7 +10,7 @@ import click
 from recollect_server.cli.logs import say
 from recollect_server.cli.options import NamedPath, load_settings
 from recollect_server.domain.time import from_text, milliseconds, system_clock
-from recollect_server.settings import duration
+from recollect_server.settings.values import duration
 from recollect_server.storage.audit import read_audit
 
 _PATH = NamedPath(path_type=Path)

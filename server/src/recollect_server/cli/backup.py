@@ -12,10 +12,17 @@ from recollect_server.domain.backups import backup_name
 from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep import recovery
-from recollect_server.services.upkeep.backing_up import Copied, back_up, backed_up, decrypted
+from recollect_server.services.upkeep.backing_up import (
+    Copied,
+    Restoring,
+    back_up,
+    backed_up,
+    decrypted,
+)
 from recollect_server.services.upkeep.backing_up import restore as copy_back
 from recollect_server.services.upkeep.backups import BackupFolder, verified
 from recollect_server.settings import Settings
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.folder import FolderStore
 
 _NO_TOKENS = (
@@ -72,6 +79,9 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
 
     An encrypted one is decrypted into the data folder first, which needs room for it twice.
 
+    No server uses the data folder before all of it is there. Repeat a restore that was interrupted:
+    it begins anew.
+
     A backup holds no tokens, so that no revoked one comes back: make new ones before others call.
     Until there is one, a server on loopback is open to everybody there.
     """
@@ -80,6 +90,7 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
     with (
         alone(settings),
         said_plainly(),
+        Restoring(directory, settings.data_dir) as restoring,
         decrypted(
             directory, settings.data_dir, backup_keys(settings.backup_key_file, warn)
         ) as source,
@@ -96,6 +107,8 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
             raise click.ClickException(
                 f"the backup has two spaces that would become {settings.space}: name one with --space"
             )
+        if restoring.begin(list(targets.values())):
+            click.echo("An earlier restore into this folder did not end: begun anew.", err=True)
         for space, name in targets.items():
             folder = FolderStore.of(settings.data_dir, name)
             done = copy_back(source, space, folder, shown("Copying"))
@@ -103,6 +116,7 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
                 recovery.rebuild(folder, system_clock, shown("Indexing")).index.close(sound=True)
             except RecollectError as error:
                 raise click.ClickException(str(error)) from error
+            hit("restore.indexed")
             total.conversations += done.conversations
             total.communications += done.communications
             total.threads += done.threads

@@ -8,7 +8,7 @@ import click
 import yaml
 
 from recollect_server.cli.options import load_settings, with_settings
-from recollect_server.settings import duration_text
+from recollect_server.settings.values import duration_text
 
 
 @click.command()

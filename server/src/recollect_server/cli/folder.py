@@ -14,15 +14,19 @@ from recollect_server.app import CannotStart, FolderLock
 from recollect_server.cli.logs import say, set_up_logs_of_a_command
 from recollect_server.services.upkeep.backing_up import CannotCopy
 from recollect_server.services.upkeep.recovery import Progress
-from recollect_server.settings import FOLDER, Settings
+from recollect_server.settings import Settings
+from recollect_server.settings.values import FOLDER
 from recollect_server.storage.format import NewerFormat, check_format
 from recollect_server.storage.logs.folder import FolderStore, spaces_in
+from recollect_server.storage.logs.moves import folder_refusal
 from recollect_server.storage.logs.store import LogUnavailable
 
 
 def folder_of(settings: Settings) -> FolderStore:
-    """Return the folder of the space's transcripts. End the command if there is none."""
-    folder_alone(settings)
+    """Return the folder of the space's transcripts. End the command if there is none, or only a
+    part of what is copied there.
+    """
+    _whole_folder(settings)
     folder = FolderStore.of(settings.data_dir, settings.space)
     if not folder.root.is_dir():
         raise click.ClickException(
@@ -33,14 +37,21 @@ def folder_of(settings: Settings) -> FolderStore:
 
 def folders_of(settings: Settings, flags: dict[str, Any]) -> dict[str, FolderStore]:
     """Return the folders of all spaces by name, the default space's first; with the flag `--space`
-    that one's alone. End the command if there is none.
+    that one's alone. End the command if there is none, or only a part of what is copied there.
     """
-    folder_alone(settings)
+    _whole_folder(settings)
     if flags.get("space") is not None or not settings.data_dir.is_dir():
         return {settings.space: folder_of(settings)}
     names = sorted(spaces_in(settings.data_dir), key=lambda it: it != settings.space)
     folders = {name: FolderStore.of(settings.data_dir, name) for name in names}
     return folders or {settings.space: folder_of(settings)}
+
+
+def _whole_folder(settings: Settings) -> None:
+    folder_alone(settings)
+    with said_plainly():
+        if reason := folder_refusal(settings.data_dir):
+            raise click.ClickException(reason)
 
 
 def folder_alone(settings: Settings) -> None:

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from recollect_server.settings import Settings, WrongSettings, duration_text
+from recollect_server.settings import Settings, WrongSettings
+from recollect_server.settings.values import duration_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -22,7 +22,8 @@ from recollect_server.domain.time import milliseconds, system_clock, to_text
 from recollect_server.domain.tokens import Grant, Token, is_token_id, parse, scopes_of
 from recollect_server.services.audit import Audit
 from recollect_server.services.tokens import Tokens
-from recollect_server.settings import FOLDER, Settings, duration
+from recollect_server.settings import Settings
+from recollect_server.settings.values import FOLDER, duration
 from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.logs.store import LogUnavailable
 

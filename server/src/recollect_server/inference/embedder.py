@@ -172,10 +172,10 @@ class Embedder:
         model = self._loaded()
         return self._cut(model, text, model.passage_marks)
 
-    def _cut(self, model: _Model, text: str, marks: Piece) -> list[Piece]:
+    def _cut(self, model: _Model, text: str, marks: Piece, most: int | None = None) -> list[Piece]:
         # As a batch: for one text alone the library keeps Python's global lock, for a MiB almost a
         # second.
-        ids = model.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
+        ids = model.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids[:most]
         count = max(1, -(-(len(ids) - OVERLAP) // (PIECE - OVERLAP)))
         length = -(-(len(ids) + (count - 1) * OVERLAP) // count)
         starts = [
@@ -223,16 +223,18 @@ class Embedder:
             else vectors
         )
 
-    def question(self, text: str) -> NDArray[np.float32]:
-        """Return the vector of a question, of shape [384]. Of more than `_QUESTION` pieces, only
-        the first ones count.
+    def question(self, text: str, most: int | None = None) -> NDArray[np.float32]:
+        """Return the vector of a question, of shape [384]. Of more than `_QUESTION` pieces, or of
+        more than `most` tokens, only the first ones count.
         """
-        name = hashlib.blake2b(text.encode(), digest_size=16).digest()
+        model = self._loaded()
+        pieces = self._cut(model, text, model.question_marks, most)[:_QUESTION]
+        name = hashlib.blake2b(repr(pieces).encode(), digest_size=16).digest()
         with self._guard:
             if (cached := self._questions.get(name)) is not None:
                 self._questions.move_to_end(name)
                 return cached
-        vector = self._question(text)
+        vector = self._question(model, pieces)
         vector.flags.writeable = False
         with self._guard:
             self._questions[name] = vector
@@ -240,9 +242,7 @@ class Embedder:
                 self._questions.popitem(last=False)
         return vector
 
-    def _question(self, text: str) -> NDArray[np.float32]:
-        model = self._loaded()
-        pieces = self._cut(model, text, model.question_marks)[:_QUESTION]
+    def _question(self, model: _Model, pieces: list[Piece]) -> NDArray[np.float32]:
         if len(pieces) > 1:
             embedded = self._embed_pieces(model, pieces)
             vectors = self._centred(model, embedded, model.question_centre)

@@ -11,14 +11,11 @@ _SECONDS = 10.0
 class Bookkeeper:
     """A thread that saves counts. Started when made."""
 
-    def __init__(
-        self, limiter: Limiter, audit: Audit, clock: Clock, seconds: float = _SECONDS
-    ) -> None:
+    def __init__(self, limiter: Limiter, audit: Audit, clock: Clock) -> None:
         self._limiter = limiter
         self._audit = audit
         self._clock = clock
-        self._seconds = seconds
-        self._loop = Loop("bookkeeper", self._save, wait=seconds)
+        self._loop = Loop("bookkeeper", self._save, wait=_SECONDS)
         self._loop.start()
 
     def stop(self) -> None:
@@ -30,4 +27,4 @@ class Bookkeeper:
     def _save(self) -> float:
         self._limiter.save()
         self._audit.flush(self._clock())
-        return self._seconds
+        return _SECONDS

@@ -182,14 +182,12 @@ class Awaited:
         spaces: Spaces[Any],
         due: DueWork,
         clock: Clock,
-        seconds: float = _AWAITED_SECONDS,
     ) -> None:
         """`awaited` returns the names of such spaces; it raises StorageUnavailable."""
         self._awaited = awaited
         self._spaces = spaces
         self._due = due
         self._clock = clock
-        self._seconds = seconds
         self._loop = Loop("awaited", self._look)
         self._loop.start()
 
@@ -201,4 +199,4 @@ class Awaited:
         with suppress(StorageUnavailable):
             for name in set(self._awaited()).difference(self._spaces.names()):
                 self._due.request(name, self._clock())
-        return self._seconds
+        return _AWAITED_SECONDS

@@ -10,6 +10,7 @@ from recollect_server.services.retention import Retention
 
 log = structlog.get_logger("recollect.retention")
 
+_FIRST_SECONDS = 1.0  # until the first look
 _SECONDS = 60.0  # between two looks
 _SLICE = 20  # conversations of one turn
 _PAUSE = 0.05  # seconds between two turns, for others
@@ -18,10 +19,9 @@ _PAUSE = 0.05  # seconds between two turns, for others
 class RetentionKeeper(Job):
     """Deletes and unindexes what the rules are about, a few conversations at a time."""
 
-    def __init__(self, retention: Retention, seconds: float = _SECONDS) -> None:
-        super().__init__(min(seconds, 1.0))
+    def __init__(self, retention: Retention) -> None:
+        super().__init__(_FIRST_SECONDS)
         self._retention = retention
-        self._seconds = seconds
         self._reason = ""
 
     @property
@@ -35,10 +35,10 @@ class RetentionKeeper(Job):
             is_left = self._retention.settle()
             with self._retention.alone() as may:
                 is_left = bool(may and self._retention.carry_out(_SLICE)) or is_left
-            wait = _PAUSE if is_left else self._seconds
+            wait = _PAUSE if is_left else _SECONDS
         except (IndexUnavailable, StorageUnavailable) as error:
             self._reason = str(error)
             log.warning("retention_not_carried_out", reason=self._reason)
-            return self._seconds
+            return _SECONDS
         self._reason = ""
         return wait

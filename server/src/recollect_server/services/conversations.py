@@ -1,16 +1,14 @@
 """Conversations: begin, write, read, name, list and delete them."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
 import structlog
 from ulid import ULID
 
-from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import (
     CALLER,
     Abbreviated,
@@ -27,9 +25,7 @@ from recollect_server.domain.conversation import (
     merged,
 )
 from recollect_server.domain.errors import (
-    AnchorsPresent,
     ConversationNotFound,
-    ConversationPinned,
     ConversationReadOnly,
     IndexUnavailable,
     InvalidField,
@@ -38,15 +34,17 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.message import Message, reading_order
+from recollect_server.domain.message import Message
 from recollect_server.domain.notes import notes_due
 from recollect_server.domain.routing import Place, place_of
 from recollect_server.domain.time import arrival
+from recollect_server.services.bulk_deletion import Deleted, delete_matching
+from recollect_server.services.forks import lines_of_fork
 from recollect_server.services.space.deletion import Receipt, nobody
 from recollect_server.services.space.redaction import RedactionDone
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import ConversationState, placed
+from recollect_server.services.space.state import Committed, ConversationState, placed
 from recollect_server.services.tool_calls import with_turns
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.entries import message_fields
@@ -54,10 +52,7 @@ from recollect_server.storage.logs.lines import messages_of
 
 log = structlog.get_logger("recollect.conversations")
 
-_DELETED_AT_ONCE = 100  # conversations that one query names
-_MAX_COPIED = 1000  # messages of a fork, as of any write
 _MAX_COPIES = 100  # conversations that a redaction names
-_MAX_LEFT = 1000  # conversations that a receipt names as left
 MAX_METADATA = 64 << 10
 """Bytes of a conversation's metadata as JSON."""
 
@@ -80,33 +75,6 @@ class Page:
     next: tuple[int, str] | None
     failures: dict[str, str]
     """Reasons of the last failed notes, by conversation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deleted:
-    """Receipt of a delete of many conversations."""
-
-    conversations: list[str]
-    """Those that were deleted, or would be."""
-    left: list[tuple[str, str]]
-    """Those that match and were left, each with the name of the error that refuses it."""
-    removed: dict[str, int]
-    """Entries removed, by place."""
-    has_more: bool
-    time: int
-    failure: str = ""
-    """Conversation at which it ended early, and why; empty if it did not."""
-
-    @property
-    def text(self) -> str:
-        """The receipt as it is remembered with its request."""
-        return orjson.dumps(self).decode()
-
-    @classmethod
-    def of(cls, text: str) -> "Deleted":
-        """Return the receipt that was remembered."""
-        fields = orjson.loads(text)
-        return cls(**fields | {"left": [(name, reason) for name, reason in fields["left"]]})
 
 
 class Conversations:
@@ -221,17 +189,13 @@ class Conversations:
             request=request_id, place=place.name if pinned and place.known else ""
         ):
             if request and (previous := self._space.find_request(request)):
-                stored, conversation = self._space.replay(previous, None)
+                repeated = self._repeated(previous, None)
                 if pinned and place.known:
                     # others took the place since
-                    before = {it for it in self._pinned_at(place) if it < conversation.id}
-                    self._unpin_others(place, conversation.id, before)
-                return Appended(
-                    conversation,
-                    stored,
-                    self._space.cursor_of_request(previous),
-                    duplicate=True,
-                )
+                    begun_id = repeated.conversation.id
+                    before = {it for it in self._pinned_at(place) if it < begun_id}
+                    self._unpin_others(place, begun_id, before)
+                return repeated
             now = self._space.clock()
             time = now if create_time is None else create_time
             given, conversation_id = conversation_id, conversation_id or f"conv-{ULID()}"
@@ -254,12 +218,7 @@ class Conversations:
             others = self._pinned_at(place) if pinned and place.known else set()
             done = self._space.begin([began, *first], request, is_named=bool(given))
             self._unpin_others(place, conversation_id, others)
-        return Appended(
-            done.state.conversation,
-            messages_of(done.lines),
-            self._space.cursor_of(done),
-            duplicate=False,
-        )
+        return self._appended(done)
 
     def fork(self, conversation_id: str, through: int, max_bytes: int, request_id: str) -> Appended:
         """Begin a conversation as a copy of another one up to a turn (0: the newest), in one write:
@@ -268,75 +227,10 @@ class Conversations:
         request = key_of("Fork", request_id, {"id": conversation_id, "through": through})
         with self._space.exclusive(request=request_id):
             if request and (previous := self._space.find_request(request)):
-                stored, conversation = self._space.replay(previous, None)
-                cursor = self._space.cursor_of_request(previous)
-                return Appended(conversation, stored, cursor, duplicate=True)
-            origin = self._space.read(conversation_id).conversation
-            if not 0 <= through <= origin.turn_count:
-                raise InvalidField.of(
-                    "through_turn", f"is {through}; the newest turn is {origin.turn_count}"
-                )
-            if origin.channel == EMAIL:
-                raise InvalidField.of(
-                    "conversation_id",
-                    "is on e-mail, where the ids of its messages lead replies to it alone",
-                )
-            last = through or origin.turn_count
-            now = self._space.clock()
-            began = Began(
-                f"conv-{ULID()}",
-                origin.channel,
-                now,
-                origin.participants,
-                model=origin.model,
-                origin_id=origin.id,
-                origin_turn=last,
-            )
-            contents: list[Content] = [began, *self._copies(conversation_id, last, max_bytes)]
-            if origin.title:
-                by = origin.title_record
-                contents.append(
-                    TitleAssigned(origin.title, origin.topics, now, by.writer, by.model)
-                )
+                return self._repeated(previous, None)
+            contents = lines_of_fork(self._space, conversation_id, through, max_bytes)
             done = self._space.begin(contents, request)
-        return Appended(
-            done.state.conversation,
-            messages_of(done.lines),
-            self._space.cursor_of(done),
-            duplicate=False,
-        )
-
-    def _copies(self, conversation_id: str, last: int, max_bytes: int) -> list[Message]:
-        """Return the messages of a conversation up to a turn, as those of a new one."""
-        messages: list[Message] = []
-        size = 0
-        for line in self._space.lines(conversation_id):
-            message = line.entry.content if line.entry else None
-            if not isinstance(message, Message) or message.turn_number > last:
-                continue
-            messages.append(message)
-            size += line.length
-            if len(messages) > _MAX_COPIED or size > max_bytes:
-                raise InvalidField.of(
-                    "through_turn",
-                    f"is after more than {_MAX_COPIED} messages or {max_bytes} bytes; fork at an earlier one",
-                )
-        messages.sort(key=reading_order)
-        # dense: a damaged line may have been all of a turn
-        turns = {
-            turn: number
-            for number, turn in enumerate(sorted({it.turn_number for it in messages}), start=1)
-        }
-        return [
-            replace(
-                message,
-                sequence=number,
-                turn_number=turns[message.turn_number],
-                usage=None,
-                cost=None,
-            )
-            for number, message in enumerate(messages, start=2)
-        ]
+        return self._appended(done)
 
     def _pinned_at(self, place: Place) -> set[str]:
         """Return the conversations that are pinned at a place: one, or two after a crash. Hold the
@@ -392,13 +286,7 @@ class Conversations:
         request = key_of("AppendTurn", request_id, payload)
         with self._space.writing(conversation_id, request=request_id) as state:
             if request and (previous := self._space.find_request(request, conversation_id)):
-                stored, conversation = self._space.replay(previous, state)
-                return Appended(
-                    conversation,
-                    stored,
-                    self._space.cursor_of_request(previous),
-                    duplicate=True,
-                )
+                return self._repeated(previous, state)
             if expected_turn is not None and expected_turn != state.conversation.turn_count:
                 if self._space.pending_messages(conversation_id):
                     raise StorageUnavailable(
@@ -410,12 +298,22 @@ class Conversations:
             joined = with_turns(self._space, state, messages, in_reply_to_turn)
             lines: list[Content] = [*placed(state, joined, self._space.clock())]
             done = self._space.append(state, lines, request, draft_id=draft_id)
+        return self._appended(done)
+
+    def _appended(self, done: Committed) -> Appended:
+        """Return the answer to a write that was carried out."""
         return Appended(
             done.state.conversation,
             messages_of(done.lines),
             self._space.cursor_of(done),
             duplicate=False,
         )
+
+    def _repeated(self, request: KnownRequest, state: ConversationState | None) -> Appended:
+        """Return the answer to a request that was carried out before (see `Space.replay`)."""
+        messages, conversation = self._space.replay(request, state)
+        cursor = self._space.cursor_of_request(request)
+        return Appended(conversation, messages, cursor, duplicate=True)
 
     def assign_title(
         self,
@@ -636,61 +534,12 @@ class Conversations:
         with self._space.exclusive(request=request_id or "DeleteMany"):
             if request and (record := self._space.find_answered(request)):
                 return Deleted.of(record.answer)
-            deleted: list[str] = []
-            left: list[tuple[str, str]] = []
-            removed: Counter[str] = Counter()
-            place: tuple[int, str] | None = None
-            failure = ""
-            while len(deleted) < limit and not failure:
-                rows = self._space.index.conversations.select(
-                    chosen, _DELETED_AT_ONCE, place, newest_first=False
-                )
-                for row in rows:
-                    if len(deleted) == limit:
-                        break
-                    name = row.conversation.id
-                    place = row.conversation.update_time, name
-                    try:
-                        if dry_run:
-                            self._space.check_delete(name, anchors, force=force)
-                        else:
-                            receipt = self._space.delete(
-                                name, anchors, force=force, deleting=deleting
-                            )
-                            removed.update(receipt.removed)
-                        deleted.append(name)
-                    except (ConversationPinned, AnchorsPresent) as error:
-                        if len(left) < _MAX_LEFT:
-                            left.append((name, type(error).__name__))
-                    except ConversationNotFound:
-                        pass  # somebody else deleted it meanwhile
-                    except (IndexUnavailable, StorageUnavailable) as error:
-                        if self._is_gone(name):
-                            deleted.append(name)  # the rest of its delete is finished later
-                        if not deleted or dry_run:
-                            raise
-                        failure = f"{name}: {error}"
-                        break
-                if len(rows) < _DELETED_AT_ONCE:
-                    break
-            has_more = bool(failure)
-            if not failure:
-                table = self._space.index.conversations
-                has_more = bool(table.select(chosen, 1, place, newest_first=False))
-            done = Deleted(deleted, left, dict(removed), has_more, self._space.clock(), failure)
-            if request and not failure:
+            done = delete_matching(
+                self._space, chosen, anchors, limit, force=force, dry_run=dry_run, deleting=deleting
+            )
+            if request and not done.failure:
                 self._space.remember(KnownRequest(request.id, request.hash, "", answer=done.text))
             return done
-
-    def _is_gone(self, conversation_id: str) -> bool:
-        """Return whether a conversation is deleted, though its delete failed half-way."""
-        try:
-            self._space.read(conversation_id)
-        except ConversationNotFound:
-            return True
-        except StorageUnavailable:
-            return False
-        return False
 
 
 def _payload_of(by: NoteRecord) -> dict[str, str]:

@@ -160,20 +160,18 @@ class Spaces(Generic[S]):
         exists: Callable[[str], bool],
         most: int,
         most_suspended: int = 0,
-        patience: float = _PATIENCE,
         partial: Callable[[str], Any | None] = lambda _: None,
     ) -> None:
         """`open_space` opens the space of a name, and makes it if there is none; `exists` tells
         whether there is one. At most `most` are open at a time, and at most `most_suspended`
-        suspended. A call waits `patience` seconds for the place of a space that others use.
-        `partial` returns what can be read already of a space that is being opened, for one call.
+        suspended. `partial` returns what can be read already of a space that is being opened, for
+        one call.
         """
         self._partial = partial
         self._open_space = open_space
         self._exists = exists
         self._most = most
         self._most_suspended = most_suspended
-        self._patience = patience
         # guards everything below; nothing slow happens under it
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -216,9 +214,7 @@ class Spaces(Generic[S]):
                 return lease
         if reads and place is None and name not in self._suspended and not self._exists(name):
             name = EMPTY
-        return self._opened(
-            name, time.monotonic() + self._patience, 0.0, holds=holds, partly=partly
-        )
+        return self._opened(name, time.monotonic() + _PATIENCE, 0.0, holds=holds, partly=partly)
 
     def use_behind(self, name: str) -> Lease[S] | None:
         """Return a lease of an existing space for background work; None if there is none of that

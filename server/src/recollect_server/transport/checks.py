@@ -8,7 +8,7 @@ handler does.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,24 +104,23 @@ class Checks:
 
     def conversation_id(self, name: str, value: str, *, required: bool = True) -> None:
         """Check for `conv-` and a ULID."""
-        if (required or value) and not is_conversation_id(value):
-            self.refuse(
-                name, "is required" if not value else "is not conv- and a ULID of 26 characters"
-            )
+        if required or value:
+            self._ulid(name, value, "conv-", is_conversation_id)
 
     def communication_id(self, name: str, value: str, *, required: bool = True) -> None:
         """Check for `ext-` and a ULID."""
-        if (required or value) and not is_communication_id(value):
-            self.refuse(
-                name, "is required" if not value else "is not ext- and a ULID of 26 characters"
-            )
+        if required or value:
+            self._ulid(name, value, "ext-", is_communication_id)
 
     def escalation_id(self, name: str, value: str) -> None:
         """Check for `esc-` and a ULID."""
-        if not is_escalation_id(value):
-            self.refuse(
-                name, "is required" if not value else "is not esc- and a ULID of 26 characters"
-            )
+        self._ulid(name, value, "esc-", is_escalation_id)
+
+    def _ulid(self, name: str, value: str, prefix: str, is_valid: Callable[[str], bool]) -> None:
+        if not value:
+            self.refuse(name, "is required")
+        elif not is_valid(value):
+            self.refuse(name, f"is not {prefix} and a ULID of 26 characters")
 
     def request_id(self, value: str) -> None:
         """Check for 1 to 128 printable ASCII characters; unset is allowed."""

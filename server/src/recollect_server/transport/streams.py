@@ -131,7 +131,7 @@ class Stream:
 class _Followed:
     """Something that is watched, as the listening thread follows it. `Streams` guards it."""
 
-    __slots__ = ("busy", "has_news", "news_since", "rests_until", "streams", "ticked", "watched")
+    __slots__ = ("busy", "has_news", "news_since", "rests_until", "streams", "watched")
 
     def __init__(self, watched: Watched) -> None:
         self.watched = watched
@@ -141,7 +141,7 @@ class _Followed:
         """Time of the first news that was not taken yet; 0: there is none."""
         self.busy = False
         """The listening thread is with it."""
-        self.rests_until = self.ticked = 0.0
+        self.rests_until = 0.0
         """Until then news may wait for more: 0 if nobody waits for the end of that."""
 
 

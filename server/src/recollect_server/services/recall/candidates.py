@@ -5,6 +5,7 @@ candidate, as input of `fusion`.
 import re
 from dataclasses import dataclass, replace
 from dataclasses import field as made
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.postings import KeywordScores
 from recollect_server.storage.index.search import Messages
-from recollect_server.storage.index.words import MAX_TEXT, QueryTerms, Term
+from recollect_server.storage.index.words import MAX_TEXT, MAX_WORDS, QueryTerms, Term
 from recollect_server.storage.ranking import Bm25, Counts, among, conversation_bm25, highest, starts
 from recollect_server.storage.vectors.scan import Scores
 
@@ -133,8 +134,8 @@ def gather(
     so many.
 
     `now` is the time of asking: what the dates in the query are told from. Of the query so many
-    bytes are `embedded` at most; None: as many as the embedder takes. Raises IndexUnavailable,
-    CallerGone, DeadlineExceeded.
+    bytes are `embedded` at most, and they are brief (`Meaning.ask`); None: as many as the embedder
+    takes. Raises IndexUnavailable, CallerGone, DeadlineExceeded.
     """
     degraded: dict[str, str] = {}
     if len(query) > MAX_TEXT:
@@ -144,7 +145,7 @@ def gather(
     within = index.search.numbers_of(scope.conversations)
     text = without_dates(query, dates).encode()[:embedded].decode(errors="ignore")
     with telemetry.step(Step.QUESTION):
-        scans, late = _scans(index, meaning, text, scope, within)
+        scans, late = _scans(index, meaning, text, scope, within, is_brief=embedded is not None)
     degraded |= late
     deadline.check()
     with telemetry.step(Step.WORDS):
@@ -254,12 +255,18 @@ def legs_of_conversations(candidates: Candidates) -> dict[str, Array]:
 
 
 def _scans(
-    index: Index, meaning: Meaning, query: str, scope: Scope, within: NDArray[np.int64] | None
+    index: Index,
+    meaning: Meaning,
+    query: str,
+    scope: Scope,
+    within: NDArray[np.int64] | None,
+    *,
+    is_brief: bool,
 ) -> tuple[Scans | None, dict[str, str]]:
     if not meaning.on:
         return None, {}
     try:
-        scans = meaning.ask(query, index, within, scope.start, scope.end)
+        scans = meaning.ask(query, index, within, scope.start, scope.end, is_brief=is_brief)
     except MeaningUnavailable as error:
         return None, dict.fromkeys(VECTOR_LEGS, str(error))
     backlog = meaning.backlog()
@@ -395,11 +402,11 @@ def _message_legs(
 
 
 def _named(marks: NDArray[np.int64], question: str) -> NDArray[np.bool_]:
-    """Return for each message whether the question has its sender's first name."""
-    return among(
-        names(marks),
-        np.sort(np.array([*map(name_hash, {*_WORD.findall(question.lower())})], np.int64)),
-    )
+    """Return for each message whether the question has its sender's first name among its first
+    words.
+    """
+    first = islice(dict.fromkeys(_WORD.findall(question.lower())), MAX_WORDS)
+    return among(names(marks), np.sort(np.array([*map(name_hash, first)], np.int64)))
 
 
 def _conversation_legs(

@@ -29,6 +29,7 @@ from recollect_server.domain.ids import message_id
 from recollect_server.inference.embedder import CannotEmbed, Embedder, Piece, quantised
 from recollect_server.inference.weights import NoWeights, WrongWeights
 from recollect_server.inference.workers import Workers
+from recollect_server.services.recall.embedding_pace import Pace, Stopped
 from recollect_server.services.recall.embedding_plan import Plan, Planner
 from recollect_server.services.recall.embedding_texts import MAX_TEXTS, Text, TextReader, parts_of
 from recollect_server.services.recall.meaning import Copy, Meaning, Waiting
@@ -41,19 +42,11 @@ from recollect_server.storage.vectors.store import ABBREVIATION, EmbeddedText, V
 
 log = structlog.get_logger("recollect.meaning")
 
-# Bytes of their lines: so many that a turn takes about `_TURN` seconds, of which newer messages and
-# other spaces wait for one.
-_LEAST_BYTES, _BYTES, _MOST_BYTES = 2 << 10, 8 << 10, 128 << 10
-_TURN = 0.7
 _LONG = 16 << 10  # bytes of a text that is embedded a slice at a time, behind all shorter ones
 # pieces of a long text between two looks for newer messages: at rest, and while others wait
 _SLICE, _LITTLE_SLICE = 16, 2
 _LONG_AT_ONCE = 4  # long texts that are at work in turns: each is in memory
 _AHEAD = 8  # conversations that a turn of the newest messages looks at
-_CALM = 0.3  # seconds without an append, after which it works at full speed
-_SHARE = 1 / 3  # of a thread's time that it takes while appends are under way
-_MOST_PAUSE = 5.0
-_PACE_MEMORY = 0.8  # weight of the pace before in that which is reported
 _PACE = "pace"  # fact in the file of vectors
 
 
@@ -77,10 +70,6 @@ class _Changed(Exception):
 
 class _Elsewhere(Exception):
     """Another process embeds the texts: their vectors are taken from the store in a moment."""
-
-
-class _Stopped(Exception):
-    """The server stops: what was embedded is kept, the rest is left to the next start."""
 
 
 @dataclass(slots=True)
@@ -129,12 +118,9 @@ class Embedding:
         self._shared = SharedVectors(space)
         self._is_elsewhere = False
         self._newest_first = False
-        self._most_bytes = _BYTES
+        self._pace = Pace(space, stopping)
         self._has_embedded = False  # in this turn
-        self._pace = 0.0
         self._failure = ""
-        self._stopping = stopping
-        self._puts, self._put_at = -1, -_CALM
 
     def mark(self) -> tuple[Index, int]:
         """Return a value that changes with whatever there may be to embed."""
@@ -162,13 +148,15 @@ class Embedding:
             began, self._has_embedded = time.monotonic(), False
             self._is_elsewhere = False
             size = self._step(plan)
-            if size:
-                self._adapt(plan.store, size, time.monotonic() - began)
+            if size and self._has_embedded:
+                bytes_per_second = self._pace.adapt(size, time.monotonic() - began)
+                if self._waiting:
+                    plan.store.note(_PACE, f"{bytes_per_second:.0f}")
             worked = bool(size)
             worked = self._slice(plan) or worked
             if not self._waiting and not self._long:
                 self._complete(plan)
-        except _Stopped:
+        except Stopped:
             return False
         except _Changed:
             return True
@@ -331,7 +319,7 @@ class Embedding:
         for name in [*islice(reversed(self._waiting), _AHEAD)]:
             waiting = self._waiting[name]
             part = self._texts.newest(
-                plan.index, name, waiting.after, waiting.ahead, self._most_bytes // 2
+                plan.index, name, waiting.after, waiting.ahead, self._pace.turn_bytes // 2
             )
             if part is None:
                 return self._take(plan, [name])
@@ -354,11 +342,15 @@ class Embedding:
         after: dict[str, int] = {}
         size = 0
         for name in names:
-            if len(texts) >= MAX_TEXTS or size >= self._most_bytes:
+            if len(texts) >= MAX_TEXTS or size >= self._pace.turn_bytes:
                 break
             waiting = self._waiting[name]
             part = self._texts.following(
-                plan.index, name, waiting.after, MAX_TEXTS - len(texts), self._most_bytes - size
+                plan.index,
+                name,
+                waiting.after,
+                MAX_TEXTS - len(texts),
+                self._pace.turn_bytes - size,
             )
             if part is None:
                 ended.append(name)
@@ -441,7 +433,7 @@ class Embedding:
         """
         self._has_embedded = True
         with self._doing_without(plan, embedder):
-            return quantised(self._workers.embed(embedder, pieces, self._yield))
+            return quantised(self._workers.embed(embedder, pieces, self._pace.rest))
 
     @contextmanager
     def _doing_without(self, plan: Plan, embedder: Embedder) -> Iterator[None]:
@@ -491,17 +483,6 @@ class Embedding:
             )
             for t in texts
         ]
-
-    def _adapt(self, store: VectorStore, size: int, seconds: float) -> None:
-        """Adapt the size of a turn to how long this one took, and note the pace."""
-        if not self._has_embedded:
-            return
-        factor = min(2.0, max(0.5, _TURN / max(seconds, 1e-3)))
-        self._most_bytes = round(min(_MOST_BYTES, max(_LEAST_BYTES, self._most_bytes * factor)))
-        pace = size / max(seconds, 1e-3)
-        self._pace = _PACE_MEMORY * self._pace + (1 - _PACE_MEMORY) * pace if self._pace else pace
-        if self._waiting:
-            store.note(_PACE, f"{self._pace:.0f}")
 
     def _put_aside(self, plan: Plan, name: str, texts: list[Text], waiting: _Waiting) -> list[Text]:
         """Put long texts aside whose vectors are not known. Return the others."""
@@ -565,7 +546,7 @@ class Embedding:
             long.pieces.extend(pieces[max(0, long.done - long.cut) :])
             long.cut += len(pieces)
         if long.pieces:
-            count = _LITTLE_SLICE if self._waiting or self._yield(0.0, 0.0) else _SLICE
+            count = _LITTLE_SLICE if self._waiting or self._pace.rest(0.0, 0.0) else _SLICE
             part = [*islice(long.pieces, count)]
             vectors = self._vectors(plan, embedder, part)
             plan.store.add_parts(long.model, name, text.hash, long.done, vectors)
@@ -593,38 +574,6 @@ class Embedding:
             return
         looked_at = self._waiting[name].after if name in self._waiting else stored.lines
         self._keep(plan, [text] if text else [], {name: self._whole_until(name, looked_at)})
-
-    def _yield(self, worked: float, processor: float) -> bool:
-        """Pause while appends are under way, and return whether there are any. Embedding then takes
-        a third of one thread's time, and no less on a busy machine: what it waited for a processor
-        counts as a pause.
-
-        Raises _Stopped.
-        """
-        end = time.monotonic() + pause_after(worked, processor)
-        while (
-            (busy := self._is_busy())
-            and (left := end - time.monotonic()) > 0
-            and not self._stopping.is_set()
-        ):
-            self._stopping.wait(min(left, _CALM))
-        if self._stopping.is_set():
-            raise _Stopped
-        return busy
-
-    def _is_busy(self) -> bool:
-        """Return whether something was appended just now."""
-        puts, now = self._space.index.taken()[1], time.monotonic()
-        if puts != self._puts:
-            self._puts, self._put_at = puts, now
-        return now - self._put_at < _CALM
-
-
-def pause_after(worked: float, processor: float) -> float:
-    """Return the seconds that a thread pauses after it worked for some seconds, in which it had a
-    processor for so long, to take its share of the time and no more.
-    """
-    return min(max(0.0, processor / _SHARE - worked), _MOST_PAUSE)
 
 
 def _rotated(long: dict[str, list[_Long]], most: int) -> dict[str, list[_Long]]:

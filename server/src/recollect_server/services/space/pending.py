@@ -20,8 +20,8 @@ from recollect_server.storage.index.columns import KnownRequest
 
 log = structlog.get_logger("recollect.pending")
 
-MAX_MESSAGES = 10_000
-MAX_BYTES = 64 << 20
+_MAX_MESSAGES = 10_000
+_MAX_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,9 @@ class Stuck:
 class PendingWrites:
     """The pending writes of a space. Methods about one conversation are called under its lock."""
 
-    def __init__(
-        self, overlay: Overlay, max_messages: int = MAX_MESSAGES, max_bytes: int = MAX_BYTES
-    ) -> None:
+    def __init__(self, overlay: Overlay) -> None:
         """Make the requests of what is pending known to the overlay."""
         self._overlay = overlay
-        self._max_messages = max_messages
-        self._max_bytes = max_bytes
         self._stuck: dict[str, Stuck] = {}
         self._guard = threading.Lock()  # guards the totals; only arithmetic happens under it
         self.messages = 0
@@ -81,10 +77,7 @@ class PendingWrites:
         """Hold a batch, which ends at `end`. Return False if there is no room for it."""
         count, conversation_id = len(batch.messages), end.conversation.id
         with self._guard:
-            held = (
-                self.messages + count <= self._max_messages
-                and self.bytes + batch.size <= self._max_bytes
-            )
+            held = self.messages + count <= _MAX_MESSAGES and self.bytes + batch.size <= _MAX_BYTES
             if held:
                 self._count(batch, conversation_id, 1)
         if held:

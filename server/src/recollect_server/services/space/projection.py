@@ -19,16 +19,19 @@ from recollect_server.storage.index.index import Index
 log = structlog.get_logger("recollect.space")
 
 
+_UNVERIFIED = "the index was not closed, and is being compared with the transcripts"
+
+
 class Suspects:
     """Conversations that the index must be compared with before it is believed. Safe to call from
     any thread.
     """
 
-    def __init__(self, conversation_ids: Iterable[str], reason: str) -> None:
+    def __init__(self, conversation_ids: Iterable[str]) -> None:
         """Begin with these conversations, none of which anybody reads yet."""
         self._guard = threading.Lock()  # guards everything below
         self._waiting = dict.fromkeys(conversation_ids)
-        self.reason = reason if self._waiting else ""
+        self.reason = _UNVERIFIED if self._waiting else ""
         """Reason why the index is not trusted yet; empty if it is."""
 
     def has(self, conversation_id: str) -> bool:
@@ -62,9 +65,7 @@ class Projection:
         self.index = index
         """The index that is used now."""
         self.overlay = Overlay()
-        self.suspects = Suspects(
-            unverified, "the index was not closed, and is being compared with the transcripts"
-        )
+        self.suspects = Suspects(unverified)
         self._telemetry = telemetry
         index.measure(telemetry)
         self._retired: list[Index] = []  # closed at the end: somebody may still read them

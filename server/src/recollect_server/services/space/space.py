@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TypeVar
 
 from recollect_server.domain.conversation import AnchorSet, Began, Content, Conversation
@@ -28,6 +28,7 @@ from recollect_server.services.space.events import (
     Suspended,
 )
 from recollect_server.services.space.following import Following
+from recollect_server.services.space.leases import Leases
 from recollect_server.services.space.locks import LockOrder, Locks
 from recollect_server.services.space.pending import PendingWrites
 from recollect_server.services.space.projection import Projection
@@ -51,7 +52,6 @@ E = TypeVar("E")
 R = TypeVar("R")
 
 _LEASE = 60.0  # seconds of a lease; a turn of its work is shorter but for a slow model
-_LEASE_AGAIN = 5.0  # seconds until a lease is asked for again that another process has
 _CHANGES_AGE, _MOST_CHANGES = 86_400.0, 100_000  # seconds and number of changes that are kept
 _LOOK = 10.0  # seconds between two looks for what another process left half removed
 
@@ -90,13 +90,12 @@ class Space:
         self._reading = reading
         self._admit_conversation = admit_conversation
         self._looked = time.monotonic()
-        self._refused: dict[str, float] = {}
-        """Until when leases that others have are not asked for again, by purpose."""
         self.clock = clock
         self.telemetry = telemetry
         self.anchors = AnchorLedger(store)
         self.communications = CommunicationLogs(store)
         self._store = store
+        self._leases = Leases(store.sharing) if store.sharing else None
         self._locks = Locks(lock_order, telemetry)
         self.exclusive = self._locks.exclusive
         self._subscribers = Subscribers()
@@ -261,27 +260,12 @@ class Space:
         """True if something of a deleted conversation is left to remove here."""
         return self._deletions.is_any_left
 
-    @contextmanager
-    def alone(self, purpose: str, seconds: float = _LEASE) -> Iterator[bool]:
+    def alone(self, purpose: str, seconds: float = _LEASE) -> AbstractContextManager[bool]:
         """Yield True if work may be done now that one process does at a time: a `Purpose`. Once
         another process may, what is appended within raises StorageUnavailable. Another one may
         after so many seconds in which this one did not ask.
         """
-        sharing = self._store.sharing
-        if sharing is None:
-            yield True
-            return
-        number = 0
-        if self._refused.get(purpose, 0.0) < time.monotonic():
-            with suppress(StorageUnavailable):
-                number = sharing.lease(f"{purpose}", seconds)
-            if not number:
-                self._refused[purpose] = time.monotonic() + min(_LEASE_AGAIN, seconds)
-        if not number:
-            yield False
-            return
-        with sharing.holding(f"{purpose}", number):
-            yield True
+        return self._leases.hold(str(purpose), seconds) if self._leases else nullcontext(True)
 
     def moment(self) -> str:
         """Return the present moment of a store that processes share. Raises StorageUnavailable."""

@@ -10,17 +10,20 @@ last, so a backup without it is not complete: it has the size and the checksum o
 
 With keys, all of this is one encrypted file, `backup.encrypted` (see `storage.archive`), and
 nothing of it is written in plain text. A restore decrypts it into the new data folder first.
+
+A restore marks the data folder until all is there, so that nobody serves a part of it. One that was
+killed is begun anew by its repeat, which removes what the first one brought.
 """
 
 import io
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, Self
 
 import orjson
 
@@ -29,6 +32,7 @@ from recollect_server.domain.ids import is_space_name
 from recollect_server.domain.keys import Keyring
 from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.storage import archive
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.format import FORMAT, NewerFormat, check_number, mark_format
 from recollect_server.storage.logs.files import (
     Syncs,
@@ -39,6 +43,7 @@ from recollect_server.storage.logs.files import (
 )
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.moves import RestoreMark, restore_mark, set_restore_mark
 from recollect_server.storage.logs.repair import whole_end
 from recollect_server.storage.logs.store import LEDGERS, Kind
 
@@ -400,6 +405,7 @@ def decrypted(source: Path, data_dir: Path, keys: Keyring | None) -> Iterator[Pa
         with _plainly():
             for name, content in archive.members(source / ARCHIVE, keys):
                 _extract(staging, name, content)
+        hit("restore.decrypted")
         yield staging
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -420,6 +426,78 @@ def _damaged(manifest: dict[str, Any], source: Path) -> int:
     return damaged
 
 
+class Restoring:
+    """A restore into a data folder, which is marked until it ends. What fails before anything is
+    copied leaves no mark.
+    """
+
+    def __init__(self, source: Path, data_dir: Path) -> None:
+        """Nobody else may use the data folder. Raises OSError."""
+        self._source = os.fsencode(source.resolve()).decode(errors="replace")  # for people
+        self._data_dir = data_dir
+        self._earlier = restore_mark(data_dir)
+        self._is_begun = False
+
+    def __enter__(self) -> Self:
+        if self._earlier is None:
+            set_restore_mark(self._data_dir, RestoreMark(self._source))
+        hit("restore.begun")
+        return self
+
+    def begin(self, spaces: Sequence[str]) -> bool:
+        """Remove what an earlier restore left that did not end, and mark the spaces that are to be
+        restored. Return whether there was such a restore. Raises CannotCopy, OSError.
+        """
+        left = self._earlier.spaces if self._earlier else ()
+        if self._earlier and not set(left) <= set(spaces):
+            raise CannotCopy(
+                f"{self._data_dir} holds a part of the backup {self._earlier.backup}, in the spaces"
+                f" {', '.join(left)}: restore that again first, or name an empty folder with"
+                " --data-dir"
+            )
+        for space in spaces:
+            if space not in left:
+                _check_empty(FolderStore.of(self._data_dir, space))
+        self._is_begun = True
+        # From here on a repeat removes what these spaces hold: nothing was in them.
+        set_restore_mark(self._data_dir, RestoreMark(self._source, spaces))
+        for space in left:
+            _remove(FolderStore.of(self._data_dir, space))
+        hit("restore.taken_in")
+        return bool(left)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None or not (self._is_begun or self._earlier):
+            set_restore_mark(self._data_dir, None)
+            hit("restore.ended")
+
+
+def _check_empty(target: FolderStore) -> None:
+    """Raise CannotCopy unless a space has no logs and no ledgers."""
+    space = target.root.parent.name
+    for folder in map(target.folder, Kind):
+        if folder.exists() and any(folder.iterdir()):
+            raise CannotCopy(
+                f"{folder} is not empty: a backup is restored to where nothing is (space {space})"
+            )
+    if there := [path for path in map(target.path, LEDGERS) if path.exists()]:
+        raise CannotCopy(
+            f"{there[0]} is there: a backup is restored to where nothing is (space {space})"
+        )
+
+
+def _remove(target: FolderStore) -> None:
+    """Remove all logs of a space, and what is derived from them. Raises OSError."""
+    places = [*map(target.folder, Kind), *map(target.path, LEDGERS)]
+    for path in (name for place in places for name in (place, _coming(place))):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    if target.root.parent.is_dir():
+        sync_folder(target.root.parent)
+
+
 def restore(source: Path, space: str, target: FolderStore, progress: Progress) -> Copied:
     """Copy a space's logs from a backup to where nothing is yet, and compare each with what was
     backed up.
@@ -428,15 +506,7 @@ def restore(source: Path, space: str, target: FolderStore, progress: Progress) -
     NewerFormat, OSError.
     """
     backup = _backup_of(source, space)
-    for folder in map(target.folder, Kind):
-        if folder.exists() and any(folder.iterdir()):
-            raise CannotCopy(
-                f"{folder} is not empty: a backup is restored to where nothing is (space {target.root.parent.name})"
-            )
-    if there := [path for path in map(target.path, LEDGERS) if path.exists()]:
-        raise CannotCopy(
-            f"{there[0]} is there: a backup is restored to where nothing is (space {target.root.parent.name})"
-        )
+    _check_empty(target)
     # An older server must not open the lines that come, even if it is the first to be started.
     mark_format(target.root.parent.parent)
     done = Copied()
@@ -535,7 +605,7 @@ def _restore_all(
     progress: Progress,
 ) -> int:
     """Copy logs to where they are kept until all are there. Return how many were copied."""
-    coming = target.with_name(target.name + RESTORING)
+    coming = _coming(target)
     if coming.is_symlink():
         coming.unlink()  # rmtree refuses a link, and what is restored may not go where it leads
     shutil.rmtree(coming, ignore_errors=True)
@@ -555,6 +625,7 @@ def _restore_all(
             if copied != expected:
                 done.problems.append(_changed(name, copied, expected))
                 done.problems += _said(name, damages)
+            hit("restore.copied")
     sync_folder(coming)
     return count
 
@@ -564,7 +635,7 @@ def _restore_ledgers(
 ) -> None:
     for name, expected in sorted(ledgers.items()):
         path = target.path(name)
-        coming = path.with_name(path.name + RESTORING)
+        coming = _coming(path)
         coming.unlink(missing_ok=True)
         try:
             copied = _copy(origin.path(name), coming)
@@ -574,14 +645,21 @@ def _restore_ledgers(
         if copied != expected:
             done.problems.append(_changed(name, copied, expected))
         coming.rename(path)
+        hit("restore.ledger_named")
     sync_folder(target.root.parent)
 
 
 def _take_name(target: Path) -> None:
     if target.exists():
         target.rmdir()
-    target.with_name(target.name + RESTORING).rename(target)
+    _coming(target).rename(target)
     sync_folder(target.parent)
+    hit("restore.named")
+
+
+def _coming(path: Path) -> Path:
+    """Return the path that a folder or a ledger has until all of it is there."""
+    return path.with_name(path.name + RESTORING)
 
 
 def _copy(

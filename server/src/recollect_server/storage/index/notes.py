@@ -313,23 +313,6 @@ class NoteQueue:
 
         self._database.write(job)
 
-    def spent(self, day: str) -> tuple[int, int, float]:
-        """Return the calls, tokens and US dollars of a day."""
-        with self._database.reading() as connection:
-            row = connection.execute(
-                "SELECT calls, tokens, cost FROM model_spending WHERE day = ?", (day,)
-            ).fetchone()
-            return (0, 0, 0.0) if row is None else (row[0], row[1], row[2])
-
-    def spend(self, day: str, calls: int, tokens: int, cost: float) -> None:
-        """Record the calls, tokens and US dollars of a day."""
-        self._database.write(
-            lambda connection, _: connection.execute(
-                "INSERT OR REPLACE INTO model_spending(day, calls, tokens, cost) VALUES(?, ?, ?, ?)",
-                (day, calls, tokens, cost),
-            )
-        )
-
 
 def _waiting(
     connection: apsw.Connection,

@@ -1,20 +1,30 @@
-"""The mark of a place that all logs are copied to: the place they come from, and whether all are
-there.
+"""The marks of a place that logs are copied to, by a move or by a restore: where they come from,
+and whether all are there.
 
-A place whose mark has no end holds a part of the logs: no server may serve it. A folder has the
-mark in a file, `moved_from.json`; a database in a table (`storage.postgres.moves`).
+A place whose mark says that they are not holds a part of the logs: no server may serve it. A folder
+has the mark of a move in a file, `moved_from.json`; a database in a table
+(`storage.postgres.moves`). The mark of a restore is a file too, `restoring.json`, which goes when
+all is there.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import orjson
 
-from recollect_server.storage.logs.files import make_folder, open_transcript, sync_folder
+from recollect_server.domain.ids import is_space_name
+from recollect_server.storage.logs.files import (
+    make_folder,
+    open_transcript,
+    sync_folder,
+    write_private,
+)
 
 NAME = "moved_from.json"
+RESTORING = "restoring.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +59,7 @@ class FolderMark:
             with os.fdopen(open_transcript(self._path, os.O_RDONLY), "rb") as file:
                 fields = orjson.loads(file.read())
             return MoveMark(str(fields["source"]), str(fields["ended"]))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (ValueError, KeyError, TypeError):
             return MoveMark("another place")
@@ -65,6 +75,56 @@ class FolderMark:
             os.fsync(file.fileno())
         new.replace(self._path)
         sync_folder(self._path.parent)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreMark:
+    """A restore that has not ended."""
+
+    backup: str
+    """Path of the backup."""
+    spaces: Sequence[str] = ()
+    """Spaces that nothing was in before it began: what they hold is of the backup."""
+
+
+def restore_mark(data_dir: Path) -> RestoreMark | None:
+    """Return the mark of a restore into a data folder; None if there is none. Raises OSError."""
+    try:
+        with os.fdopen(open_transcript(data_dir / RESTORING, os.O_RDONLY), "rb") as file:
+            fields = orjson.loads(file.read())
+        spaces = [str(space) for space in fields["spaces"] if is_space_name(space)]
+        return RestoreMark(str(fields["backup"]), spaces)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, KeyError, TypeError):
+        return RestoreMark(f"that {RESTORING} would name, if it could be read")
+
+
+def set_restore_mark(data_dir: Path, mark: RestoreMark | None) -> None:
+    """Replace or remove the mark of a restore, durably. Raises OSError."""
+    if mark is None:
+        (data_dir / RESTORING).unlink(missing_ok=True)
+        sync_folder(data_dir)
+        return
+    fields = {"backup": mark.backup, "spaces": [*mark.spaces]}
+    write_private(data_dir / RESTORING, orjson.dumps(fields) + b"\n")
+
+
+def folder_refusal(data_dir: Path) -> str:
+    """Return why no server may serve a data folder; empty if one may. Raises OSError."""
+    return restore_refusal(data_dir) or refusal(FolderMark(data_dir), f"the data folder {data_dir}")
+
+
+def restore_refusal(data_dir: Path) -> str:
+    """Return why nobody may use a data folder where a restore has not ended; empty if one may.
+    Raises OSError.
+    """
+    if (mark := restore_mark(data_dir)) is None:
+        return ""
+    return (
+        f"the data folder {data_dir} holds a part of the backup {mark.backup}: run"
+        " `recollect-server restore` again with the same DIR and --data-dir"
+    )
 
 
 def refusal(marked: Marked, name: str) -> str:

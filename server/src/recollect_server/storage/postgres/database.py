@@ -237,13 +237,15 @@ class Database:
             if time.monotonic() < self._away_until:
                 raise DatabaseUnavailable("PostgreSQL cannot be reached")
             try:
-                with self._pool.connection() as connection:
-                    try:
-                        result = work(connection, tried > 0)
-                    except psycopg.Error as error:
-                        if not connection.closed:
-                            raise DatabaseUnavailable(said(error)) from error
-                        raise
+                connection = self._pool.getconn()
+                try:
+                    result = work(connection, tried > 0)
+                except psycopg.Error as error:
+                    if not connection.closed:
+                        raise DatabaseUnavailable(said(error)) from error
+                    raise
+                finally:
+                    self._pool.putconn(connection)
             except PoolTimeout as error:
                 raise self._refused() from error
             except psycopg.Error as error:

@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
-import psycopg
-
 from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_thread_log
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import make_folder
@@ -48,6 +46,12 @@ from recollect_server.storage.postgres.sharing import (
     held_lease,
     key_of,
 )
+from recollect_server.storage.postgres.statement import (
+    Statement,
+    StatementFailed,
+    bytea_array,
+    text_array,
+)
 
 _PAGE_BYTES = 1 << 20  # of lines that are read at once
 _PAGE_NAMES = 10_000
@@ -65,10 +69,12 @@ _Verb = Literal[
     "remove_empty",
 ]
 # With where the function left the position of its change.
-_APPEND = (
-    b"SELECT status, current_setting('recollect.change', true) FROM recollect.append("
-    b"%b, %b, %b, %b, %b, %b, %b, %b::bytea[], %b::bytea, %b::bytea[], %b::uuid[],"
-    b" %b::text, %b::bigint) AS status"
+_APPEND = Statement(
+    "recollect.append",
+    "SELECT status, current_setting('recollect.change', true) FROM recollect.append("
+    "$1::bigint, $2::text, $3::text, $4::text, $5::bigint, $6::uuid, $7::boolean, $8::bytea[],"
+    " $9::bytea, $10::bytea[], $11::uuid[], $12::text, $13::bigint) AS status",
+    binary=[8, 9],
 )
 
 
@@ -416,24 +422,27 @@ class PostgresStore:
         places = sorted(
             (key_of(place), UUID(holder) if holder else None) for place, holder in claim.places
         )
-        claims = (
+        lease, fence = held_lease.get()
+        arguments: list[bytes | None] = [
+            *(str(it).encode() for it in (database.number, space, log, kind, after_bytes, name)),
+            b"false",
+            bytea_array(bodies),
             key_of(claim.request) if claim.request else None,
-            [key for key, _ in places],
-            [holder for _, holder in places],
-        )
+            text_array(rf"\\x{key.hex()}" for key, _ in places),
+            text_array(str(holder) if holder else None for _, holder in places),
+            None if lease is None else lease.encode(),
+            None if fence is None else str(fence).encode(),
+        ]
 
         def work(connection: Connection, is_repeated: bool) -> tuple[str, str]:
-            again = is_again or is_repeated
-            arguments: list[object] = [database.number, space, log, kind, after_bytes, name, again]
-            arguments += [bodies, *claims, *held_lease.get()]
+            arguments[6] = b"true" if is_again or is_repeated else b"false"
             try:
-                row = connection.execute(_APPEND, arguments).fetchone()
-            except psycopg.Error as error:
-                if error.sqlstate == _CLAIMED:
+                status, place = _APPEND.run(connection, arguments)
+            except StatementFailed as error:
+                if error.state == _CLAIMED:
                     return "taken", ""
                 raise
-            assert row is not None
-            return str(row[0]), row[1] or ""
+            return (status or b"").decode(), (place or b"").decode()
 
         with failing(log, "written"):
             return database.run(work)

@@ -1,9 +1,8 @@
 """Settings, from one place: defaults < YAML file < `RECOLLECT_*` environment < flags. Only `cli`
-and `app` read them.
+and `app` read them. `values` has the types of their values, `environment` their names there.
 """
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -11,19 +10,8 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    GetCoreSchemaHandler,
-    PrivateAttr,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
-from pydantic_core import CoreSchema, core_schema
+from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -35,33 +23,33 @@ from recollect_server.domain import endpoints
 from recollect_server.domain.backups import KeepRule, parse_keep
 from recollect_server.domain.retention import RetentionRule, parse_rules
 from recollect_server.domain.store_url import without_password
-
-_PREFIX = "RECOLLECT_"  # of each setting in the environment
-_OTHERS = {
-    *("ADDRESS", "TOKEN", "CA", "CLIENT_CERT", "CLIENT_KEY"),
-    *("MCP_TOKEN", "WEB_LISTEN", "CONVERSATION_ID", "MODEL", "KILL_AT"),
-    "BACKUP_KEY",
-}
-"""Names after the prefix that are no settings: clients read or set most, tests set KILL_AT, and the
-keys of backups are never on a command line or in a list of settings.
-"""
-_KUBERNETES = re.compile(
-    r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)",
-    re.ASCII,
+from recollect_server.settings.environment import (
+    PREFIX,
+    environment_name,
+    nearest_name,
+    unknown_names,
 )
-"""Names that Kubernetes gives to the containers of a pod for each service called `recollect` or
-`recollect-…`.
-"""
-_KUBERNETES_PORT = re.compile(r"(\w+_)?PORT", re.ASCII)
-_KUBERNETES_URL = re.compile(r"(tcp|udp|sctp)://")
-"""The value of such a `…_PORT`: a number is a person's, who means it as a setting."""
-FOLDER = "folder"
-"""The store of logs in the data folder."""
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+from recollect_server.settings.values import (
+    FOLDER,
+    BackupRules,
+    CollectorUrl,
+    Duration,
+    File,
+    Folder,
+    HttpAddress,
+    ListenAddresses,
+    LogStoreName,
+    LowerBound,
+    ModelNames,
+    ModelUrl,
+    OneLine,
+    ProtectedHttpAddress,
+    RetentionRules,
+    UpperBound,
+)
+
 _MOST_SHOWN = 60
 """Characters of a wrong value that are shown."""
-_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
 
 
 class WrongSettings(Exception):
@@ -102,221 +90,6 @@ class Origin:
         return Source.FILE if name in self.in_file else Source.DEFAULT
 
 
-def environment_name(setting: str) -> str:
-    """Return the name of a setting in the environment."""
-    return f"{_PREFIX}{setting.upper()}"
-
-
-def text_of(value: Any) -> str:
-    """Return the value of a setting as the YAML file has it."""
-    match value:
-        case None:
-            return ""
-        case bool():
-            return str(value).lower()
-        case timedelta():
-            return duration_text(value)
-        case float() if value.is_integer():
-            return str(int(value))
-        case _:
-            return str(value)
-
-
-def duration_text(duration: timedelta) -> str:
-    """Return a duration in the largest unit that divides it: `500ms`, `2s`, `10m`, `7d`."""
-    milliseconds = duration // timedelta(milliseconds=1)
-    units = {unit: round(1000 * seconds) for unit, seconds in _UNITS.items()}
-    unit = next(
-        (unit for unit in reversed(units) if milliseconds and milliseconds % units[unit] == 0), "ms"
-    )
-    return f"{milliseconds // units[unit]}{unit}"
-
-
-def duration(text: str) -> timedelta:
-    """Return the duration that a text as `90d` says. Raises ValueError."""
-    value = _duration(text)
-    assert isinstance(value, timedelta)
-    return value
-
-
-def _duration(value: object) -> object:
-    if isinstance(value, str):
-        match = _DURATION.fullmatch(value)
-        if match is None:
-            raise ValueError("is not a duration as 500ms, 2s, 10m, 3h or 7d")
-        try:
-            return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
-        except OverflowError:
-            raise ValueError("is longer than any clock runs") from None
-    return value
-
-
-def _listen(value: str) -> str:
-    addresses = endpoints.split(value)
-    for address in addresses:
-        if why := endpoints.problem(address):
-            raise ValueError(f"{address:.100} {why}" if len(addresses) > 1 else why)
-    if twice := {it for it in addresses if addresses.count(it) > 1 and not it.endswith(":0")}:
-        raise ValueError(f"names {min(twice)} twice")
-    return ", ".join(addresses)
-
-
-def _not_empty(value: object) -> object:
-    """Refuse an empty path, which `Path` takes for the current folder."""
-    if value == "":
-        raise ValueError("must not be empty: write . for the current folder")
-    return value
-
-
-def _none_if_empty(value: object) -> object:
-    """Take an empty path, as an environment variable may be, for none."""
-    return None if value == "" else value
-
-
-@dataclass(frozen=True, slots=True)
-class LowerBound:
-    """Lower bound of a duration: a shorter one would keep a thread at work all the time, or let no
-    call end well.
-    """
-
-    least: timedelta
-
-    def check(self, value: timedelta) -> timedelta:
-        """Return the value. Raises ValueError for a shorter one."""
-        if value < self.least:
-            raise ValueError(f"must be {duration_text(self.least)} or longer")
-        return value
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        """Check what the validators before this one return."""
-        return core_schema.no_info_after_validator_function(self.check, handler(source))
-
-
-@dataclass(frozen=True, slots=True)
-class UpperBound:
-    """Upper bound of a duration: no thread can wait for longer."""
-
-    most: timedelta
-
-    def check(self, value: timedelta) -> timedelta:
-        """Return the value. Raises ValueError for a longer one."""
-        if value > self.most:
-            raise ValueError(f"must be {duration_text(self.most)} or shorter")
-        return value
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        """Check what the validators before this one return."""
-        return core_schema.no_info_after_validator_function(self.check, handler(source))
-
-
-def _names(value: object) -> object:
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
-
-
-def _rules(value: object) -> object:
-    return "; ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
-
-
-def _retention(value: str) -> str:
-    return "; ".join(rule.text for rule in parse_rules(value))
-
-
-def _keep(value: str) -> str:
-    return " ".join(rule.text for rule in parse_keep(value))
-
-
-def _models(value: str) -> str:
-    names = [name.strip() for name in value.split(",") if name.strip()]
-    if wrong := [name for name in names if not _MODEL.fullmatch(name)]:
-        raise ValueError(
-            f"names no model: {wrong[0]!r} is not one word of at most 128 letters, digits and . _ : / @ + -"
-        )
-    return ", ".join(dict.fromkeys(names)) or "any"
-
-
-def _url(
-    value: str, example: str = "http://127.0.0.1:11434/v1", key: str = "OPENAI_API_KEY"
-) -> str:
-    parts = urlsplit(value)
-    if (
-        parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or not value.isprintable()
-        or " " in value
-    ):
-        raise ValueError(f"must be a URL as {example}")
-    if parts.username or parts.password:
-        raise ValueError(f"must hold no user or password: a key is read from {key}")
-    return value
-
-
-def _one_line(value: str) -> str:
-    if value != value.strip() or not value.isprintable():
-        raise ValueError("must be one line without space around it")
-    return value
-
-
-class LogStoreName(str):
-    """Place of the logs, as people may read it: a URL without its password, which `url` has."""
-
-    __slots__ = ("url",)
-    url: str
-
-    def __new__(cls, value: object) -> "LogStoreName":
-        """Check the text. Raises ValueError."""
-        if isinstance(value, LogStoreName):
-            return value
-        if not isinstance(value, str) or not (
-            value == FOLDER or value.startswith(("postgresql://", "postgres://"))
-        ):
-            raise ValueError("must be folder, or a URL as postgresql://user@host/database")
-        if not value.isprintable() or " " in value:
-            raise ValueError("must be one word: write a space in a URL as %20")
-        name = super().__new__(cls, without_password(value))
-        name.url = value
-        return name
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, *_: object) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(cls)
-
-
-Duration = Annotated[timedelta, BeforeValidator(_duration)]
-File = Annotated[Path | None, BeforeValidator(_none_if_empty)]
-
-
-def _collector(value: str) -> str:
-    return _url(value, "http://127.0.0.1:4318", "OTEL_EXPORTER_OTLP_HEADERS") if value else value
-
-
-def _http(value: str) -> str:
-    """Check the address of pages for programs; empty for none."""
-    if value and (why := endpoints.problem(value)):
-        raise ValueError(why)
-    if value.startswith(endpoints.UNIX) or "," in value:
-        raise ValueError("must be one HOST:PORT as 127.0.0.1:9464")
-    return value
-
-
-def _needs_tls(value: str, info: ValidationInfo) -> str:
-    """Refuse an address that other machines reach, unless a certificate or a proxy protects it."""
-    if not value or info.data.get("tls_cert") or info.data.get("insecure_plaintext", True):
-        return value
-    for address in endpoints.split(value):
-        if not endpoints.is_local(address):
-            raise ValueError(
-                f"{address} can be reached from other machines, so it needs TLS: name a"
-                " certificate and its key with --tls-cert and --tls-key, or give"
-                " --insecure-plaintext true where a proxy ends TLS before it; and it needs a"
-                " token: `recollect-server token create --kind brain`"
-            )
-    return value
-
-
 class Settings(BaseSettings):
     """Every setting with its default. The name is the YAML file's and the flag's; in the
     environment RECOLLECT_ goes before it.
@@ -341,37 +114,33 @@ class Settings(BaseSettings):
         description="listen beyond loopback without TLS, behind a proxy or mesh that ends it; tokens"
         " are needed all the same",
     )
-    listen: Annotated[
-        str, BeforeValidator(_names), AfterValidator(_listen), AfterValidator(_needs_tls)
-    ] = Field(
+    listen: ListenAddresses = Field(
         "127.0.0.1:50051",
         description="addresses, separated by commas: host:port, which beyond loopback needs TLS and"
         " a token, or unix:PATH, which only its owner may connect to",
     )
-    metrics: Annotated[str, AfterValidator(_http), AfterValidator(_needs_tls)] = Field(
+    metrics: ProtectedHttpAddress = Field(
         "",
         description="address of Prometheus metrics over HTTP, as 127.0.0.1:9464 (/metrics); beyond"
         " loopback it needs TLS and a token for every space; empty: none",
     )
-    traces: Annotated[str, AfterValidator(_collector)] = Field(
+    traces: CollectorUrl = Field(
         "",
         description="URL of a collector of OpenTelemetry that gets traces by OTLP over HTTP, as"
         " http://127.0.0.1:4318; empty: as OTEL_EXPORTER_OTLP_ENDPOINT says, else none",
     )
-    health_listen: Annotated[str, AfterValidator(_http)] = Field(
+    health_listen: HttpAddress = Field(
         "",
         description="address of health alone, over plain HTTP and without a token wherever it is, as"
         " 0.0.0.0:8081 (/livez, /readyz); empty: none",
     )
-    data_dir: Annotated[Path, BeforeValidator(_not_empty)] = Field(
-        Path(".recollect"), description="folder that holds all data"
-    )
+    data_dir: Folder = Field(Path(".recollect"), description="folder that holds all data")
     backup_dir: File = Field(
         None,
         description="folder for backups without a folder of their own: scheduled ones, and those that"
         " administrators ask for by calls; none: none",
     )
-    backup_keep: Annotated[str, AfterValidator(_keep)] = Field(
+    backup_keep: BackupRules = Field(
         "",
         description="backups in backup_dir that stay when a new one is made and verified, as"
         " `daily=7 weekly=5 monthly=12` (also last, hourly, yearly); empty: all stay",
@@ -502,7 +271,7 @@ class Settings(BaseSettings):
         description="anthropic: haiku (auto), sonnet or opus for the newest of each, or a model id;"
         " openai: a model that the server has",
     )
-    abbreviation_url: Annotated[str, AfterValidator(_url)] = Field(
+    abbreviation_url: ModelUrl = Field(
         "http://127.0.0.1:11434/v1",
         description="openai: base URL of the API; the default is Ollama's",
     )
@@ -605,11 +374,11 @@ class Settings(BaseSettings):
     warm_for: Duration = Field(
         timedelta(minutes=30), description="how long a recalled conversation counts as recent"
     )
-    models: Annotated[str, BeforeValidator(_names), AfterValidator(_models)] = Field(
+    models: ModelNames = Field(
         "any",
         description="models that /model and SetModel accept, as `opus, sonnet, haiku`; any: all names",
     )
-    acknowledgement: Annotated[str, AfterValidator(_one_line)] = Field(
+    acknowledgement: OneLine = Field(
         "Thank you, your message has arrived.",
         max_length=1000,
         description="the one reply to an untrusted third party before the owner answers; empty: none",
@@ -618,7 +387,7 @@ class Settings(BaseSettings):
         60, ge=0, description="messages per minute from a sender who is not an owner; 0: no limit"
     )
     sender_burst: int = Field(20, ge=1, description="messages that such a sender may send at once")
-    retention: Annotated[str, BeforeValidator(_rules), AfterValidator(_retention)] = Field(
+    retention: RetentionRules = Field(
         "",
         description="rules that delete or unindex idle conversations, as `unindex idle=30d; delete"
         " space=alex conversations=10000 anchors=delete`; empty: none is ever touched",
@@ -721,7 +490,7 @@ class Settings(BaseSettings):
         config = config or _own_file(flags)
         if config is not None and not config.is_file():
             raise WrongSettings(f"{config}: there is no such file: name another with --config")
-        unknown = _unknown_names()
+        unknown = unknown_names(Settings.model_fields)
         try:
             settings = _with_file(config)(**flags)
         except ValidationError as error:
@@ -783,48 +552,10 @@ def _place(error: Exception) -> str:
     return f" in line {mark.line + 1}" if mark else ""
 
 
-def nearest_setting(name: str) -> str:
-    """Return the setting that a misspelt name may mean; empty if none is near."""
-    import difflib  # only whoever errs waits for it
-
-    return next(iter(difflib.get_close_matches(name, Settings.model_fields, 1)), "")
-
-
-def _unknown_names() -> list[str]:
-    """Return a sentence for each `RECOLLECT_*` name in the environment that is neither a setting
-    nor known to be another's.
-    """
-    lines = []
-    for name, value in sorted(os.environ.items()):
-        if not name.upper().startswith(_PREFIX):
-            continue
-        rest = name[len(_PREFIX) :]
-        if (
-            rest.lower() in Settings.model_fields
-            or rest.upper() in _OTHERS
-            or _is_from_kubernetes(rest, value)
-        ):
-            continue
-        near = nearest_setting(rest.lower())
-        advice = (
-            f"do you mean {_PREFIX}{near.upper()}?"
-            if near
-            else "unset it (recollect-server config names all settings)"
-        )
-        lines.append(f"{name}: there is no such setting: {advice}")
-    return lines
-
-
-def _is_from_kubernetes(rest: str, value: str) -> bool:
-    if _KUBERNETES.fullmatch(rest):
-        return True
-    return _KUBERNETES_PORT.fullmatch(rest) is not None and _KUBERNETES_URL.match(value) is not None
-
-
 def _said(error: Any) -> str:
     match error["type"]:
         case "extra_forbidden":
-            near = nearest_setting(str(error["loc"][-1]))
+            near = nearest_name(str(error["loc"][-1]), Settings.model_fields)
             return f"there is no such setting: {f'do you mean {near}?' if near else 'recollect-server config names all'}"
         case "string_pattern_mismatch":
             reason = "must be 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit"
@@ -843,7 +574,7 @@ def _with_file(config: Path | None) -> type[Settings]:
 
     class WithFile(Settings):
         model_config = SettingsConfigDict(
-            env_prefix=_PREFIX, yaml_file=config, extra="forbid", frozen=True
+            env_prefix=PREFIX, yaml_file=config, extra="forbid", frozen=True
         )
 
         @classmethod

@@ -1,0 +1,120 @@
+"""`recollect admin spaces`: look after the spaces of the server."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import click
+
+from recollect import Client, Space, SpaceReceipt
+from recollect._shared.pages import pages
+from recollect._shared.plain import plain
+from recollect.cli.options import MAX_NUMBER, Shell, confirm, with_shell, with_yes
+from recollect.cli.printing import (
+    clean,
+    console,
+    json_line,
+    json_lines,
+    local,
+    one_line,
+    table_of,
+)
+
+_PAGE = 500
+
+
+@click.group()
+def spaces() -> None:
+    """Look after the spaces of the server: one owner's data each."""
+
+
+@spaces.command("list")
+@click.option("--query", metavar="TEXT", help="Only those with this in their name.")
+@with_shell
+def list_spaces(shell: Shell, query: str | None) -> None:
+    """List the spaces with what they hold."""
+    rows = list(all_spaces(shell.client, query))
+    if shell.as_json:
+        json_lines(rows)
+        return
+    table = table_of("space", "state", "conversations", "messages", "bytes", "", right=(2, 3, 4))
+    for it in rows:
+        table.add_row(
+            one_line(it.name),
+            one_line(it.state.value),
+            *(str(number) for number in (it.conversations, it.messages, it.bytes)),
+            one_line(it.index_problem or ("default" if it.is_default else "")),
+        )
+    console().print(table if rows else "There is no such space.", soft_wrap=False)
+
+
+def all_spaces(client: Client, query: str | None = None) -> Iterator[Space]:
+    """Yield the spaces that the token administers."""
+    for page in pages(
+        lambda token: client.admin.list_spaces(query=query, page_size=_PAGE, page_token=token)
+    ):
+        yield from page.spaces
+
+
+@spaces.command("create")
+@click.argument("name")
+@with_shell
+def create_space(shell: Shell, name: str) -> None:
+    """Make the space NAME, unless there is one."""
+    made = shell.client.admin.create_space(name)
+    if shell.as_json:
+        json_line(plain(made.space) | {"created": made.created})
+    else:
+        console().print(clean(f"{name} {'is made' if made.created else 'was there already'}."))
+
+
+@spaces.command("delete")
+@click.argument("name")
+@with_yes
+@with_shell
+def delete_space(shell: Shell, name: str, yes: bool) -> None:
+    """Delete the space NAME with all its data, for good."""
+    if not yes:
+        confirm(f"Delete the space {name} with everything in it, for good?")
+    receipt = shell.client.admin.delete_space(name)
+    if shell.as_json:
+        json_line(plain(receipt))
+    else:
+        console().print(
+            clean(
+                f"{name} is deleted: {receipt.conversations} conversations,"
+                f" {receipt.external_communications} external communications, {receipt.bytes} bytes."
+                " Revoke its tokens, or a write makes it anew."
+            )
+        )
+
+
+@spaces.command("receipts")
+@click.option(
+    "--limit",
+    type=click.IntRange(0, MAX_NUMBER),
+    default=50,
+    show_default=True,
+    help="The most receipts; 0 means all.",
+)
+@with_shell
+def list_space_receipts(shell: Shell, limit: int) -> None:
+    """List the receipts of deleted spaces, the newest first."""
+    rows = list(islice(_receipts(shell.client), limit or None))
+    if shell.as_json:
+        json_lines(rows)
+        return
+    table = table_of("space", "deleted", "conversations", "third parties", "bytes", right=(2, 3, 4))
+    for it in rows:
+        table.add_row(
+            one_line(it.name),
+            local(it.delete_time),
+            *(str(number) for number in (it.conversations, it.external_communications, it.bytes)),
+        )
+    console().print(table if rows else "No space was deleted.", soft_wrap=False)
+
+
+def _receipts(client: Client) -> Iterator[SpaceReceipt]:
+    for page in pages(
+        lambda token: client.admin.list_space_receipts(page_size=_PAGE, page_token=token)
+    ):
+        yield from page.receipts

@@ -1,0 +1,187 @@
+"""The background jobs of one open space: what is due, and how it goes."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from recollect_server.app.models import Writer
+from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.live import Live
+from recollect_server.domain.time import milliseconds
+from recollect_server.jobs.abbreviator import SpaceNotes, Task
+from recollect_server.jobs.retiring import RetentionKeeper
+from recollect_server.jobs.rounds import Job
+from recollect_server.jobs.upkeep import (
+    EmbedderJob,
+    Follower,
+    IndexKeeper,
+    TierKeeper,
+    UpdatePruner,
+)
+from recollect_server.services.administration.jobs import JobReport
+from recollect_server.services.notes.compaction import Compaction
+from recollect_server.services.notes.naming import Naming
+from recollect_server.services.notes.one_at_a_time import OneAtATime
+from recollect_server.services.retention import Retention
+from recollect_server.services.space.space import Space
+from recollect_server.settings import Settings
+
+INDEX, TIERS, PRUNER, EMBEDDER = "index-keeper", "tier-keeper", "update-pruner", "embedder"
+RETENTION, FOLLOWER = "retention-keeper", "follower"
+"""Names of the jobs of a space."""
+JOB_NAMES = {
+    INDEX: "repair",
+    EMBEDDER: "embedding",
+    PRUNER: "updates",
+    RETENTION: "retention",
+    TIERS: "tiers",
+    FOLLOWER: "following",
+}
+"""Their names for administrators."""
+
+
+class SpaceJobs:
+    """The jobs of one open space, and the notes that wait in it."""
+
+    def __init__(
+        self,
+        space: Space,
+        live: Live[Settings],
+        writer: Writer | None,
+        note_work: Callable[[], None],
+        *,
+        tiers: TierKeeper,
+        pruner: UpdatePruner,
+        retention: Retention,
+        embedder: EmbedderJob | None,
+    ) -> None:
+        """`note_work` wakes the jobs. Without a writer nobody takes notes, and without an embedder
+        nothing is embedded.
+        """
+        self._space = space
+        self._writer = writer
+        self._pruner = pruner
+        self._retention = retention
+        self._embedder = embedder
+        jobs = {
+            INDEX: IndexKeeper(space),
+            TIERS: tiers,
+            PRUNER: pruner,
+            RETENTION: RetentionKeeper(retention),
+        }
+        if space.is_shared:
+            jobs[FOLLOWER] = Follower(space, lambda: space.index.log.is_watched, note_work)
+        if embedder is not None:
+            jobs[EMBEDDER] = embedder
+        self.by_name: Mapping[str, Job] = jobs
+        settings = live.now
+        self._compaction = (
+            Compaction(space, writer.model, settings.compaction_messages, settings.compaction_keep)
+            if writer is not None and settings.compaction
+            else None
+        )
+        self.notes = _notes(space, live, writer, self._compaction)
+
+    def due_at(self) -> int | None:
+        """Return when its jobs have work, in milliseconds; None if nothing will be due."""
+        now = self._space.clock()
+        try:
+            times = [
+                self._pruner.due_at(),
+                self._retention.due_at(),
+                self.notes.due_at() if self._writer else None,
+            ]
+        except (IndexUnavailable, StorageUnavailable):
+            return now
+        if not self._space.is_verified or self._is_embedding or self._space.is_removing:
+            times.append(now)
+        return min((time for time in times if time is not None), default=None)
+
+    def reports(self) -> list[JobReport]:
+        """Return the state of each job."""
+        compaction = self._compaction
+        return [
+            self._report(INDEX, is_busy=not self._space.is_verified),
+            self._report(EMBEDDER, is_busy=self._is_embedding),
+            self._report_of_notes(),
+            JobReport(
+                name="compaction",
+                is_on=compaction is not None,
+                failures=tuple(compaction.failures.items()) if compaction else (),
+            ),
+            self._report(PRUNER),
+            replace(self._report(RETENTION), is_on=bool(self._retention.rules())),
+            self._report(TIERS),
+        ]
+
+    def failing(self) -> frozenset[str]:
+        """Return the jobs whose last turn failed, by their names for administrators."""
+        failing = {JOB_NAMES[key] for key, job in self.by_name.items() if job.failure}
+        if self.notes.failure:
+            failing.add("notes")
+        return frozenset(failing)
+
+    @property
+    def _is_embedding(self) -> bool:
+        """Return whether texts wait for their vectors."""
+        return self._embedder is not None and not self._embedder.is_done
+
+    def _report(self, key: str, *, is_busy: bool = False) -> JobReport:
+        name, job = JOB_NAMES[key], self.by_name.get(key)
+        if job is None:
+            return JobReport(name=name, is_on=False)
+        return JobReport(
+            name=name, is_busy=is_busy, reason=job.failure, ran_at=self._wall_time(job.ran_at)
+        )
+
+    def _report_of_notes(self) -> JobReport:
+        notes, now = self.notes, self._space.clock()
+        try:
+            due = notes.due_at() if self._writer else None
+        except (IndexUnavailable, StorageUnavailable):
+            due = None
+        return JobReport(
+            name="notes",
+            is_on=self._writer is not None,
+            is_busy=due is not None and due <= now,
+            reason=notes.failure,
+            ran_at=self._wall_time(notes.taken_at or None),
+        )
+
+    def _wall_time(self, moment: float | None) -> int | None:
+        """Return a moment of the monotonic clock in milliseconds since 1970."""
+        if moment is None:
+            return None
+        return self._space.clock() - round((time.monotonic() - moment) * 1000)
+
+
+def _notes(
+    space: Space, live: Live[Settings], writer: Writer | None, compaction: Compaction | None
+) -> SpaceNotes:
+    """Return the notes that wait in a space, for the writer to take."""
+    sweep_interval = live.view(lambda now: milliseconds(now.sweep_interval))
+    if writer is None:
+        return SpaceNotes((), sweep_interval, lambda: None, lambda _: None)
+    idle_timeout = live.view(lambda now: milliseconds(now.idle_timeout))
+    naming = Naming(
+        space,
+        writer.model,
+        idle_timeout,
+        writer.may_redo,
+        offline=writer.offline,
+        retry_after=sweep_interval,
+    )
+    tasks: list[Task] = [naming] if compaction is None else [naming, compaction]
+    if space.is_shared:
+        tasks = [OneAtATime(space, task) for task in tasks]
+
+    def due_at(sweep: int) -> int | None:
+        if compaction is not None and compaction.due(1):
+            return space.clock()
+        return naming.due_at(sweep)
+
+    def mark() -> object:
+        # of a shorter time some wait already
+        return space.index, space.index.taken()[1], idle_timeout.now
+
+    return SpaceNotes(tasks, sweep_interval, mark, due_at)

@@ -1,0 +1,82 @@
+"""Forks: the lines of a conversation that begins as a copy of another one."""
+
+from dataclasses import replace
+
+from ulid import ULID
+
+from recollect_server.domain.addresses import EMAIL
+from recollect_server.domain.conversation import Began, Content, TitleAssigned
+from recollect_server.domain.errors import InvalidField
+from recollect_server.domain.message import Message, reading_order
+from recollect_server.services.space.space import Space
+
+_MAX_COPIED = 1000  # messages of a fork, as of any write
+
+
+def lines_of_fork(
+    space: Space, conversation_id: str, through: int, max_bytes: int
+) -> list[Content]:
+    """Return the lines of a new conversation that copies another one up to a turn (0: the newest).
+    The copies have no usage and no cost: those were spent once.
+
+    Raises InvalidField, ConversationNotFound, StorageUnavailable.
+    """
+    origin = space.read(conversation_id).conversation
+    if not 0 <= through <= origin.turn_count:
+        raise InvalidField.of(
+            "through_turn", f"is {through}; the newest turn is {origin.turn_count}"
+        )
+    if origin.channel == EMAIL:
+        raise InvalidField.of(
+            "conversation_id",
+            "is on e-mail, where the ids of its messages lead replies to it alone",
+        )
+    last = through or origin.turn_count
+    now = space.clock()
+    began = Began(
+        f"conv-{ULID()}",
+        origin.channel,
+        now,
+        origin.participants,
+        model=origin.model,
+        origin_id=origin.id,
+        origin_turn=last,
+    )
+    contents: list[Content] = [began, *_copies(space, conversation_id, last, max_bytes)]
+    if origin.title:
+        by = origin.title_record
+        contents.append(TitleAssigned(origin.title, origin.topics, now, by.writer, by.model))
+    return contents
+
+
+def _copies(space: Space, conversation_id: str, last: int, max_bytes: int) -> list[Message]:
+    """Return the messages of a conversation up to a turn, as those of a new one."""
+    messages: list[Message] = []
+    size = 0
+    for line in space.lines(conversation_id):
+        message = line.entry.content if line.entry else None
+        if not isinstance(message, Message) or message.turn_number > last:
+            continue
+        messages.append(message)
+        size += line.length
+        if len(messages) > _MAX_COPIED or size > max_bytes:
+            raise InvalidField.of(
+                "through_turn",
+                f"is after more than {_MAX_COPIED} messages or {max_bytes} bytes; fork at an earlier one",
+            )
+    messages.sort(key=reading_order)
+    # dense: a damaged line may have been all of a turn
+    turns = {
+        turn: number
+        for number, turn in enumerate(sorted({it.turn_number for it in messages}), start=1)
+    }
+    return [
+        replace(
+            message,
+            sequence=number,
+            turn_number=turns[message.turn_number],
+            usage=None,
+            cost=None,
+        )
+        for number, message in enumerate(messages, start=2)
+    ]

@@ -1,0 +1,65 @@
+"""Names of settings in the environment."""
+
+import os
+import re
+from collections.abc import Collection
+
+PREFIX = "RECOLLECT_"
+"""The beginning of each name."""
+_OTHERS = {
+    *("ADDRESS", "TOKEN", "CA", "CLIENT_CERT", "CLIENT_KEY"),
+    *("MCP_TOKEN", "WEB_LISTEN", "CONVERSATION_ID", "MODEL", "KILL_AT"),
+    "BACKUP_KEY",
+}
+"""Names after the prefix that are no settings: clients read or set most, tests set KILL_AT, and the
+keys of backups are never on a command line or in a list of settings.
+"""
+_KUBERNETES = re.compile(
+    r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)",
+    re.ASCII,
+)
+"""Names that Kubernetes gives to the containers of a pod for each service called `recollect` or
+`recollect-…`.
+"""
+_KUBERNETES_PORT = re.compile(r"(\w+_)?PORT", re.ASCII)
+_KUBERNETES_URL = re.compile(r"(tcp|udp|sctp)://")
+"""The value of such a `…_PORT`: a number is a person's, who means it as a setting."""
+
+
+def environment_name(setting: str) -> str:
+    """Return the name of a setting in the environment."""
+    return f"{PREFIX}{setting.upper()}"
+
+
+def nearest_name(name: str, settings: Collection[str]) -> str:
+    """Return the setting that a misspelt name may mean; empty if none is near."""
+    import difflib  # only whoever errs waits for it
+
+    return next(iter(difflib.get_close_matches(name, settings, 1)), "")
+
+
+def unknown_names(settings: Collection[str]) -> list[str]:
+    """Return a sentence for each `RECOLLECT_*` name in the environment that is neither a setting
+    nor known to be another's.
+    """
+    lines = []
+    for name, value in sorted(os.environ.items()):
+        if not name.upper().startswith(PREFIX):
+            continue
+        rest = name[len(PREFIX) :]
+        if rest.lower() in settings or rest.upper() in _OTHERS or _is_from_kubernetes(rest, value):
+            continue
+        near = nearest_name(rest.lower(), settings)
+        advice = (
+            f"do you mean {PREFIX}{near.upper()}?"
+            if near
+            else "unset it (recollect-server config names all settings)"
+        )
+        lines.append(f"{name}: there is no such setting: {advice}")
+    return lines
+
+
+def _is_from_kubernetes(rest: str, value: str) -> bool:
+    if _KUBERNETES.fullmatch(rest):
+        return True
+    return _KUBERNETES_PORT.fullmatch(rest) is not None and _KUBERNETES_URL.match(value) is not None
