@@ -48,14 +48,15 @@ def process(
     listen: str = "127.0.0.1:0",
     *flags: str,
     cold: bool = False,
+    errors: int = subprocess.DEVNULL,
 ) -> Iterator[Process]:
     """Start a server over the folder; yield it once it listens, or is dead already. `cold`: it
-    imports everything itself.
+    imports everything itself; `errors`: descriptor that its log and its errors go to.
     """
     arguments = ["serve", "--listen", listen, "--data-dir", str(data_dir), *flags]
     environment = os.environ | {"RECOLLECT_KILL_AT": kill_at, "RECOLLECT_REFLECTION": "false"}
     start = programs.cold if cold else Forked
-    with start(SERVER, arguments, env=environment) as popen:
+    with start(SERVER, arguments, env=environment, stderr=errors) as popen:
         try:
             assert popen.stdout is not None
             line = popen.stdout.readline()

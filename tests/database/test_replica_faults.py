@@ -78,10 +78,15 @@ class Pair:
         return self.postgres.url(self._database)
 
     def _started(self, number: int) -> tuple[Process, Service]:
-        started = self._stack.enter_context(
-            process(self._folder / str(number), "", "127.0.0.1:0", "--store", self.store)
-        )
-        assert started.target, "the server did not start"
+        path = self._folder.with_name(f"{self._folder.name} errors {number}")
+        with path.open("wb") as file:
+            started = self._stack.enter_context(
+                process(
+                    *(self._folder / str(number), "", "127.0.0.1:0", "--store", self.store),
+                    errors=file.fileno(),
+                )
+            )
+        assert started.target, f"the server did not start: {path.read_text()[-2000:]}"
         return started, self._stack.enter_context(connected(started.target))
 
     @contextmanager
