@@ -138,7 +138,7 @@ def test_a_full_disk_of_the_write_ahead_log_stops_postgresql_and_loses_nothing(
             until(lambda: load.refusals)
             refused = failure_of(lambda: service.append(read, user("one"), request_id="r1"))
             assert (refused.code, refused.reason) == ("UNAVAILABLE", "STORAGE_UNAVAILABLE")
-            assert "PostgreSQL cannot be reached" in refused.text
+            assert ": PostgreSQL" in refused.text
             assert read in {it.id for it in service.pages()[0]}
             assert service.search("zebra").degraded
             assert "No space left on device" in (postgres.folder / "log").read_text()
