@@ -2,7 +2,9 @@
 
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -12,7 +14,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 from recollect import Client, Message
-from recollect_server.transport.certificates import Certificates, TlsFiles
+from recollect_server.transport.certificates import Certificates, Shown, TlsFiles
 from structlog.testing import capture_logs
 
 from tests.conftest import LOOPBACK, RunningServer
@@ -20,7 +22,7 @@ from tests.tls.conftest import Authority, Files, Write
 from tests.waiting import until
 
 CHECK = "/grpc.health.v1.Health/Check"
-ROTATIONS = 20
+ROTATIONS = 8
 CALLS = 2000
 
 
@@ -102,6 +104,31 @@ def test_a_certificate_is_renewed_under_load_without_a_failed_call(
     assert load.done >= CALLS
 
 
+def test_a_new_certificate_is_put_in_place_beside_no_handshake(
+    files: Files, authority: Authority, write: Write
+) -> None:
+    """The one before is freed, which a handshake in another thread may be about to read."""
+    certificates = Certificates(TlsFiles(files.certificate, files.key))
+    shown = Shown(certificates, certificates.refreshed())
+    times: list[float] = []
+
+    def handshake() -> object:
+        fetched = shown.fetch()
+        times.append(time.monotonic())
+        return fetched
+
+    assert handshake() is None
+    new = write(authority.issue(LOOPBACK), "renewed")
+    files.certificate.write_bytes(new.certificate.read_bytes())
+    files.key.write_bytes(new.key.read_bytes())
+    with ThreadPoolExecutor() as pool:
+        found = [*pool.map(lambda _: handshake(), range(8))]
+    assert len(found) - found.count(None) == 1
+    before, replaced, *behind = times
+    assert replaced - before >= 0.2
+    assert min(behind) - replaced >= 0.2
+
+
 def test_a_link_that_is_moved_renews_it_as_kubernetes_does(
     server: RunningServer, files: Files, authority: Authority, write: Write, tmp_path: Path
 ) -> None:
@@ -119,16 +146,16 @@ def test_files_that_cannot_be_used_keep_the_one_before_and_are_logged_once_by_pa
     files.key.chmod(0o640)
     with capture_logs() as lines:
         certificates = Certificates(TlsFiles(files.certificate, files.key))
-        before = certificates._refreshed()
+        before = certificates.refreshed()
         expired = write(authority.issue("localhost", expired=True), "expired")
         files.certificate.write_bytes(expired.certificate.read_bytes())
         files.key.write_bytes(expired.key.read_bytes())
-        assert {certificates._refreshed(), certificates._refreshed()} == {before}
+        assert {certificates.refreshed(), certificates.refreshed()} == {before}
         files.key.unlink()
-        assert {certificates._refreshed(), certificates._refreshed()} == {before}
+        assert {certificates.refreshed(), certificates.refreshed()} == {before}
         write(authority.issue("localhost"))
         files.key.chmod(0o604)
-        assert certificates._refreshed() is not before
+        assert certificates.refreshed() is not before
     exposed = [line["reason"] for line in lines if line["event"] == "key_exposed"]
     assert exposed == [
         f"every user of this machine can read the key in {files.key}: chmod o= {files.key}"

@@ -7,6 +7,7 @@ disk refuses, the certificate has expired) leave the one before in force, and ar
 
 import ssl
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +22,10 @@ from recollect_server.storage.logs.files import exposure
 log = structlog.get_logger("recollect.tls")
 
 _EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL
+_APART = 0.25
+"""Seconds between a new certificate and the handshakes before and behind it. gRPC needs less than a
+millisecond to begin a handshake, and a few to put a certificate in place.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +76,13 @@ class Certificates:
 
     def credentials(self) -> grpc.ServerCredentials:
         """Return credentials of one port, which look at the files at every handshake."""
-        shown: Certificate | None = None
-
-        def fetch() -> grpc.ServerCertificateConfiguration | None:
-            nonlocal shown
-            current = self._refreshed()
-            if current is shown:
-                return None
-            shown = current
-            return current.configuration()
-
         return grpc.dynamic_ssl_server_credentials(
             self._current.configuration(),
-            fetch,  # type: ignore[arg-type]  # None keeps what the port shows
+            Shown(self, self._current).fetch,  # type: ignore[arg-type]  # None keeps what the port shows
             require_client_authentication=self._files.client_ca is not None,
         )
 
-    def _refreshed(self) -> Certificate:
+    def refreshed(self) -> Certificate:
         """Return the certificate in the files if it is good, else the one before."""
         with self._guard:
             try:
@@ -118,6 +113,45 @@ class Certificates:
         if reason != self._refused:
             log.warning("certificate_refused", reason=reason, note="the one before stays in force")
         self._refused = reason
+
+
+class Shown:
+    """What one port shows. Safe to call from any thread.
+
+    gRPC puts a new certificate in place, and frees the one before, without a look at handshakes
+    that begin in other threads: one of them may read what was freed, and the process ends. (See
+    `set_server_handshaker_factory` in its `ssl_security_connector.cc`; seen in grpcio 1.85.) It
+    says of no handshake when it has what it needs, so those before and behind are kept apart by
+    time.
+    """
+
+    def __init__(self, certificates: Certificates, shown: Certificate) -> None:
+        self._certificates = certificates
+        self._guard = threading.Lock()
+        self._shown = shown
+        self._looked = self._replaced = float("-inf")
+        """When the last handshake went on with what was shown, and when that was replaced last, by
+        the monotonic clock.
+        """
+
+    def fetch(self) -> grpc.ServerCertificateConfiguration | None:
+        """Return what a handshake shows; None: the same as the one before. Handshakes beside a new
+        certificate wait for half a second.
+        """
+        with self._guard:
+            _wait_until(self._replaced + _APART)
+            current = self._certificates.refreshed()
+            if current is self._shown:
+                self._looked = time.monotonic()
+                return None
+            _wait_until(self._looked + _APART)
+            self._shown, self._replaced = current, time.monotonic()
+            return current.configuration()
+
+
+def _wait_until(moment: float) -> None:
+    if (seconds := moment - time.monotonic()) > 0:
+        time.sleep(seconds)
 
 
 def read_certificate(files: TlsFiles) -> Certificate:
