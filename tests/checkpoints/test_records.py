@@ -191,9 +191,8 @@ def test_many_records_are_read_at_once_but_no_more_bytes_than_an_answer_may_want
         return read_at(store, log, places)
 
     monkeypatch.setattr(FolderStore, "read_at", noted)
-    wanted = ["missing", *reversed(keys)]
-    found = client.checkpoints.get_records("t", wanted)
-    assert {it.key: it.value for it in found.records} == {it.key: it.value for it in sent}
+    page = client.checkpoints.get_records("t", ["missing", *reversed(keys)])
+    assert {it.key: it.value for it in page.records} == {it.key: it.value for it in sent}
     assert len(reads) == (1 if size == 10 else len(keys) // 4)
     assert all(sum(length for *_, length in places[:-1]) < 256 << 10 for places in reads)
 

@@ -122,8 +122,8 @@ def test_a_new_certificate_is_put_in_place_beside_no_handshake(
     files.certificate.write_bytes(new.certificate.read_bytes())
     files.key.write_bytes(new.key.read_bytes())
     with ThreadPoolExecutor() as pool:
-        found = [*pool.map(lambda _: handshake(), range(8))]
-    assert len(found) - found.count(None) == 1
+        answers = [*pool.map(lambda _: handshake(), range(8))]
+    assert len(answers) - answers.count(None) == 1
     before, replaced, *behind = times
     assert replaced - before >= 0.2
     assert min(behind) - replaced >= 0.2

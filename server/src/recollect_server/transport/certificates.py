@@ -116,7 +116,7 @@ class Certificates:
 
 
 class Shown:
-    """What one port shows. Safe to call from any thread.
+    """The certificate of one port. Safe to call from any thread.
 
     gRPC puts a new certificate in place, and frees the one before, without a look at handshakes
     that begin in other threads: one of them may read what was freed, and the process ends. (See
@@ -130,8 +130,8 @@ class Shown:
         self._guard = threading.Lock()
         self._shown = shown
         self._looked = self._replaced = float("-inf")
-        """When the last handshake went on with what was shown, and when that was replaced last, by
-        the monotonic clock.
+        """Moments of the monotonic clock: of the last handshake that went on with what was shown,
+        and of the last replacement.
         """
 
     def fetch(self) -> grpc.ServerCertificateConfiguration | None:
