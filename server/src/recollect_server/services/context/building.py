@@ -340,8 +340,8 @@ class ContextBuilder:
         degraded: dict[str, str],
         deadline: Deadline = UNLIMITED,
         *,
-        own_room: int = 0,
-        explain: bool = False,
+        own_room: int,
+        explain: bool,
     ) -> tuple[past.Past, Packed, Source | None]:
         """Return the cold tier alone, of `room` tokens, and the conversation before this one where
         its abbreviation is shown. More than `own_room` is used where recall is likely to help.

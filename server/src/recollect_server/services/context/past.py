@@ -130,8 +130,8 @@ def recall(
     excerpt_tokens: int,
     deadline: Deadline = UNLIMITED,
     *,
-    own_budget: int = 0,
-    explain: bool = False,
+    own_budget: int,
+    explain: bool,
 ) -> Past:
     """Return the turns that fit best and are not shown already.
 
