@@ -213,6 +213,7 @@ def test_without_the_second_model_everything_else_goes_on_until_it_is_there(
     until(lambda: models_of(server, *GERMAN) == [{MINILM.name}] * 4)
     (folder / "away").rename(folder / E5.model)
     until(lambda: not reason())
+    until(lambda: models_of(server, *GERMAN) == [{E5.name}] * 4)
     until_embedded(service, server)
     check_answers(service, german)
 

@@ -10,7 +10,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.services.streaming import drafts
 from recollect_server.services.streaming.drafts import Drafts
 
-from tests.conftest import MovableClock, Start
+from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import UNKNOWN, agent, failure_of
 from tests.streaming.conftest import Recorder, Subscriber
 
@@ -145,6 +145,26 @@ def test_the_drafts_of_a_deleted_conversation_go_with_it(
     late.until_count("message_delta", 1)
     assert [it.draft_id for it in late.of("message_delta")] == ["e"]
     assert not any(it.dropped for it in one.of("message_delta"))
+
+
+def test_a_conversation_that_begins_anew_has_drafts_of_the_same_names(
+    server: RunningServer, service: Recorder, clock: MovableClock
+) -> None:
+    one = Subscriber(server.target).ready()  # the checkers know no id that begins anew
+    for number, draft_id in enumerate(["grew", "landed", "grew", "landed"], 1):
+        service.create(conversation_id=UNKNOWN)
+        service.publish(UNKNOWN, draft_id, 0, "abcd")
+        one.until_count("message_delta", number)
+        if draft_id == "landed":
+            service.append(UNKNOWN, agent("abcd"), draft_id="landed")
+        service.delete(UNKNOWN)
+        one.until_count("conversation_deleted", number)
+    service.create(conversation_id=UNKNOWN)
+    service.publish(UNKNOWN, "grew", 0, "anew")
+    one.until_count("message_delta", 5)
+    clock.move(60_000)
+    assert [it.dropped for it in one.until_count("message_delta", 6)] == [False] * 5 + [True]
+    one.close()
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any]]] = {

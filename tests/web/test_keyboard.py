@@ -87,7 +87,9 @@ _PREPARE = """() => {
       it.tabIndex >= 0 && !it.disabled && isVisible(it) &&
       !(it.type === 'radio' && !it.checked));
 }"""
-_STOP = """() => {
+_STOP = """async () => {
+  // What the focus brought into view is there only with the next frame.
+  await new Promise((painted) => requestAnimationFrame(() => setTimeout(painted)));
   const it = document.activeElement;
   if (it === document.body || (window.walked.has(it) && it !== window.last)) return null;
   window.stays = it === window.last ? window.stays + 1 : 0;

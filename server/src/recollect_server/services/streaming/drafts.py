@@ -91,7 +91,10 @@ class Drafts:
         self._max_length = max_length
         self._guard = threading.Lock()  # guards everything below
         self._drafts: OrderedDict[Key, Draft] = OrderedDict()  # least recently touched first
-        self._landed: OrderedDict[Key, None] = OrderedDict()
+        self._landed: OrderedDict[Key, bool] = OrderedDict()
+        """Those of whose end other updates tell: True: their messages, and nothing more is taken;
+        False: the delete of their conversation, whose id may begin anew.
+        """
         self._total = 0
         self._generations = count(1)
         self.version = 0
@@ -116,7 +119,7 @@ class Drafts:
         """
         key = (conversation_id, draft_id)
         with self._guard:
-            if key in self._landed:
+            if self._landed.get(key):
                 raise InvalidField.of(
                     "draft_id",
                     "is that of a draft which AppendTurn completed: the next one needs another",
@@ -186,6 +189,9 @@ class Drafts:
         with self._guard:
             for key in [key for key in self._drafts if key[0] == conversation_id]:
                 self._land(key)
+            for key in self._landed:
+                if key[0] == conversation_id:
+                    self._landed[key] = False
 
     def expire(self) -> set[tuple[str, str, str]]:
         """Drop the drafts that did not grow for too long, and return them: conversation, channel,
@@ -245,6 +251,7 @@ class Drafts:
     def _begin(self, key: Key, channel: str, before: Draft | None) -> Draft:
         if before:
             self._total -= before.length
+        self._landed.pop(key, None)
         draft = self._drafts[key] = Draft(channel, next(self._generations), self._clock())
         return draft
 
@@ -258,7 +265,7 @@ class Drafts:
         self._note_landed(key)
 
     def _note_landed(self, key: Key) -> None:
-        self._landed[key] = None
+        self._landed[key] = True
         while len(self._landed) > _MAX_ENDED:
             self._landed.popitem(last=False)
 
