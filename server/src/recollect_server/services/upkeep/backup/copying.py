@@ -6,10 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from recollect_server.storage.logs.files import (
-    Syncs,
-    open_transcript,
-)
+from recollect_server.storage.logs.files import Syncs, open_transcript
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.repair import whole_end
 

@@ -15,9 +15,7 @@ import orjson
 from recollect_server.domain.ids import is_space_name
 from recollect_server.storage import archive
 from recollect_server.storage.format import NewerFormat, check_number
-from recollect_server.storage.logs.files import (
-    open_transcript,
-)
+from recollect_server.storage.logs.files import open_transcript
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import Kind
 

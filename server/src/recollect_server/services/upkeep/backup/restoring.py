@@ -30,12 +30,7 @@ from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.storage import archive
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.format import mark_format
-from recollect_server.storage.logs.files import (
-    Syncs,
-    make_folder,
-    open_transcript,
-    sync_folder,
-)
+from recollect_server.storage.logs.files import Syncs, make_folder, open_transcript, sync_folder
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.moves import RestoreMark, restore_mark, set_restore_mark
