@@ -32,11 +32,8 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.services.space.comparison import Comparison
-from recollect_server.services.space.deletion import (
-    Deletions,
-    bring_up_forgotten,
-    forget_anchors_again,
-)
+from recollect_server.services.space.deletion import Deletions
+from recollect_server.services.space.deletion_steps import bring_up_forgotten, forget_anchors_again
 from recollect_server.services.space.events import ChangedElsewhere, Reindexed
 from recollect_server.services.space.locks import Locks
 from recollect_server.services.space.logs import Logs

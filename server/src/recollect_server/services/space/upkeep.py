@@ -18,7 +18,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.deletion import (
+from recollect_server.services.space.deletion_steps import (
     bring_up_forgotten,
     finish_delete,
     forget_anchors_again,
