@@ -53,7 +53,7 @@ from recollect_server.services.administration.verifications import VerificationA
 from recollect_server.services.audit import Audit
 from recollect_server.services.limits import Allowance, Allowances, Limiter
 from recollect_server.services.space.locks import LockOrder
-from recollect_server.services.spaces import Spaces
+from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, unheard
 from recollect_server.settings import Settings

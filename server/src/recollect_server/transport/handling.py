@@ -38,7 +38,7 @@ from recollect_server.domain.principal import Principal
 from recollect_server.domain.telemetry import CALL, UNMEASURED, CallIds, Metadata, Telemetry
 from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
-from recollect_server.services.spaces import Spaces
+from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.transport.confining import confine
 from recollect_server.transport.errors import internal, malformed, status_of
 from recollect_server.transport.pool import UNREAD
