@@ -1,6 +1,6 @@
 """Uses of open spaces."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -11,8 +11,8 @@ class OpenedSpace(Protocol):
     """Protocol of an open space."""
 
     name: str
-    handlers: Mapping[str, Any]
-    """Handlers of its services, by the services' names."""
+    handlers: Mapping[str, Sequence[object]]
+    """Handlers of its services, by the services' names: each object has those of some calls."""
     quota: Quota
     """Bound of what it keeps."""
 
