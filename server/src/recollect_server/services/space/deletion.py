@@ -27,7 +27,6 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.time import Clock
 from recollect_server.services.space.deletion_steps import (
     DELETE_ANCHORS,
     KEEP_ANCHORS,
@@ -35,21 +34,15 @@ from recollect_server.services.space.deletion_steps import (
     settle_anchors,
 )
 from recollect_server.services.space.events import Deleted
-from recollect_server.services.space.locks import Locks
-from recollect_server.services.space.pending import PendingWrites
-from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.redaction import lines_as_indexed
-from recollect_server.services.space.requests import Requests
-from recollect_server.services.space.routes import Routes
 from recollect_server.services.space.state import RequestKey
-from recollect_server.services.space.states import States
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.removal import Removed
-from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import spoken
-from recollect_server.storage.logs.store import LogNotFound, LogStore
+from recollect_server.storage.logs.store import LogNotFound
 
 log = structlog.get_logger("recollect.deletion")
 
@@ -85,29 +78,17 @@ class Receipt:
 class Deletions:
     """The deletes of a space. Safe to call from any thread."""
 
-    def __init__(
-        self,
-        store: LogStore,
-        projection: Projection,
-        pending: PendingWrites,
-        states: States,
-        routes: Routes,
-        requests: Requests,
-        anchors: AnchorLedger,
-        locks: Locks,
-        clock: Clock,
-        publish: Callable[[object], None],
-    ) -> None:
-        self._store = store
-        self._projection = projection
-        self._pending = pending
-        self._states = states
-        self._routes = routes
-        self._requests = requests
-        self._anchors = anchors
-        self._locks = locks
-        self._clock = clock
-        self._publish = publish
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.store
+        self._projection = parts.projection
+        self._pending = parts.pending
+        self._states = parts.states
+        self._routes = parts.routes
+        self._requests = parts.requests
+        self._anchors = parts.anchors
+        self._locks = parts.locks
+        self._clock = parts.clock
+        self._publish = parts.publish
         # Under way; set at their end, changed under the conversation's lock.
         self._under_way: dict[str, threading.Event] = {}
         self._unfinished: dict[str, int | None] = {}
