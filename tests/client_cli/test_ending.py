@@ -79,6 +79,8 @@ def test_a_channel_without_a_conversation_is_not_found(recollect: Any) -> None:
         (("list", "--until", "9999-12-31"), "--until"),
         (("list", "--address", "127.0.0.1:99999"), "--address"),
         (("list", "--colour"), "--colour"),
+        (("--colour", "list"), "--colour"),
+        (("--space", "alex", "list"), "as in: recollect list --space …"),
         (("show",), "--channel"),
         (("frobnicate",), "frobnicate"),
     ],
