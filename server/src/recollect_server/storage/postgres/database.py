@@ -6,8 +6,8 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import resources
 from typing import Any, TypeVar
@@ -68,7 +68,7 @@ class DatabaseUnavailable(Exception):
 
 
 class DatabaseBusy(DatabaseUnavailable):
-    """All connections are in use; PostgreSQL can be reached."""
+    """All connections are in use by calls; PostgreSQL can be reached."""
 
 
 class DatabaseRefused(Exception):
@@ -96,6 +96,10 @@ class Database:
         self._conninfo = conninfo_of(url)
         self._configure = partial(configure, prepares=prepares)
         self._away_until = 0.0
+        self._away_reason = ""
+        self._counts = threading.Lock()  # guards `_in_use` and `_full_at`
+        self._in_use = 0
+        self._full_at = float("-inf")  # the last time at which calls used all connections
         self._stopping = threading.Event()
         self._leases: dict[tuple[str, str], float] = {}
         self._holder: Connection | None = None  # its transaction holds the lock of who is alone
@@ -235,17 +239,15 @@ class Database:
         """
         for tried in range(_TRIES):
             if time.monotonic() < self._away_until:
-                raise DatabaseUnavailable("PostgreSQL cannot be reached")
+                raise DatabaseUnavailable(self._away_reason)
             try:
-                connection = self._pool.getconn()
-                try:
-                    result = work(connection, tried > 0)
-                except psycopg.Error as error:
-                    if not connection.closed:
-                        raise DatabaseUnavailable(said(error)) from error
-                    raise
-                finally:
-                    self._pool.putconn(connection)
+                with self._pooled() as connection:
+                    try:
+                        result = work(connection, tried > 0)
+                    except psycopg.Error as error:
+                        if not connection.closed:
+                            raise DatabaseUnavailable(said(error)) from error
+                        raise
             except PoolTimeout as error:
                 raise self._refused() from error
             except psycopg.Error as error:
@@ -256,6 +258,21 @@ class Database:
                 continue
             return result
         raise AssertionError("unreachable")
+
+    @contextmanager
+    def _pooled(self) -> Iterator[Connection]:
+        """Yield a connection of the pool. Raises PoolTimeout."""
+        connection = self._pool.getconn()
+        with self._counts:
+            self._in_use += 1
+        try:
+            yield connection
+        finally:
+            self._pool.putconn(connection)
+            with self._counts:
+                if self._in_use == self._pool.max_size:
+                    self._full_at = time.monotonic()
+                self._in_use -= 1
 
     def horizon_age(self) -> float:
         """Return the seconds since the oldest transaction began that writes, in any database of the
@@ -280,18 +297,31 @@ class Database:
         return self._pool.get_stats()
 
     def _refused(self) -> DatabaseUnavailable:
-        """Return why there is no connection: the error of a new one, or that all are in use. Others
-        fail at once for a moment if PostgreSQL is away.
+        """Return why there is no connection: the error of a new one, that all are in use, or that
+        those which the pool makes are not ready. Others fail at once for a moment unless all are
+        in use.
         """
+        with self._counts:
+            is_full = self._in_use == self._pool.max_size
+            is_full = is_full or self._full_at > time.monotonic() - _PATIENCE
         try:
             psycopg.connect(self._conninfo, connect_timeout=1).close()
         except psycopg.Error as error:
-            self._away_until = time.monotonic() + _AWAY
-            return DatabaseUnavailable(said(error))
+            return self._away(said(error))
+        if not is_full:
+            return self._away(
+                f"PostgreSQL takes connections, but made none ready for use within {_PATIENCE:g} s,"
+                " as where a standby has just taken over: repeat the call"
+            )
         return DatabaseBusy(
             f"all {self._pool.max_size} connections to PostgreSQL are in use, and none became free"
             f" within {_PATIENCE:g} s: repeat the call, or raise store_connections"
         )
+
+    def _away(self, reason: str) -> DatabaseUnavailable:
+        """Let all calls fail at once for a moment, and return their error."""
+        self._away_reason, self._away_until = reason, time.monotonic() + _AWAY
+        return DatabaseUnavailable(reason)
 
     def _connected(self) -> Connection:
         return connected(self._conninfo, self._ready)
