@@ -61,10 +61,9 @@ def test_connections_that_postgresql_does_not_make_ready_do_not_count_as_used_by
     with psycopg.connect(url) as holder:
         # As the first connections behind a takeover wait for a synchronous standby.
         holder.execute("LOCK recollect.timelines IN ACCESS EXCLUSIVE MODE")
-        postgres.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname ="
-            f" current_database() AND pid NOT IN (pg_backend_pid(), {holder.info.backend_pid})",
-            url,
+        holder.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
         refused = failure_of(lambda: service.create(request_id="r1"))
         assert "PostgreSQL takes connections, but made none ready" in refused.text

@@ -296,6 +296,7 @@ def start(
         # first: a server that stops would wait for open streams, all of its grace
         stops.append(streams.stop)
         stops.append(server.leave)
+        stops.append(lambda: stores.expect_close(settings.shutdown_grace.total_seconds()))
     except BaseException as error:
         if is_out_of_memory(error):
             raise OutOfMemory(NO_MEMORY) from error
