@@ -25,7 +25,7 @@ from recollect._types.admin.verifications import Verification
 
 
 class Admin:
-    """Administers the server. Found at `client.admin`.
+    """Calls that administer the server, at `client.admin`.
 
     Every call needs the scope `admin`. A token for certain spaces administers those alone; settings
     need a token for every space. `timeout` bounds a call in seconds, retries included, instead of

@@ -241,6 +241,7 @@ def _start(
     # first: a server that stops would wait for open streams, all of its grace
     stops.append(streams.stop)
     stops.append(server.leave)
+    stops.append(lambda: stores.expect_close(settings.shutdown_grace.total_seconds()))
     return App(
         addresses,
         settings.data_dir,

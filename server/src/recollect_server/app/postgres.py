@@ -160,6 +160,10 @@ class PostgresStores:
         """Return the spaces where other replicas wait for this one."""
         return awaited_spaces(self._database)
 
+    def expect_close(self, seconds: float) -> None:
+        """Let calls wait for the database no longer than moments from so many seconds on."""
+        self._database.expect_close(seconds)
+
     def close(self) -> None:
         """Sign off, and close the connections."""
         self._looks.stop()

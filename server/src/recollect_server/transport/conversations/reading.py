@@ -90,7 +90,9 @@ class ReadHandlers:
         """Return the newest turns of a conversation."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id, required=False)
-        checks.label("channel", request.channel, required=not request.conversation_id)
+        checks.label("channel", request.channel)
+        if not (request.conversation_id or request.channel):
+            checks.refuse("channel", "is required where conversation_id is unset")
         for name in ("max_turns", "max_tokens", "before_turn", "before_sequence"):
             checks.not_negative(name, getattr(request, name))
         checks.done()
