@@ -235,7 +235,7 @@ def test_verify_finds_nothing_wrong_with_two_folders_put_into_one_whose_request_
 
 
 def test_ctrl_c_has_another_exit_code_than_damage(tmp_path: Path) -> None:
-    # The module raises what Ctrl-C does, for a signal cannot be aimed at a moment of a short command.
+    # The module raises what Ctrl-C does, for a signal cannot be aimed at the import of one.
     (tmp_path / "apsw.py").write_text("raise KeyboardInterrupt\n")
     ended = subprocess.run(
         [sys.executable, "-m", "recollect_server", "verify", "--data-dir", str(tmp_path)],
