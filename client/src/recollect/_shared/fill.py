@@ -28,7 +28,7 @@ _KINDS = {
     FieldDescriptor.CPPTYPE_UINT64: "a whole number",
     Timestamp.DESCRIPTOR.name: "a datetime with a time zone",
 }
-"""What a field takes, by the type of its value or the name of its message."""
+"""Names of the values of a field, by the type of the field or the name of its message."""
 _KEY = Struct.FieldsEntry.DESCRIPTOR.fields_by_name["key"]
 _TEXT = Value.DESCRIPTOR.fields_by_name["string_value"]
 
@@ -104,10 +104,12 @@ def _guarded(
         )
         raise invalid(field, description) from None
     except TypeError as error:
-        wanted = _KINDS.get(kind.message_type.name if kind.message_type else kind.cpp_type)
+        kind_name = _KINDS.get(kind.message_type.name if kind.message_type else kind.cpp_type)
         shown = _shown(arguments[-1])
         problem = (
-            f"cannot be {shown}: {error}" if wanted is None else f"takes {wanted}, not {shown}"
+            f"cannot be {shown}: {error}"
+            if kind_name is None
+            else f"takes {kind_name}, not {shown}"
         )
         raise invalid(field, problem) from None
     except (ValueError, OverflowError) as error:
