@@ -37,7 +37,6 @@ from tests.waiting import until, until_embedded
 
 ACKNOWLEDGED = 150  # calls, before PostgreSQL is killed and again behind that
 MOST = 5.0  # seconds between two answers that a failover may cost beside the promotion itself
-BEAT = "500ms"  # a stream that waits for the index looks again with its next heartbeat
 LONGEST = 120.0  # seconds that a caller repeats a call
 _ALL = {"max_turns": 10_000, "max_tokens": 10_000_000}
 
@@ -291,7 +290,7 @@ def test_what_a_standby_never_got_is_nowhere_and_every_cursor_that_saw_it_is_res
     url = cluster.renew()
 
     def start(name: str) -> RunningServer:
-        return start_server(store=url, data_dir=tmp_path / name, embedder="onnx", heartbeat=BEAT)
+        return start_server(store=url, data_dir=tmp_path / name, embedder="onnx")
 
     servers = [start(name) for name in "abc"]
     services = [connect(server) for server in servers]
@@ -428,7 +427,7 @@ def test_ledgers_notes_and_drafts_that_a_standby_never_got_are_nowhere_behind_a_
     with ExitStack() as stack:
         pooler = stack.enter_context(pooled(cluster.primary))
         servers = [
-            start_server(store=it, data_dir=tmp_path / name, heartbeat=BEAT)
+            start_server(store=it, data_dir=tmp_path / name)
             for name, it in (("a", url), ("b", pooler.url(cluster.url)))
         ]
         for server in servers:
