@@ -280,6 +280,7 @@ def _read(
         places[number] += [place for place in there if not (is_own and place[0] in shown.sequences)]
     turns: list[Turn] = []
     best = max(scores.values(), default=0.0)
+    rarities = candidates.words.rarities()
     for number, own_places in places.items():
         deadline.check()
         warm = tiers.warm_since(ids[number])
@@ -293,7 +294,7 @@ def _read(
                     tokens = max(tokens, int(_OF_USERS * excerpt_tokens))
                 if estimate_tokens(message.content) * (1 - _CUT_OFF) <= tokens:
                     tokens = max(tokens, min(excerpt_tokens, estimate_tokens(message.content)))
-                cut = _cut(message, tokens, weighing.words)
+                cut = _cut(message, tokens, weighing.words, rarities)
                 whole[message.turn_number].append(
                     _candidate(ids[number], message, cut, score, warm, weighing, fits=fits)
                 )
@@ -311,13 +312,15 @@ def _length(excerpt_tokens: int, score: float, best: float, *, fits: bool = True
     return min(excerpt_tokens, max(_LEAST_EXCERPT, int(tokens if fits else tokens * _BESIDE)))
 
 
-def _cut(message: Message, tokens: int, words: frozenset[str]) -> Message:
+def _cut(
+    message: Message, tokens: int, words: frozenset[str], rarities: dict[str, float]
+) -> Message:
     """Return the message with excerpts of its content and of its tool calls' arguments, where they
     are long.
     """
-    content = excerpt(message.content, tokens, words)
+    content = excerpt(message.content, tokens, words, rarities)
     calls = tuple(
-        replace(call, arguments=excerpt(call.arguments, tokens // 4, words))
+        replace(call, arguments=excerpt(call.arguments, tokens // 4, words, rarities))
         for call in message.tool_calls
     )
     return (
