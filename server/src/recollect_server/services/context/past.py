@@ -34,9 +34,9 @@ from recollect_server.storage.index.messages import Place
 _QUESTION = 4000
 _CONVERSATIONS = 50  # that are found by all their words at the least, if there are so many
 _RANKED = 200  # messages, best first, that turns are made of
-_POOL = 2.0
-"""Turns that fit best are candidates until they have so many budgets' worth: of nearly equal ones
-the shorter are packed.
+_POOL = 1.1
+"""Turns that fit best are candidates until they have so many budgets' worth: a shorter one may fit
+where a longer one does not.
 """
 _FURTHER = 0.5
 """Share of an excerpt's tokens that the messages of all turns but the best one have: with long
@@ -50,8 +50,8 @@ _BESIDE = 0.25
 """Share of an excerpt's tokens that the other messages of a turn have: they say what was asked, or
 what became of it.
 """
-_LEAST_EXCERPT = 40  # tokens
-_CUT_OFF = 0.2
+_LEAST_EXCERPT = 30  # tokens
+_CUT_OFF = 0.1
 """Share of a message that an excerpt leaves out at the least: to cut off one short sentence saves
 nothing, and the answer may be in it.
 """
