@@ -40,5 +40,6 @@ def verify(config: Path | None, **flags: Any) -> None:
         f"{conversations} conversations, {messages} messages{external}{spaces}, {len(problems)} problems"
     )
     list_problems(
-        problems, "Restore damaged lines from a backup; for all else run `recollect-server rebuild`."
+        problems,
+        "Restore damaged lines from a backup; for all else run `recollect-server rebuild`.",
     )
