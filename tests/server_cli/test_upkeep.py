@@ -1,6 +1,9 @@
 """The commands that look after a data folder where it stands: verify, rebuild, stats."""
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import apsw
@@ -229,3 +232,15 @@ def test_verify_finds_nothing_wrong_with_two_folders_put_into_one_whose_request_
         # and the start that compares finds nothing either
         (server.folder / "conversations.db.seal").unlink()
     assert not start_server().app.recovered.rebuilt
+
+
+def test_ctrl_c_has_another_exit_code_than_damage(tmp_path: Path) -> None:
+    # The module raises what Ctrl-C does, for a signal cannot be aimed at the import of one.
+    (tmp_path / "apsw.py").write_text("raise KeyboardInterrupt\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "recollect_server", "verify", "--data-dir", str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
