@@ -148,10 +148,10 @@ def test_every_command_that_the_docs_show_exists_with_its_options() -> None:
                 subcommand = command.get_command(click.Context(command), words[0])
                 assert subcommand, f"{page.name}: {program} {line}"
                 command, words = subcommand, words[1:]
-            permitted = {"--help", "--version"}.union(*(it.opts for it in command.params))
-            permitted = permitted.union(*(it.secondary_opts for it in command.params))
+            allowed = {"--help", "--version"}.union(*(it.opts for it in command.params))
+            allowed = allowed.union(*(it.secondary_opts for it in command.params))
             options = {word.partition("=")[0].rstrip(".,:)") for word in words if word[:2] == "--"}
-            assert options <= permitted, f"{page.name}: {program} {line}"
+            assert options <= allowed, f"{page.name}: {program} {line}"
             count += 1
     assert count > 100
 
