@@ -20,7 +20,7 @@ from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.external import Provenance, Trust, TrustSet
 from recollect_server.domain.filters import Filter
 from recollect_server.services.conversations import Conversations
-from recollect_server.services.space.deletion import DELETE_ANCHORS
+from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
 from recollect_server.services.space.unindexing import bring_back_part, take_out_part
 from recollect_server.storage.logs.store import LogConflict, LogTaken
 

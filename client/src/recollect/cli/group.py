@@ -40,6 +40,19 @@ _CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exits.MEANINGS
 class _Commands(click.Group):
     """Group that turns an error of a command into one sentence and an exit code."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            option = error.option_name
+            for name, command in self.commands.items():
+                if any(option in it.opts for it in command.params):
+                    raise click.UsageError(
+                        f"{option} stands behind the command, as in: recollect {name} {option} …",
+                        ctx,
+                    ) from None
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)

@@ -28,8 +28,8 @@ from recollect_server.storage.postgres.database import (
 )
 from recollect_server.storage.postgres.moves import DatabaseMark
 from recollect_server.storage.postgres.session import Session
-from recollect_server.storage.postgres.spaces import PostgresSpaces
-from recollect_server.storage.postgres.store import PostgresStore, awaited_spaces
+from recollect_server.storage.postgres.spaces import PostgresSpaces, awaited_spaces
+from recollect_server.storage.postgres.store import PostgresStore
 from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 
 log = structlog.get_logger("recollect.postgres")

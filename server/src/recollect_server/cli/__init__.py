@@ -43,6 +43,17 @@ class _Commands(click.Group):
     files that are no UTF-8.
     """
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            option, serve = error.option_name, self.get_command(ctx, "serve")
+            if not serve or not any(option in it.opts for it in serve.params):
+                raise
+            raise click.UsageError(
+                f"{option} stands behind the command, as in: recollect-server serve {option} …", ctx
+            ) from None
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(_MODULES)
 

@@ -25,7 +25,7 @@ from recollect.v1 import (
 
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
-from recollect_server.services.spaces import Spaces
+from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.transport import health, reflection
 from recollect_server.transport.access_service import AccessHandlers
 from recollect_server.transport.certificates import TlsFiles
@@ -34,6 +34,7 @@ from recollect_server.transport.handling import (
     NO_RULES,
     CallLog,
     Rules,
+    handler_of,
     in_space,
     in_space_for_long,
     streaming,
@@ -106,9 +107,9 @@ class Server:
         rules: Rules = NO_RULES,
         of_no_space: Mapping[str, Sequence[object]] | None = None,
     ) -> None:
-        """Each open space has `handlers`, those of each service by the service's short name;
+        """Each open space has `handlers`, objects by the short name of their service;
         `degraded` says, by the same names, which parts answer less. `of_no_space` has the handlers
-        of services that serve the same whatever the space is: each object those of some calls.
+        of services that serve the same whatever the space is. Each object has those of some calls.
         """
         self._of_no_space = {"AccessService": (AccessHandlers(),), **(of_no_space or {})}
         self._gate = gate
@@ -244,14 +245,12 @@ class Server:
                 )
             else:
                 pool = self._pool_for(method)
-                handler = next(
-                    (
-                        getattr(part, method.name)
-                        for part in self._of_no_space.get(service.name, ())
-                        if hasattr(part, method.name)
-                    ),
-                    None,
-                ) or in_space(method, self._spaces)
+                of_no_space = self._of_no_space.get(service.name)
+                handler = (
+                    handler_of(method.name, of_no_space)
+                    if of_no_space is not None
+                    else in_space(method, self._spaces)
+                )
                 methods[method.name] = unary(
                     method, request_type, admit, handler, pool, calls, self._rules
                 )

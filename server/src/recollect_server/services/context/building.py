@@ -168,12 +168,8 @@ class ContextBuilder:
             warm, summary = self.warm(head, hot, weighing, holding.anchors, smaller, degraded)
         deadline.check()
         if left_out:
-            warm = replace(
-                warm,
-                note=f"{warm.note}; {left_out} anchors are left out, the least sure".removeprefix(
-                    "; "
-                ),
-            )
+            note = f"the least sure anchors are left out: {left_out}"
+            warm = replace(warm, note=f"{warm.note}; {note}".removeprefix("; "))
         begins = head.conversation.compressed_through + 1 if head else 1
         condensed = self.condensed(head, degraded) if summary else 0
         context = Context(

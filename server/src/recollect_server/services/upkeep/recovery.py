@@ -28,8 +28,8 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.deletion import (
-    Receipt,
+from recollect_server.services.space.deletion import Receipt
+from recollect_server.services.space.deletion_steps import (
     bring_up_forgotten,
     count_deleted,
     finish_delete,
