@@ -30,18 +30,19 @@ from recollect_server.domain.frozen import frozen
 from recollect_server.services.space.deletion_steps import (
     DELETE_ANCHORS,
     KEEP_ANCHORS,
+    count_deleted,
     finish_delete,
     settle_anchors,
 )
 from recollect_server.services.space.events import Deleted
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.redaction import lines_as_indexed
+from recollect_server.services.space.requests import request_of_delete
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.removal import Removed
-from recollect_server.storage.logs.lines import spoken
 from recollect_server.storage.logs.store import LogNotFound
 
 log = structlog.get_logger("recollect.deletion")
@@ -134,6 +135,9 @@ class Deletions:
                         # Its answer is kept before the log goes: who finds no log finds it.
                         if earlier := self._requests.find_answered(request):
                             return Receipt.of(earlier)
+                        if self._is_killed_at_end(conversation_id, request):
+                            empty = Receipt(conversation_id, {}, self._clock())
+                            return Receipt.of(self._requests.end_delete(empty.known_as(request)))
                         raise
                     number = self._unfinished.get(conversation_id)
                 self._states.forget(conversation_id)
@@ -238,7 +242,7 @@ class Deletions:
             raise NotConfirmed
         self._settle_anchors(conversation_id, state.number, anchors)
         if request:
-            self._requests.begin(request)
+            self._requests.begin_delete(request, conversation_id)
         deleting(conversation_id)
         try:
             self._store.begin_delete(conversation_id, state.size if confirm else None)
@@ -260,6 +264,16 @@ class Deletions:
         """
         return self._requests.is_begun(request) and self._store.is_taken(conversation_id)
 
+    def _is_killed_at_end(self, conversation_id: str, request: RequestKey) -> bool:
+        """Return whether this very request deleted a conversation in a process that was killed
+        before it kept the answer. Over a shared store that is kept before the log goes.
+        """
+        index = self._projection.index
+        return (
+            self._store.sharing is None
+            and request_of_delete(self._store, index, conversation_id) == request
+        )
+
     def _keep_as_indexed(self, stored: Stored) -> None:
         """Keep the lines that the index has of a deleted conversation, if the log has others: its
         row, which says how many, goes first.
@@ -280,6 +294,9 @@ class Deletions:
         else:
             request = self._requested.get(conversation_id)
         try:
+            if request is None:
+                index = self._projection.index
+                request = request_of_delete(self._store, index, conversation_id)
             try:
                 receipt = self._finish(conversation_id, number, request)
             except LogNotFound:
@@ -309,9 +326,7 @@ class Deletions:
         counted: Removed = {}
         if request and stored is None and index.removal.find(conversation_id) is None:
             # another process began it, and its words are gone from this index already
-            lines = spoken(self._store.raw_deleted(conversation_id), lambda _: True)
-            count = sum(message is not None for _, _, message in lines)
-            counted = {"messages": count, "search_terms": count}
+            counted = count_deleted(self._store, conversation_id)
 
         def receipt_of(removed: Removed) -> Receipt:
             every = counted | removed | event.removed
@@ -336,6 +351,6 @@ class Deletions:
         hit("delete.log_emptied")
         receipt = receipt_of(removed)
         if request:
-            receipt = Receipt.of(self._requests.remember(receipt.known_as(request)))
+            receipt = Receipt.of(self._requests.end_delete(receipt.known_as(request)))
         hit("delete.remembered")
         return receipt

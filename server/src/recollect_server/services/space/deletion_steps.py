@@ -146,6 +146,15 @@ def finish_delete(
     return removed | logs.end_delete(conversation_id)
 
 
+def count_deleted(logs: LogStore, conversation_id: str) -> Removed:
+    """Return what a delete of a conversation removes from the index, by its log. Raises
+    LogNotFound, LogUnavailable.
+    """
+    lines = spoken(logs.raw_deleted(conversation_id), lambda _: True)
+    count = sum(message is not None for _, _, message in lines)
+    return {"messages": count, "search_terms": count}
+
+
 def _new_deliveries(logs: LogStore, index: Index, conversation_id: str) -> list[str]:
     """Return the hashes of what was delivered into a deleted conversation, but for those that
     another process wrote to the ledger already, or whose ledger was deleted with the whole space.
