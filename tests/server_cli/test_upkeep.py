@@ -114,6 +114,7 @@ def test_verify_names_whatever_the_index_has_otherwise_and_rebuild_mends_it(
     result = on(server, "verify")
     assert result.exit_code == 1
     assert INDEX_DAMAGES[damage] in result.stdout
+    assert "run `recollect-server rebuild`" in result.stderr
     assert on(server, "rebuild").exit_code == 0
     assert on(server, "verify").exit_code == 0
 
