@@ -250,6 +250,14 @@ class Sharing(Protocol):
         stays. Return the one that is kept now.
         """
 
+    def begin_delete(self, log: str, request_id: str, note: str) -> None:
+        """Note that a request that leaves no line begins to delete a log. The last note of a log
+        stays.
+        """
+
+    def delete_note(self, log: str) -> str | None:
+        """Return the last note of `begin_delete` about a log; None if there is none."""
+
     def answer(self, request_id: str) -> str | None:
         """Return what `remember` kept of a request; None if it kept nothing."""
 

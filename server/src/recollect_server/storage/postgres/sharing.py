@@ -161,6 +161,23 @@ class PostgresSharing:
         with failing(Kind.CONVERSATION, "written"):
             return self._database.run(work)
 
+    def begin_delete(self, log: str, request_id: str, note: str) -> None:
+        """Keep that a request is begun, and the note of the log."""
+        self._rows(
+            "INSERT INTO recollect.receipts AS r (space, key, answer) VALUES (%s, %s, ''),"
+            " (%s, %s, %s) ON CONFLICT (space, key) DO UPDATE SET answer ="
+            " CASE r.key WHEN %s THEN excluded.answer ELSE r.answer END RETURNING answer",
+            *(self._space, key_of(request_id), self._space, _note_key(log), note, _note_key(log)),
+        )
+
+    def delete_note(self, log: str) -> str | None:
+        """Return the note of a log."""
+        rows = self._rows(
+            "SELECT answer FROM recollect.receipts WHERE space = %s AND key = %s",
+            *(self._space, _note_key(log)),
+        )
+        return str(rows[0][0]) if rows else None
+
     def answer(self, request_id: str) -> str | None:
         """Return what `remember` kept of a request."""
         rows = self._rows(
@@ -244,6 +261,10 @@ class PostgresSharing:
 def key_of(name: str) -> bytes:
     """Return the key of a claim or a receipt: it tells nobody who said what to whom."""
     return hashlib.sha256(name.encode()).digest()[:16]
+
+
+def _note_key(log: str) -> bytes:
+    return key_of(f"\n{log}")  # no request id has a newline
 
 
 @contextmanager
