@@ -23,6 +23,8 @@ from recollect_server.services.conversations import Conversations
 from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
 from recollect_server.services.space.unindexing import bring_back_part, take_out_part
 from recollect_server.storage.logs.store import LogConflict, LogTaken
+from recollect_server.storage.postgres.store import PostgresStore
+from ulid import ULID
 
 from tests.administration.test_verification import verified
 from tests.channels.conftest import ALEX, STRANGER, Post, home
@@ -625,6 +627,44 @@ def test_a_server_that_others_took_for_gone_keeps_no_word_of_what_they_deleted(
     until(lambda: files_with(replicas.servers[1].data_dir, "secretword") == [])
     until(lambda: set(two.found("zebra")) == {other} and two.found("butter") == [redacted])
     assert said(two, redacted) == said(one, redacted)
+
+
+def test_a_conversation_that_another_server_begins_just_now_does_not_count_as_damaged(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    name = f"conv-{ULID()}"
+    remains = PostgresStore.remains
+
+    def begin(store: PostgresStore, log: str) -> str:
+        monkeypatch.undo()
+        one.create(conversation_id=name)
+        return remains(store, log)
+
+    monkeypatch.setattr(PostgresStore, "remains", begin)
+    assert code_of(lambda: two.get(name)) == "NOT_FOUND"
+    assert two.get(name).id == name
+
+
+def test_a_request_of_a_deleted_conversation_is_known_where_it_is_used_again(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    first_user, other = one.create().id, one.told("apricot")
+    one.append(first_user, user("zebra"), request_id="r1")
+    assert two.found("zebra") == [first_user]
+    made = index_files(replicas)
+    space = replicas.servers[1].app.spaces.open_now()[0]._space
+    monkeypatch.setattr(space._deletions, "finish_interrupted", lambda *_: True)
+    one.delete(first_user)
+    first = one.append(other, user("lemon"), request_id="r1")
+    assert two.found("lemon") == [other]  # which has the request before it forgot the deleted one
+    monkeypatch.undo()
+    until(lambda: not space.is_removing)
+    repeat = two.append(other, user("lemon"), request_id="r1")
+    assert (repeat.duplicate, repeat.messages) == (True, first.messages)
+    assert len(two.load(other).messages) == 2
+    assert index_files(replicas) == made, "an index was made anew"
 
 
 def test_words_of_a_delete_that_others_ended_go_though_the_index_refuses_once(
