@@ -646,6 +646,34 @@ def test_a_conversation_that_another_server_begins_just_now_does_not_count_as_da
     assert two.get(name).id == name
 
 
+def test_a_redaction_that_a_read_meets_before_it_is_followed_costs_no_new_index(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    name = one.told("secretword")
+    assert two.found("secretword") == [name]
+    made = index_files(replicas)
+    space = replicas.servers[1].app.spaces.open_now()[0]._space
+    length = space._store.length
+
+    def be_overtaken(log: str) -> int:
+        monkeypatch.undo()
+        redact(one, name, sequence=2)
+        return length(log)
+
+    space._states.forget(name)
+    monkeypatch.setattr(space._store, "length", be_overtaken)
+    assert two.get(name).message_count == 1
+    until(lambda: two.found("secretword") == [])
+    for server in replicas.servers:
+        until(lambda server=server: files_with(server.data_dir, "secretword") == [])  # type: ignore[misc]
+    two.append(name, user("lemon"))
+    assert two.found("lemon") == one.found("lemon") == [name]
+    assert said(two, name) == said(one, name)
+    space.repair(lambda: False)  # as its job does every second
+    assert index_files(replicas) == made, "an index was made anew"
+
+
 def test_a_request_of_a_deleted_conversation_is_known_where_it_is_used_again(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
