@@ -15,7 +15,7 @@ from tests.conftest import Start
 from tests.crash.checker import check, check_index, repeat
 from tests.crash.history import History
 from tests.crash.load import under_load
-from tests.logs.test_postgres import proxied
+from tests.logs.proxy import proxied
 from tests.postgres import Postgres, copy_transcripts
 from tests.server.conftest import Connect, Service, agent, code_of, failure_of, user
 from tests.waiting import until

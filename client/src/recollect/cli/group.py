@@ -61,10 +61,15 @@ class _Commands(click.Group):
             _discard_output()  # nobody reads on: this is no error
             raise click.exceptions.Exit(exits.CLOSED_PIPE) from None
         except OSError as error:
-            _discard_output()
-            what = error.filename or "standard output"
-            raise exits.Ended(f"cannot write {what}: {error.strerror or error}") from error
+            raise _unwritten(error) from error
         return result
+
+
+def _unwritten(error: OSError) -> exits.Ended:
+    """Return the end of a command whose output cannot be written."""
+    _discard_output()
+    what = error.filename or "standard output"
+    return exits.Ended(f"cannot write {what}: {error.strerror or error}")
 
 
 def _discard_output() -> None:
@@ -128,6 +133,10 @@ def run(arguments: list[str]) -> int:
         return error.code if isinstance(error, exits.Ended) else error.exit_code
     except click.Abort:
         return exits.INTERRUPTED
+    except OSError as error:  # of a help text: commands handle their own
+        end = _unwritten(error)
+        end.show()
+        return end.code
     return code if isinstance(code, int) else exits.OK
 
 

@@ -58,8 +58,8 @@ def _refusing(store: LogStoreName, flag: str) -> Iterator[None]:
         raise CannotStart(str(error)) from error
     except DatabaseUnavailable as error:
         raise CannotStart(
-            f"cannot use the database {store}: {error}: mend that, or name another database with"
-            f" {flag}"
+            f"cannot use the database {store}: {error}: start it or correct its URL, or name another"
+            f" database with {flag}"
         ) from error
 
 

@@ -34,6 +34,8 @@ _MODULES = {
 _MOVED = ("import", "export")
 """Commands of earlier versions that are commands of `recollect` now."""
 
+_INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ended, as shells have it."""
 _NO_MEMORY = ("failed to map segment", "Cannot allocate memory")
 """Messages of the loader of shared libraries where memory is too small."""
 
@@ -70,8 +72,11 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         if isinstance(sys.stdout, TextIOWrapper):  # None where it was closed before the start
             sys.stdout.reconfigure(errors="backslashreplace")
-        with _imported("folder").said_plainly():
-            return super().invoke(ctx)
+        try:
+            with _imported("folder").said_plainly():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:  # 1, which click gives, says that something is damaged
+            raise click.exceptions.Exit(_INTERRUPTED) from None
 
 
 def _imported(name: str) -> Any:

@@ -145,9 +145,11 @@ def shown(
     return show
 
 
-def list_problems(problems: list[str]) -> None:
-    """Print the problems, and exit with 1 if there are any."""
+def list_problems(problems: list[str], advice: str = "") -> None:
+    """Print the problems, and exit with 1 if there are any. `advice` says what to do about them."""
     for problem in problems:
         click.echo(problem)
     if problems:
+        if advice:
+            click.echo(advice, err=True)
         raise SystemExit(1)

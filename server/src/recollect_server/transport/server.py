@@ -133,26 +133,7 @@ class Server:
         # Few as well: a write must get Python's lock between them. More of them answered no more
         # searches a second.
         self._searchers = CallPool(options.search_threads, "search", caller_of=gate.caller_of)
-        self._server = grpc.server(
-            self._pool,
-            options=[
-                ("grpc.max_receive_message_length", options.max_request_bytes),
-                ("grpc.max_send_message_length", -1),
-                # else a second server binds the same port and takes half of the calls
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_metadata_size", 16 * 1024),
-                ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-                ("grpc.keepalive_time_ms", options.keepalive_ms),
-                ("grpc.keepalive_timeout_ms", options.keepalive_ms // 3),
-                # Without it a peer that is frozen, with its connection open, is noticed a minute
-                # later than the keepalive says.
-                ("grpc.http2.ping_timeout_ms", options.keepalive_ms // 3),
-                ("grpc.keepalive_permit_without_calls", 1),
-                # A thousand subscribers that come back at once are not refused at random.
-                ("grpc.server.max_pending_requests", 20_000),
-                ("grpc.server.max_pending_requests_hard_limit", 30_000),
-            ],
-        )
+        self._server = _grpc_server(self._pool, options)
         for service in SERVICES:
             # Each method is known to gRPC by name, so that nothing looks for the handler at every
             # call.
@@ -261,3 +242,26 @@ class Server:
             return self._searchers
         writes = method.GetOptions().idempotency_level == MethodOptions.IDEMPOTENT
         return self._writers if writes and method.name not in _LONG else self._pool
+
+
+def _grpc_server(pool: CallPool, options: ServerOptions) -> grpc.Server:
+    return grpc.server(
+        pool,
+        options=[
+            ("grpc.max_receive_message_length", options.max_request_bytes),
+            ("grpc.max_send_message_length", -1),
+            # else a second server binds the same port and takes half of the calls
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_metadata_size", 16 * 1024),
+            ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+            ("grpc.keepalive_time_ms", options.keepalive_ms),
+            ("grpc.keepalive_timeout_ms", options.keepalive_ms // 3),
+            # Without it a peer that is frozen, with its connection open, is noticed a minute
+            # later than the keepalive says.
+            ("grpc.http2.ping_timeout_ms", options.keepalive_ms // 3),
+            ("grpc.keepalive_permit_without_calls", 1),
+            # A thousand subscribers that come back at once are not refused at random.
+            ("grpc.server.max_pending_requests", 20_000),
+            ("grpc.server.max_pending_requests_hard_limit", 30_000),
+        ],
+    )
