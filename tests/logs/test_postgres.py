@@ -62,6 +62,8 @@ def test_an_append_that_nobody_answered_is_made_once_when_it_is_repeated(
         with pytest.raises(LogUnavailable, match="the transcript cannot be written") as raised:
             add(store, CONVERSATION, end, message(5))
         assert not isinstance(raised.value, LogConflict | LogNotFound)
+        with pytest.raises(LogUnavailable, match="the state that servers share cannot be read"):
+            store.sharing.answer("r1")
         proxy.is_cut = False
 
         def is_back() -> bool:

@@ -30,6 +30,7 @@ from recollect_server.domain.errors import (
     ConversationNotFound,
     IndexUnavailable,
     InvalidField,
+    RequestIdReused,
     StorageUnavailable,
 )
 from recollect_server.domain.frozen import frozen
@@ -113,6 +114,8 @@ class Redactions:
                 )
             if request and (earlier := self._requests.find(request, conversation_id)):
                 lines, conversation = self._requests.replay_lines(earlier)
+                if not isinstance(lines[-1].entry and lines[-1].entry.content, MessagesRedacted):
+                    raise RequestIdReused(request.id)  # by a message that was redacted since
                 return self._answer(conversation, lines[-1], earlier.cursor, duplicate=True)
             if state.number is None or not state.indexed:
                 raise IndexUnavailable(

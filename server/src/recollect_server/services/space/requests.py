@@ -274,6 +274,9 @@ class Requests:
         if earlier is None:
             return None
         _check_same(request, earlier)
+        is_redacted = earlier.hash == ANY_HASH
+        if is_redacted and conversation_id not in (None, earlier.conversation_id):
+            raise RequestIdReused(request.id)
         if self._projection.overlay.pending(request.id):
             raise StorageUnavailable(
                 "the transcript cannot be written yet. The messages are held: repeat with the same request_id"
@@ -284,8 +287,12 @@ class Requests:
         """Return the same request, one that writes no line, if it was carried out before by any
         process. Raises RequestIdReused, IndexUnavailable, StorageUnavailable.
         """
-        if (earlier := self.find(request, None)) or not (answer := self._shared_answer(request)):
+        if earlier := self.find(request, None):
+            if earlier.hash == ANY_HASH:  # it wrote a message, which was redacted
+                raise RequestIdReused(request.id)
             return earlier
+        if not (answer := self._shared_answer(request)):
+            return None
         earlier = KnownRequest(**orjson.loads(answer))
         _check_same(request, earlier)
         return earlier

@@ -48,9 +48,12 @@ _NAMES = {
     IDENTITIES: "the identities",
     RETENTION: "the receipts of retention",
     "tokens": "the ledger of tokens",
-    "conversations": "the folder of conversations",
-    "external": "the folder of external communications",
-    "threads": "the folder of threads",
+    "changes": "the changes in the database",
+    "shared": "the state that servers share",
+    "vectors": "the vectors in the database",
+    "conversations": "the conversations",
+    "external": "the external communications",
+    "threads": "the threads",
 }
 
 

@@ -15,7 +15,6 @@ from recollect_server.storage.logs.store import (
     ChangePosition,
     Changes,
     History,
-    Kind,
     LogUnavailable,
 )
 from recollect_server.storage.postgres.database import (
@@ -57,7 +56,7 @@ class PostgresSharing:
                 [self._space, self.replica],
             )
 
-        with failing(Kind.CONVERSATION, "followed"):
+        with failing("shared", "read"):
             self._database.run(work)
         return self.moment()
 
@@ -158,7 +157,7 @@ class PostgresSharing:
             assert row is not None
             return str(row[0])
 
-        with failing(Kind.CONVERSATION, "written"):
+        with failing("shared", "written"):
             return self._database.run(work)
 
     def begin_delete(self, log: str, request_id: str, note: str) -> None:
@@ -229,7 +228,7 @@ class PostgresSharing:
                     [[log for log, _ in texts], [it for _, it in texts], self._space, model],
                 ).fetchall()
 
-        with failing(Kind.CONVERSATION, "read"):
+        with failing("vectors", "read"):
             return {bytes(name): bytes(body) for name, body in self._database.run(work)}
 
     def keep_vectors(
@@ -254,7 +253,7 @@ class PostgresSharing:
         def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
             return connection.execute(statement.encode(), values).fetchall()
 
-        with failing(Kind.CONVERSATION, "followed"):
+        with failing("shared", "read"):
             return self._database.run(work)
 
 

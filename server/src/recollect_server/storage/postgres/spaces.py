@@ -215,7 +215,7 @@ class PostgresSpaces:
         with suppress(OSError):  # of another store, there is more in it
             store.root.parent.rmdir()
         self._run(
-            "followed",
+            "left",
             lambda connection: connection.execute(
                 "DELETE FROM recollect.followers WHERE space = %s AND replica = %s",
                 [name, self._database.number],
