@@ -124,6 +124,12 @@ def test_everything_works_by_keyboard(stage: Stage, window: Browsing) -> None:
     wait(page, f"document.activeElement.id === 'row-{first}'")
     page.keyboard.press("Enter")
     page.wait_for_selector("h1 >> text=Renamed by keys")
+    for end in ("Enter", "Escape"):
+        page.focus("h1 [aria-label=Rename]")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("h1 [aria-label=Rename]", state="detached")
+        page.keyboard.press(end)
+        wait(page, "document.activeElement.matches('h1 [aria-label=Rename]')")
     page.keyboard.press("?")
     page.wait_for_selector("dialog[open]")
     page.keyboard.press("Escape")
