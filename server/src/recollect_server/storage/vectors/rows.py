@@ -31,15 +31,14 @@ class Rows:
 
     def get(self, entries: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the rows of some entries, of shape [n, 384]."""
-        rows = np.empty((len(entries), DIMENSIONS), np.float32)
-        blocks = entries // _BLOCK
+        blocks, places = np.divmod(entries, _BLOCK)
         if len(entries) and blocks[0] == blocks[-1] and (blocks == blocks[0]).all():
-            rows[:] = self._blocks[blocks[0]][entries % _BLOCK]
-            return rows
+            return self._blocks[blocks[0]].take(places, axis=0).astype(np.float32)
+        rows = np.empty((len(entries), DIMENSIONS), np.int8)
         for block in range(blocks.min(initial=0), blocks.max(initial=-1) + 1):
             chosen = np.flatnonzero(blocks == block)
-            rows[chosen] = self._blocks[block][entries[chosen] % _BLOCK]
-        return rows
+            rows[chosen] = self._blocks[block].take(places[chosen], axis=0)
+        return rows.astype(np.float32)
 
     def products(
         self, entries: NDArray[np.int64], columns: NDArray[np.float32]

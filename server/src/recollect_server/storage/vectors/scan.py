@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS, USER, roles
-from recollect_server.storage.ranking import starts
+from recollect_server.storage.ranking import highest, starts
 from recollect_server.storage.vectors.matrix import AROUND, Entries, Matrix, View
 from recollect_server.storage.vectors.rows import WORDS, sign_words
 
@@ -232,18 +232,18 @@ class Scan:
         order.
         """
         ids = self._view.ids[entries]
-        order = np.lexsort((ids, -scores))
-        if not _ascends(ids):
+        if _ascends(ids):
+            chosen = highest(scores, most)
+        else:
+            order = np.lexsort((ids, -scores))
             _, first = np.unique(ids[order], return_index=True)
-            order = order[np.sort(first)]
-        chosen = order[:most]
+            chosen = order[np.sort(first)][:most]
         return Scores(ids[chosen], scores[chosen])
 
     def _cosines(self, entries: Entries) -> Cosines:
         if not self._whole:
             missing = entries[np.isnan(self._cosines_by_entry[entries])]
             if len(missing):
-                missing.sort()  # rows that lie side by side are read faster
                 self._cosines_by_entry[missing] = self._cosines_of(missing)
         cosines: Cosines = self._cosines_by_entry[entries]
         return cosines
@@ -290,8 +290,10 @@ def _allowed(
 
 
 def _best(entries: Entries, scores: NDArray[np.floating], most: int) -> Entries:
-    """Return the entries with the highest scores."""
-    return entries if len(entries) <= most else entries[np.argpartition(-scores, most)[:most]]
+    """Return the entries with the highest scores, in their order."""
+    if len(entries) <= most:
+        return entries
+    return entries[np.sort(np.argpartition(-scores, most)[:most])]
 
 
 def _about(view: View, question: NDArray[np.float32]) -> NDArray[np.float32]:
