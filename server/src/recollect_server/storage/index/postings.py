@@ -132,9 +132,7 @@ def _looked_up(
         return ids, text
     # Some are being removed. The ids of the others are asked for only then: to write and to read
     # them takes as long as the values.
-    there, text = connection.execute(
-        f"SELECT group_concat(t.id), {values} {rows}", parameter
-    ).get
+    there, text = connection.execute(f"SELECT group_concat(t.id), {values} {rows}", parameter).get
     return _column(there), text
 
 
